@@ -1,0 +1,54 @@
+"""Wall clock and ids, injected so that tests decide both. Durations come from ``trio.current_time``."""
+
+import datetime as dt
+import secrets
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+NewId = Callable[[], str]
+"""Makes a unique id: 20 lower-case hexadecimal digits, its first 11 the time in milliseconds, so ids sort by age."""
+
+
+class Clock(Protocol):
+    """Wall clock time."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+class TrioClock:
+    """A wall clock that follows Trio's clock from a given start: under MockClock both move together."""
+
+    def __init__(self, start: float) -> None:
+        self._start = start
+        self._zero = trio.current_time()
+
+    def now(self) -> float:
+        return self._start + trio.current_time() - self._zero
+
+
+def new_id() -> str:
+    """A sortable random id (see ``NewId``)."""
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)[:9]}"
+
+
+def iso(seconds: float) -> str:
+    """Unix seconds as ISO-8601 UTC with milliseconds: ``2026-11-21T12:00:00.000Z``. Sorts as text."""
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def from_iso(text: str) -> float:
+    """Unix seconds of an ISO-8601 text. Raises ValueError."""
+    return dt.datetime.fromisoformat(text).timestamp()

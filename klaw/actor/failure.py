@@ -1,0 +1,38 @@
+"""Telling failures from cancellation, and describing them without their text (which may hold content)."""
+
+import traceback
+
+import trio
+
+
+def split_cancelled(error: BaseException) -> tuple[Exception | None, BaseException | None]:
+    """Split what escaped a task into (ordinary failure, what must travel on: cancellation, KeyboardInterrupt …)."""
+    if isinstance(error, BaseExceptionGroup):
+        failures, rest = error.split(Exception)
+        # split() of a group by Exception yields an ExceptionGroup, which is an Exception.
+        return (failures if isinstance(failures, Exception) else None), rest
+    if isinstance(error, Exception):
+        return error, None
+    return None, error
+
+
+def error_class(error: BaseException) -> str:
+    """Class name of the error; for a group the names of its leaves, joined by ``+``."""
+    if isinstance(error, BaseExceptionGroup):
+        return "+".join(dict.fromkeys(error_class(leaf) for leaf in error.exceptions))
+    return type(error).__name__
+
+
+def where(error: BaseException) -> str:
+    """The innermost frames as ``module.py:line function``, innermost last; no source lines, no values."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    return " > ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames)
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether it is a cancellation or a group of cancellations only."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)

@@ -1,0 +1,91 @@
+"""Logging: event name plus key=value fields from an allow-list, never content.
+
+A field that is not on the list is dropped and its name listed in ``dropped_fields``, so a slip loses a detail instead
+of leaking a message. Library loggers (trio-websocket, httpx …) are reduced to name and level, because their texts may
+quote what users wrote.
+"""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+FIELDS = frozenset(
+    {
+        # who
+        "actor", "chat", "connection", "turn", "user", "pid", "model", "provider", "client", "name", "command",
+        # what, as codes
+        "code", "error", "event", "file", "frame", "kind", "level", "line", "logger", "mode", "peer", "reason",
+        "signal",
+        "state", "status", "timestamp", "version", "where", "degraded", "exit_code",
+        # how many, how long, where
+        "address", "attempt", "batch", "bytes", "budget_s", "chats", "count", "crashes", "dimension", "dropped_fields",
+        "duration_ms", "depth", "files", "limit", "messages", "missing", "path", "percent", "port", "recalled",
+        "retry_s", "rowid", "schema", "seconds", "seq", "size", "tokens", "tokens_in", "tokens_out", "total", "uid",
+        "from_version", "to_version", "threads", "restarts", "watchers",
+    }
+)  # fmt: skip
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def keep_allowed_fields(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Structlog processor that drops every field outside ``FIELDS``."""
+    dropped = sorted(key for key in event if key not in FIELDS)
+    for key in dropped:
+        del event[key]
+    if dropped:
+        event["dropped_fields"] = dropped
+    return event
+
+
+class _Level:
+    """The current level, changeable at run time through the admin socket."""
+
+    value = logging.INFO
+
+
+def set_level(level: str) -> None:
+    """Set the level: debug, info, warning or error. Raises KeyError for another word."""
+    _Level.value = LEVELS[level]
+
+
+def _filter_level(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if LEVELS.get(method, logging.ERROR) < _Level.value:
+        raise structlog.DropEvent
+    return event
+
+
+class _LibraryHandler(logging.Handler):
+    """Passes on that a library warned, not what it said."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger("klaw.library").warning("library_log", logger=record.name, level=record.levelname.lower())
+
+
+def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
+    """Set up logging for the process. ``style`` is console, json, or auto (console on a terminal)."""
+    set_level(level)
+    as_json = style == "json" or (style == "auto" and not stream.isatty())
+    renderer: Any = (
+        structlog.processors.JSONRenderer(ensure_ascii=False)
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=stream.isatty())
+    )
+    structlog.configure(
+        processors=[
+            _filter_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            keep_allowed_fields,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    root.handlers = [_LibraryHandler(level=logging.WARNING)]
+    root.setLevel(logging.WARNING)

@@ -1,0 +1,228 @@
+"""Bounded typed mailbox: the only way into an actor.
+
+``tell`` never waits and reports a full mailbox, ``ask`` waits for room and for the reply. The mailbox outlives a
+crashed incarnation of its actor: the supervisor fails everybody who waits and hands the same mailbox to the next one.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+import attrs
+import trio
+
+from klaw.actor.reply import Reply
+from klaw.errors import ActorStopped, ActorTooSlow
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+
+@attrs.frozen(kw_only=True)
+class MailboxReport:
+    """What the admin socket shows of a mailbox."""
+
+    capacity: int
+    depth: int
+    high_water: int
+    """The largest depth since the process started."""
+    handled: int
+    """Messages whose handling ended without an error."""
+    failed: int
+    """Messages whose handling ended in a crash of the actor."""
+    dropped: int
+    """Messages refused by ``tell`` because the mailbox was full."""
+
+
+class Mailbox(Generic[M]):
+    """A bounded first-in first-out queue with one consumer.
+
+    Args:
+        name: the actor's name, used in error messages.
+        capacity: how many messages may wait; more make ``tell`` answer False and ``post`` wait.
+    """
+
+    def __init__(self, name: str, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError("capacity must be at least 1")
+        self.name = name
+        self.capacity = capacity
+        self._queue: deque[M] = deque()
+        self._senders = trio.lowlevel.ParkingLot()
+        self._receivers = trio.lowlevel.ParkingLot()
+        self._closed: str | None = None
+        self._current: list[M] = []
+        self._high_water = 0
+        self._handled = 0
+        self._failed = 0
+        self._dropped = 0
+
+    # -- senders ---------------------------------------------------------------------------------------------------
+
+    def tell(self, message: M) -> bool:
+        """Put a message without waiting. False (and counted as dropped) when the mailbox is full.
+
+        Raises:
+            ActorStopped: the mailbox is closed.
+        """
+        self._refuse_if_closed()
+        if len(self._queue) >= self.capacity:
+            self._dropped += 1
+            return False
+        self._put(message)
+        return True
+
+    def tell_self(self, message: M) -> None:
+        """Put a message from the actor's own child task, past the capacity.
+
+        Bounded by the number of such children; a closed mailbox ignores it, because the actor is ending anyway.
+        """
+        if self._closed is None:
+            self._put(message)
+
+    async def post(self, message: M) -> None:
+        """Put a message, waiting for room (back-pressure).
+
+        Raises:
+            ActorStopped: the mailbox is or becomes closed.
+
+        Cancellation: the message was not put.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._refuse_if_closed()
+        while len(self._queue) >= self.capacity:
+            await self._senders.park()
+            self._refuse_if_closed()
+        self._put(message)
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def ask(self, make: Callable[[Reply[R]], M]) -> R:
+        """Post the message that ``make`` builds around a new reply cell, and wait for the reply.
+
+        Raises:
+            ActorStopped: the actor stopped or crashed before it answered.
+
+        Cancellation: the actor may or may not handle the message.
+        """
+        reply: Reply[R] = Reply()
+        await self.post(make(reply))
+        return await reply.wait()
+
+    # -- the consumer ----------------------------------------------------------------------------------------------
+
+    async def receive(self) -> M:
+        """Take the next message; the one taken before counts as handled.
+
+        Raises:
+            trio.EndOfChannel: closed and empty.
+
+        Cancellation: no message was taken.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._finish_current()
+        while not self._queue:
+            if self._closed is not None:
+                raise trio.EndOfChannel
+            await self._receivers.park()
+        message = self._take()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        return message
+
+    def take_while(self, wanted: Callable[[M], bool], limit: int) -> list[M]:
+        """Take up to ``limit`` further messages from the front without waiting, while ``wanted`` says so."""
+        taken: list[M] = []
+        while self._queue and len(taken) < limit and wanted(self._queue[0]):
+            taken.append(self._take())
+        return taken
+
+    def __aiter__(self) -> "Mailbox[M]":
+        return self
+
+    async def __anext__(self) -> M:
+        try:
+            return await self.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    # -- the supervisor --------------------------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """Accept nothing more; what is queued can still be received."""
+        if self._closed is None:
+            self._closed = reason
+            self._senders.unpark_all()
+            self._receivers.unpark_all()
+
+    def close_if_empty(self, reason: str) -> bool:
+        """Close, unless something waits. An actor that retires so loses no message."""
+        if self._queue:
+            return False
+        self.close(reason)
+        return True
+
+    @property
+    def closed(self) -> bool:
+        return self._closed is not None
+
+    def reopen(self) -> None:
+        """Accept messages again (the supervisor tries a failed actor anew)."""
+        self._closed = None
+
+    def fail_waiters(self, error: Exception) -> int:
+        """Drop all that is queued or in hand and fail their reply cells. Returns how many messages that were."""
+        in_hand, queued = self._current, list(self._queue)
+        self._current = []
+        self._queue.clear()
+        self._failed += len(in_hand)
+        for message in (*in_hand, *queued):
+            reply = getattr(message, "reply", None)
+            if isinstance(reply, Reply):
+                reply.fail(error)
+        self._senders.unpark_all()
+        return len(in_hand) + len(queued)
+
+    def report(self) -> MailboxReport:
+        return MailboxReport(
+            capacity=self.capacity,
+            depth=len(self._queue),
+            high_water=self._high_water,
+            handled=self._handled,
+            failed=self._failed,
+            dropped=self._dropped,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed is not None:
+            raise ActorStopped(f"{self.name}: {self._closed}")
+
+    def _put(self, message: M) -> None:
+        self._queue.append(message)
+        self._high_water = max(self._high_water, len(self._queue))
+        self._receivers.unpark()
+
+    def _take(self) -> M:
+        message = self._queue.popleft()
+        self._current.append(message)
+        if len(self._queue) < self.capacity:
+            self._senders.unpark()
+        return message
+
+    def _finish_current(self) -> None:
+        self._handled += len(self._current)
+        self._current = []
+
+
+@contextmanager
+def answer_within(seconds: float, name: str) -> Iterator[None]:
+    """Bound an ``ask`` in time.
+
+    Raises:
+        ActorTooSlow: the body did not end in ``seconds``.
+    """
+    with trio.move_on_after(seconds) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise ActorTooSlow(f"{name} did not answer within {seconds:g} s")

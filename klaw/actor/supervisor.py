@@ -1,0 +1,239 @@
+"""Supervision: starts actors, restarts the transient ones, ends the process for the vital ones, stops in stages.
+
+Exactly one level restarts. A transient actor may crash ``MAX_RESTARTS`` times in ``WINDOW_S`` seconds with a growing
+pause; then it is marked failed (shown as degraded) and tried again every ``RETRY_FAILED_S``. A vital actor's failure
+leaves the supervisor's nursery and so ends the process; systemd restarts that.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class, split_cancelled, where
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.vitals import ActorReport, State, Vitals
+from klaw.errors import ActorStopped
+
+MAX_RESTARTS = 5
+WINDOW_S = 60.0
+FIRST_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 10.0
+RETRY_FAILED_S = 180.0
+
+log = structlog.get_logger("klaw.supervisor")
+
+
+class Restart(enum.Enum):
+    """What a crash of the actor means."""
+
+    TRANSIENT = enum.auto()
+    """Restart it; the rest goes on."""
+    VITAL = enum.auto()
+    """End the process with an error."""
+
+
+class Started(Protocol):
+    """Passed to an actor's ``run`` as ``task_status``; called last, after every step of the start that can fail."""
+
+    def started(self, value: object = None) -> None: ...
+
+
+Run = Callable[[Vitals, Started], Awaitable[None]]
+"""An actor's main coroutine: ends when its mailbox is closed and empty; raises when it crashes."""
+
+
+@attrs.frozen(kw_only=True)
+class ActorSpec:
+    """How to run one actor.
+
+    ``run`` gets the actor's vitals and the start signal. ``stop_budget_s`` is how long a stop may take before the
+    actor is cancelled. ``on_crash`` runs after its waiters were failed, before the next incarnation.
+    """
+
+    name: str
+    run: Run
+    mailbox: Mailbox[Any] | None = None
+    restart: Restart = Restart.TRANSIENT
+    stop_budget_s: float = 5.0
+    parent: str | None = None
+    on_crash: Callable[[], None] | None = None
+
+
+class _Entry:
+    """One supervised actor: its spec, vitals and events."""
+
+    def __init__(self, spec: ActorSpec, clock: Clock) -> None:
+        self.spec = spec
+        self.vitals = Vitals(clock)
+        self.settled = trio.Event()
+        """Set once it runs, or its first start failed."""
+        self.ended = trio.Event()
+        self.stopping = trio.Event()
+        self.scope = trio.CancelScope()
+        self.crashes: list[float] = []
+
+    def started(self, value: object = None) -> None:
+        del value
+        if not self.stopping.is_set():
+            self.vitals.enter(State.RUNNING)
+        self.settled.set()
+
+
+class Supervisor:
+    """Runs actors in a nursery that the composition root owns."""
+
+    def __init__(self, nursery: trio.Nursery, clock: Clock) -> None:
+        self._nursery = nursery
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}
+
+    async def start(self, spec: ActorSpec) -> None:
+        """Start an actor and wait until it runs (or, if transient, until its first start failed)."""
+        entry = self.start_soon(spec)
+        await entry.wait()
+
+    def start_soon(self, spec: ActorSpec) -> "Starting":
+        """Start an actor without waiting. Raises ValueError when one of that name is alive."""
+        if spec.name in self._entries:
+            raise ValueError(f"an actor named {spec.name} is alive")
+        entry = _Entry(spec, self._clock)
+        self._entries[spec.name] = entry
+        self._nursery.start_soon(self._supervise, entry, name=spec.name)
+        return Starting(entry)
+
+    async def stop(self, name: str, reason: str) -> bool:
+        """Close the actor's mailbox, let it finish what is queued, cancel it when its budget is over.
+
+        Returns whether it ended by itself. An unknown name is nothing to stop.
+        """
+        entry = self._entries.get(name)
+        if entry is None:
+            return True
+        entry.stopping.set()
+        entry.vitals.enter(State.STOPPING)
+        if entry.spec.mailbox is None:
+            entry.scope.cancel(reason=reason)
+        else:
+            entry.spec.mailbox.close(reason)
+        with trio.move_on_after(entry.spec.stop_budget_s) as budget:
+            await entry.ended.wait()
+        if budget.cancelled_caught:
+            log.warning("stop_budget_exceeded", actor=name, budget_s=entry.spec.stop_budget_s)
+            entry.scope.cancel(reason=f"{reason}: over its stop budget")
+            await entry.ended.wait()
+        return not budget.cancelled_caught
+
+    async def wait_ended(self, name: str) -> None:
+        """Wait until no actor of that name is alive."""
+        entry = self._entries.get(name)
+        if entry is not None:
+            await entry.ended.wait()
+
+    def alive(self, name: str) -> bool:
+        return name in self._entries
+
+    def state(self, name: str) -> State | None:
+        entry = self._entries.get(name)
+        return entry.vitals.state if entry else None
+
+    def report(self) -> list[ActorReport]:
+        """A snapshot of every actor, in start order."""
+        return [
+            ActorReport(
+                name=entry.spec.name,
+                parent=entry.spec.parent,
+                state=entry.vitals.state,
+                since=entry.vitals.since,
+                activity=entry.vitals.activity,
+                activity_since=entry.vitals.activity_since,
+                restarts=entry.vitals.restarts,
+                last_error=entry.vitals.last_error,
+                mailbox=entry.spec.mailbox.report() if entry.spec.mailbox else None,
+            )
+            for entry in self._entries.values()
+        ]
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _supervise(self, entry: _Entry) -> None:
+        try:
+            with entry.scope:
+                while await self._incarnation(entry):
+                    await self._pause(entry)
+        finally:
+            entry.vitals.enter(State.STOPPED)
+            self._fail_waiters(entry, "stopped")
+            if entry.spec.mailbox is not None:
+                entry.spec.mailbox.close("stopped")
+            del self._entries[entry.spec.name]
+            entry.settled.set()
+            entry.ended.set()
+
+    async def _incarnation(self, entry: _Entry) -> bool:
+        """Run the actor once. Returns whether it crashed and is to be started again."""
+        try:
+            await entry.spec.run(entry.vitals, entry)
+        except BaseException as error:
+            failure, rest = split_cancelled(error)
+            if failure is not None:
+                self._note_crash(entry, failure)
+            if rest is not None or entry.spec.restart is Restart.VITAL:
+                raise
+            return not entry.stopping.is_set()
+        return False
+
+    def _note_crash(self, entry: _Entry, failure: Exception) -> None:
+        entry.vitals.last_error = error_class(failure)
+        log.error("actor_crashed", actor=entry.spec.name, error=error_class(failure), where=where(failure))
+        self._fail_waiters(entry, "crashed")
+        if entry.spec.on_crash is not None:
+            entry.spec.on_crash()
+
+    def _fail_waiters(self, entry: _Entry, why: str) -> None:
+        if entry.spec.mailbox is not None:
+            entry.spec.mailbox.fail_waiters(ActorStopped(f"{entry.spec.name} {why}"))
+
+    async def _pause(self, entry: _Entry) -> None:
+        now = trio.current_time()
+        entry.crashes = [when for when in entry.crashes if now - when < WINDOW_S] + [now]
+        mailbox = entry.spec.mailbox
+        if len(entry.crashes) > MAX_RESTARTS:
+            entry.vitals.enter(State.FAILED)
+            log.error("actor_failed", actor=entry.spec.name, crashes=len(entry.crashes), retry_s=RETRY_FAILED_S)
+            entry.settled.set()
+            if mailbox is not None:
+                mailbox.close("failed too often; it will be tried again")
+                self._fail_waiters(entry, "failed")
+            await self._sleep(entry, RETRY_FAILED_S)
+            entry.crashes = []
+            if mailbox is not None and not entry.stopping.is_set():
+                mailbox.reopen()
+        else:
+            entry.vitals.enter(State.BACKOFF)
+            entry.settled.set()
+            await self._sleep(entry, min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (len(entry.crashes) - 1)))
+        if entry.stopping.is_set():
+            entry.scope.cancel(reason="stopped while it was not running")
+            await trio.lowlevel.checkpoint()
+        entry.vitals.restarts += 1
+        entry.vitals.enter(State.STARTING)
+
+    async def _sleep(self, entry: _Entry, seconds: float) -> None:
+        """Sleep, but wake for a stop."""
+        with trio.move_on_after(seconds):
+            await entry.stopping.wait()
+
+
+class Starting:
+    """Lets the starter wait until the actor runs or its first start failed."""
+
+    def __init__(self, entry: _Entry) -> None:
+        self._entry = entry
+
+    async def wait(self) -> None:
+        await self._entry.settled.wait()

@@ -1,0 +1,222 @@
+"""The composition root: builds every part, starts it in order, stops it in stages.
+
+Start: store, writer, embedder, local model, listener, admin socket; then the chats that have unanswered messages. Stop
+is the reverse, by closing mailboxes stage by stage, so that each part can finish what it has: no new connections, then
+the chats' last turns, then the embedder's backlog, then the writer's last checkpoint. A failed writer or listener ends
+the process with an error.
+"""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import attrs
+import structlog
+import trio
+
+from klaw import __version__
+from klaw.actor.clock import Clock, SystemClock, iso, new_id
+from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.actor.threads import Threads
+from klaw.chats.correction import TokenCorrection
+from klaw.chats.directory import ChatDirectory
+from klaw.chats.health import GatheredHealth
+from klaw.chats.turn import TurnServices
+from klaw.chats.workspace import CORE_MEMORY_FILE, Workspace
+from klaw.config.paths import Paths, ensure_private_dir
+from klaw.config.schema import EngineConfig
+from klaw.domain.embedding import EmbedderState
+from klaw.domain.events import MessageStored
+from klaw.domain.message import Message
+from klaw.gateway.hub import Hub
+from klaw.health import embedder_problems, local_model_problems, supervisor_problems, watch
+from klaw.llm.local.process import LocalProcess, LocalSettings
+from klaw.llm.local.provider import LocalProvider
+from klaw.llm.local.state import LocalModel
+from klaw.llm.router import Router
+from klaw.llm.slots import Slots
+from klaw.memory import embedder as embedder_actor
+from klaw.memory.embedder import Embedder
+from klaw.memory.recall import Recall
+from klaw.store import writer as writer_actor
+from klaw.store.journal import Journal
+from klaw.store.sql import messages
+from klaw.store.store import Store, open_store
+
+log = structlog.get_logger("klaw.app")
+
+
+@attrs.frozen(kw_only=True)
+class App:
+    """The running parts, for the admin socket and for tests."""
+
+    config: EngineConfig
+    paths: Paths
+    clock: Clock
+    started_at: float
+    store: Store
+    supervisor: Supervisor
+    embedder: Embedder
+    local: LocalModel
+    router: Router
+    slots: Slots
+    hub: Hub
+    health: GatheredHealth
+    directory: ChatDirectory
+    threads: tuple[Threads, ...]
+
+
+@asynccontextmanager
+async def running(
+    config: EngineConfig, paths: Paths, *, fsync: Callable[[int], None] = os.fsync
+) -> AsyncIterator[App]:
+    """Everything but the listeners, running; stopped in stages in the end.
+
+    Args:
+        config: the configuration.
+        paths: where files are.
+        fsync: what the journal calls; benchmarks imitate a slow disk with it.
+
+    Raises:
+        StorageError: the store cannot be opened.
+        ExceptionGroup: a vital actor failed.
+    """
+    clock = SystemClock()
+    ensure_private_dir(paths.data_dir)
+    journal = Journal(paths.data_dir, checkpoint_bytes=config.store.checkpoint_bytes, fsync=fsync)
+    async with open_store(paths.database, journal, readers=config.store.readers) as store, trio.open_nursery() as nursery:
+        app = _build(config, paths, clock, store, Supervisor(nursery, clock))
+        await _start(app)
+        yield app
+        await _stop(app)
+        nursery.cancel_scope.cancel(reason="all parts have stopped")
+
+
+def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, supervisor: Supervisor) -> App:
+    embedder = Embedder(clock, enabled=config.embedding.enabled)
+    local = LocalModel()
+    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
+    sources: list[Callable[[], Mapping[str, str]]] = [
+        partial(embedder_problems, embedder),
+        partial(supervisor_problems, supervisor),
+    ]
+    if router.uses_local:
+        sources.append(partial(local_model_problems, local))
+    health = GatheredHealth(sources)
+    hub = Hub()
+    files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
+    services = TurnServices(
+        config=config,
+        writer=store.writer,
+        readers=store.readers,
+        embedder=embedder,
+        recall=Recall(store.readers, embedder, config.auto_rag),
+        router=router,
+        slots=slots,
+        workspace=Workspace(paths.workspace, paths.data_dir / CORE_MEMORY_FILE),
+        files=files,
+        events=hub,
+        clock=clock,
+        new_id=new_id,
+        correction=TokenCorrection(),
+    )
+    return App(
+        config=config,
+        paths=paths,
+        clock=clock,
+        started_at=clock.now(),
+        store=store,
+        supervisor=supervisor,
+        embedder=embedder,
+        local=local,
+        router=router,
+        slots=slots,
+        hub=hub,
+        health=health,
+        directory=ChatDirectory(supervisor, services, health),
+        threads=(files,),
+    )
+
+
+async def _start(app: App) -> None:
+    config, store = app.config, app.store
+
+    def publish(stored: list[Message]) -> None:
+        for message in stored:
+            app.hub.emit(MessageStored(message=message))
+
+    await app.supervisor.start(
+        ActorSpec(
+            name=store.writer.mailbox.name,
+            mailbox=store.writer.mailbox,
+            restart=Restart.VITAL,
+            stop_budget_s=writer_actor.STOP_BUDGET_S,
+            run=partial(
+                writer_actor.run,
+                writer=store.writer,
+                database=store.database,
+                journal=store.journal,
+                publish=publish,
+            ),
+        )
+    )
+    if config.embedding.enabled:
+        await app.supervisor.start(
+            ActorSpec(
+                name=app.embedder.mailbox.name,
+                mailbox=app.embedder.mailbox,
+                run=partial(
+                    embedder_actor.run,
+                    embedder=app.embedder,
+                    config=config.embedding,
+                    folder=config.embedding.path or app.paths.models_dir / config.embedding.model,
+                    min_tokens=config.auto_rag.min_message_tokens,
+                    writer=store.writer,
+                    readers=store.readers,
+                ),
+            )
+        )
+    if app.router.uses_local:
+        local = config.local_model
+        process = LocalProcess(
+            LocalSettings(
+                model=local.model,
+                file=local.path or app.paths.models_dir / local.model / "model.gguf",
+                threads=local.threads,
+                context_tokens=local.context_tokens,
+                parallel=local.parallel,
+                start_timeout_s=local.start_timeout_s,
+            ),
+            app.local,
+        )
+        await app.supervisor.start(process.spec())
+    await app.supervisor.start(
+        ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
+    )
+
+
+async def recover_chats(app: App) -> None:
+    """Let the chats answer what the last run left unanswered."""
+    since = iso(app.clock.now() - app.config.recovery.answer_pending_s)
+    await app.directory.recover(await app.store.readers.run(messages.pending_chats, since))
+
+
+async def _stop(app: App) -> None:
+    """Stop the parts in stages; each has its own budget."""
+    supervisor, shutdown = app.supervisor, app.config.shutdown
+    async with trio.open_nursery() as nursery:
+        for name in app.directory.close("the server is shutting down"):
+            nursery.start_soon(supervisor.stop, name, "shutdown")
+    await supervisor.stop("health.watch", "shutdown")
+    await supervisor.stop("llm.local", "shutdown")
+    await app.router.aclose()
+    if app.embedder.status.state is EmbedderState.READY:
+        app.embedder.nudge()
+        with trio.move_on_after(shutdown.embed_drain_s):
+            await app.embedder.wait_caught_up()
+    await supervisor.stop(app.embedder.mailbox.name, "shutdown")
+    await supervisor.stop(app.store.writer.mailbox.name, "shutdown")
+    log.info("stopped")

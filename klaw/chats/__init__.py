@@ -1,0 +1,1 @@
+"""Chats: the directory, one actor a chat, debounce, turns, slash commands."""

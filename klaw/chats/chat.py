@@ -1,0 +1,355 @@
+"""The chat actor: stores what comes in, debounces it, and runs one turn at a time.
+
+Who sends to it: the directory, on behalf of the gateway. It owns the chat's debounce buffer and its running turn; the
+messages themselves are in the store, so a restart loses nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, assert_never
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import iso
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.chats import commands
+from klaw.chats.commands import Command, Unknown
+from klaw.chats.debounce import Debounce
+from klaw.chats.health import Health
+from klaw.chats.snapshot import read_rows
+from klaw.chats.turn import Turn, TurnServices
+from klaw.domain import tokens
+from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.names import ChatId, UserId, user_of
+from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.errors import KlawError
+from klaw.store.requests import Appended
+from klaw.store.sql import messages, turns
+
+MAX_BATCH = 64
+"""Messages that are handed to the writer together."""
+
+log = structlog.get_logger("klaw.chat")
+
+
+@attrs.frozen(kw_only=True)
+class Submit:
+    """A user's message or slash command. Answered when it is durable."""
+
+    id: str
+    text: str
+    channel: str
+    reply: Reply[Appended]
+
+
+@attrs.frozen(kw_only=True)
+class StopTurn:
+    """Cancel the running turn. Answers whether one was running."""
+
+    reply: Reply[bool]
+
+
+@attrs.frozen(kw_only=True)
+class Recover:
+    """Answer what was left unanswered (sent at start-up and after a crash)."""
+
+
+@attrs.frozen(kw_only=True)
+class TurnOver:
+    """The chat's own turn has ended."""
+
+    turn: Turn
+    status: TurnStatus | None
+
+
+Msg: TypeAlias = Submit | StopTurn | Recover | TurnOver
+
+
+class ChatHandle:
+    """Handle of a chat actor."""
+
+    def __init__(self, chat: ChatId, capacity: int) -> None:
+        self.chat = chat
+        self.mailbox: Mailbox[Msg] = Mailbox(f"chat {chat}", capacity)
+        self.state = "idle"
+        """Without a running turn: idle, waiting (debouncing) or failed (the last turn)."""
+        self.turn: Turn | None = None
+
+    def status(self) -> dict[str, Any]:
+        """What it does now, for status frames: ``state`` and, while a turn runs, its id."""
+        if self.turn is None:
+            return {"state": self.state}
+        return {"state": "answering" if self.turn.answering else "thinking", "turn": self.turn.id}
+
+
+async def run(
+    vitals: Vitals, task_status: Started, *, handle: ChatHandle, services: TurnServices, health: Health
+) -> None:
+    """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
+    async with trio.open_nursery() as nursery:
+        handle.turn = None
+        actor = _ChatActor(vitals=vitals, handle=handle, services=services, health=health, nursery=nursery)
+        if vitals.restarts:
+            await actor.recover()
+        task_status.started()
+        await actor.loop()
+
+
+@attrs.define(kw_only=True)
+class _ChatActor:
+    vitals: Vitals
+    handle: ChatHandle
+    services: TurnServices
+    health: Health
+    nursery: trio.Nursery
+    debounce: Debounce = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        processing = self.services.config.processing
+        self.debounce = Debounce(quiet_s=processing.debounce_ms / 1000, longest_s=processing.debounce_max_ms / 1000)
+
+    @property
+    def turn(self) -> Turn | None:
+        return self.handle.turn
+
+    @property
+    def chat(self) -> ChatId:
+        return self.handle.chat
+
+    @property
+    def user(self) -> UserId:
+        return user_of(self.chat)
+
+    async def loop(self) -> None:
+        while True:
+            self._show_state()
+            message = None
+            with trio.move_on_at(self._wake_at()):
+                try:
+                    message = await self.handle.mailbox.receive()
+                except trio.EndOfChannel:
+                    await self._finish()
+                    return
+            if message is not None:
+                await self._handle(message)
+            elif self._turn_is_due():
+                self._start_turn()
+            elif self.turn is None and self.handle.mailbox.close_if_empty("idle"):
+                return
+
+    async def recover(self) -> None:
+        """Answer at once what is pending, unless it is older than ``recovery.answerPendingSeconds``."""
+        rows = await self.services.readers.run(read_rows, self.chat, 1)
+        oldest = iso(self.services.clock.now() - self.services.config.recovery.answer_pending_s)
+        if rows is not None and rows.pending[-1].created_at >= oldest:
+            self.debounce = self.debounce.hurry(trio.current_time())
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def _handle(self, message: Msg) -> None:
+        match message:
+            case Submit():
+                command = commands.parse(message.text)
+                if command is None:
+                    more = self.handle.mailbox.take_while(_is_plain, MAX_BATCH - 1)
+                    await self._store([message, *(other for other in more if isinstance(other, Submit))])
+                else:
+                    await self._command(message, command)
+            case StopTurn():
+                message.reply.set(await self._stop("stopped by the user"))
+            case Recover():
+                await self.recover()
+            case TurnOver():
+                if self.turn is message.turn:
+                    self.handle.turn = None
+                    self.handle.state = "failed" if message.status is TurnStatus.FAILED else "idle"
+            case _:
+                assert_never(message)
+
+    async def _store(self, submits: Sequence[Submit]) -> None:
+        """Append messages in order; each is answered by itself, so that one refused id does not refuse the others."""
+        self.vitals.doing("storing messages")
+        begun = [
+            (submit, await self.services.writer.begin_append([self._message(submit, Kind.TEXT)])) for submit in submits
+        ]
+        for submit, reply in begun:
+            try:
+                (appended,) = await reply.wait()
+            except KlawError as error:
+                submit.reply.fail(error)
+                continue
+            submit.reply.set(appended)
+            if not appended.repeated:
+                self.debounce = self.debounce.add(trio.current_time())
+                self.services.embedder.nudge()
+
+    async def _command(self, submit: Submit, command: Command | Unknown) -> None:
+        """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
+        again."""
+        self.vitals.doing("carrying out a command")
+        try:
+            (appended,) = await self.services.writer.append([self._message(submit, Kind.COMMAND)])
+        except KlawError as error:
+            submit.reply.fail(error)
+            return
+        submit.reply.set(appended)
+        if appended.repeated:
+            return
+        try:
+            text, extra = await self._carry_out(command)
+            answer = self._system(Kind.COMMAND, text, {"command": submit.id})
+            await self.services.writer.append([*extra, answer])
+        except KlawError as error:
+            log.warning("command_failed", chat=self.chat, error=type(error).__name__)
+
+    async def _carry_out(self, command: Command | Unknown) -> tuple[str, list[NewMessage]]:
+        """Returns the answer and messages to store before it."""
+        match command:
+            case Unknown():
+                return commands.unknown_text(command), []
+            case Command.NEW:
+                await self._stop("/new")
+                return "A new segment begins. What was said before is kept.", [self._system(Kind.SESSION_BREAK, "", {})]
+            case Command.STOP:
+                return ("Stopped." if await self._stop("/stop") else "There was nothing to stop."), []
+            case Command.RETRY:
+                rows = await self.services.readers.run(read_rows, self.chat, 1)
+                if rows is None:
+                    return "Everything is answered.", []
+                self.debounce = self.debounce.hurry(trio.current_time())
+                return "Trying again.", []
+            case Command.STATUS:
+                return commands.status_text(await self._describe(), self.health.problems()), []
+            case Command.CONTEXT:
+                turn = await self.services.readers.run(turns.last, self.chat)
+                return commands.context_text(turn.receipt if turn else None), []
+            case Command.HELP:
+                return commands.help_text(), []
+            case _:
+                assert_never(command)
+
+    async def _describe(self) -> dict[str, Any]:
+        session = await self.services.readers.run(messages.session, self.chat)
+        assert session is not None  # the command itself is a message of it
+        return {
+            "name": session.name,
+            "state": self.handle.status()["state"],
+            "messages": session.last_seq,
+            "segment": session.segment,
+            "model": session.model or self.services.config.routing.default,
+        }
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def _wake_at(self) -> float:
+        if self.turn is not None:
+            return float("inf")
+        if self.debounce.due is not None:
+            return self.debounce.due
+        return trio.current_time() + self.services.config.chats.idle_s
+
+    def _turn_is_due(self) -> bool:
+        return self.turn is None and self.debounce.due is not None and self.debounce.due <= trio.current_time()
+
+    def _start_turn(self) -> None:
+        self.debounce = self.debounce.clear()
+        turn = Turn(id=self.services.new_id(), chat=self.chat, services=self.services, vitals=self.vitals)
+        self.handle.turn = turn
+        self.nursery.start_soon(self._run_turn, turn)
+
+    async def _run_turn(self, turn: Turn) -> None:
+        status = None
+        try:
+            status = await turn.run()
+        finally:
+            self.handle.mailbox.tell_self(TurnOver(turn=turn, status=status))
+
+    async def _stop(self, reason: str) -> bool:
+        """End the running turn, or drop what waits for one. Returns whether there was something to stop."""
+        if self.turn is not None:
+            self.turn.stop(reason)
+            await self.turn.over.wait()
+            return True
+        if self.debounce.due is None:
+            return False
+        self.debounce = self.debounce.clear()
+        await self._leave_unanswered()
+        return True
+
+    async def _leave_unanswered(self) -> None:
+        """Record that the waiting messages are dealt with, so that no restart answers them."""
+        rows = await self.services.readers.run(read_rows, self.chat, 1)
+        if rows is None:
+            return
+        now = iso(self.services.clock.now())
+        record = TurnRecord(
+            id=self.services.new_id(),
+            chat=self.chat,
+            user=self.user,
+            segment=rows.session.segment,
+            status=TurnStatus.STOPPED,
+            model="",
+            first_seq=rows.pending[0].seq,
+            last_seq=rows.pending[-1].seq,
+            started_at=now,
+            ended_at=now,
+            error=None,
+            receipt={},
+            usage={},
+            timings={},
+        )
+        await self.services.writer.append([], record)
+
+    async def _finish(self) -> None:
+        """The mailbox is closed (shutdown): answer what waits for its debounce, let a running turn end."""
+        if self.turn is None and self.debounce.due is not None:
+            self._start_turn()
+        if self.turn is not None:
+            self.vitals.doing("finishing the last turn")
+            await self.turn.over.wait()
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def _show_state(self) -> None:
+        if self.turn is not None:
+            return
+        if self.debounce.due is not None:
+            self.handle.state = "waiting"
+        elif self.handle.state != "failed":
+            self.handle.state = "idle"
+        self.vitals.doing(self.handle.state)
+
+    def _message(self, submit: Submit, kind: Kind) -> NewMessage:
+        return NewMessage(
+            id=submit.id,
+            chat=self.chat,
+            user=self.user,
+            channel=submit.channel,
+            role=Role.USER,
+            type=kind,
+            content=submit.text,
+            tokens=tokens.estimate(submit.text),
+            created_at=iso(self.services.clock.now()),
+        )
+
+    def _system(self, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+        return NewMessage(
+            id=self.services.new_id(),
+            chat=self.chat,
+            user=self.user,
+            channel="klaw",
+            role=Role.SYSTEM,
+            type=kind,
+            content=text,
+            tokens=tokens.estimate(text),
+            created_at=iso(self.services.clock.now()),
+            metadata=metadata,
+        )
+
+
+def _is_plain(message: Msg) -> bool:
+    return isinstance(message, Submit) and commands.parse(message.text) is None

@@ -1,0 +1,94 @@
+"""Slash commands: recognising them and wording the answers. Pure."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+
+class Command(enum.StrEnum):
+    """What a message that begins with a slash can ask for."""
+
+    NEW = "/new"
+    STOP = "/stop"
+    RETRY = "/retry"
+    STATUS = "/status"
+    CONTEXT = "/context"
+    HELP = "/help"
+
+
+_MEANING: Mapping[Command, str] = {
+    Command.NEW: "begin a new segment: what was said before is kept, but no longer recalled by itself",
+    Command.STOP: "stop the answer that is being made",
+    Command.RETRY: "try again to answer what has no answer yet",
+    Command.STATUS: "show what this chat and the server do now",
+    Command.CONTEXT: "show what the last answer was made from",
+    Command.HELP: "show this list",
+}
+
+
+@attrs.frozen
+class Unknown:
+    """A message that looks like a command and is none."""
+
+    word: str
+
+
+def parse(text: str) -> Command | Unknown | None:
+    """The command of a message; None for an ordinary message.
+
+    Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages.
+    """
+    word, _, rest = text.strip().partition(" ")
+    if not word.startswith("/") or not word[1:].isalpha() or (rest and not _is_known(word)):
+        return None
+    lowered = word.lower()
+    return Command(lowered) if _is_known(word) else Unknown(lowered)
+
+
+def _is_known(word: str) -> bool:
+    return word.lower() in set(Command)
+
+
+def help_text() -> str:
+    return "\n".join(["Commands:", *(f"  {command.value:<9} {meaning}" for command, meaning in _MEANING.items())])
+
+
+def unknown_text(unknown: Unknown) -> str:
+    return f"There is no command {unknown.word[:32]}. {help_text()}"
+
+
+def status_text(chat: Mapping[str, Any], health: Mapping[str, Any]) -> str:
+    """Word the status of a chat and of the server."""
+    lines = [
+        f"Chat {chat['name']}: {chat['state']}, {chat['messages']} messages, segment {chat['segment'] + 1}.",
+        f"Model: {chat['model']}.",
+    ]
+    lines += [f"Degraded: {text}" for text in health.values()] or ["Everything works."]
+    return "\n".join(lines)
+
+
+def context_text(receipt: Mapping[str, Any] | None) -> str:
+    """Word a receipt in a few lines."""
+    if receipt is None:
+        return "Nothing was answered in this chat yet."
+    window, recall, budget = receipt["window"], receipt["recall"], receipt["budget"]
+    lines = [f"The last answer was made from {budget['used_tokens']} of {budget['usable_tokens']} tokens:"]
+    lines += [f"  {layer['name']:<13} {layer['tokens']:>6}" for layer in receipt["layers"]]
+    if window["messages"]:
+        lines.append(f"Window: messages {window['first_seq']} to {window['last_seq']}.")
+    lines.append(_recall_text(recall))
+    return "\n".join(lines)
+
+
+def _recall_text(recall: Mapping[str, Any]) -> str:
+    if recall["guard"] == "disabled":
+        return "Recall is switched off."
+    if recall["guard"] == "all_in_context":
+        return "Nothing had to be recalled: the whole segment was in the window."
+    degraded = f" (degraded: {', '.join(recall['degraded'])})" if recall["degraded"] else ""
+    kept: Sequence[int] = recall["kept"]
+    if not kept:
+        return f"Recalled: nothing relevant{degraded}."
+    return f"Recalled: messages {', '.join(map(str, kept))}{degraded}."

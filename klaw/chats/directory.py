@@ -1,0 +1,164 @@
+"""The directory of chats: finds or starts the actor of a chat, and answers what needs no actor from the store.
+
+No actor of its own: looking up a handle never waits, and each chat's work is done by the chat's own actor. Idle chats
+retire by themselves; the next message starts them again.
+"""
+
+from typing import Any
+
+import structlog
+
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.vitals import State
+from klaw.chats import chat as chat_actor
+from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
+from klaw.chats.health import Health
+from klaw.chats.service import ChatBusy, TooManyChats
+from klaw.chats.turn import TurnServices
+from klaw.domain import names
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.turn import TurnRecord
+from klaw.errors import ActorStopped
+from klaw.store.requests import Appended
+from klaw.store.sql import messages, turns
+from klaw.store.sql.messages import Session
+
+PARENT = "chats"
+
+log = structlog.get_logger("klaw.chats")
+
+
+class ChatDirectory:
+    """Implements ``chats.service.Chats`` for the gateway."""
+
+    def __init__(self, supervisor: Supervisor, services: TurnServices, health: Health) -> None:
+        self._supervisor = supervisor
+        self._services = services
+        self._health = health
+        self._handles: dict[ChatId, ChatHandle] = {}
+        self._closing: str | None = None
+
+    # -- the gateway -----------------------------------------------------------------------------------------------
+
+    async def send(self, user: UserId, name: str, message_id: str, text: str) -> Appended:
+        """See ``Chats.send``."""
+        chat = names.chat_id(user, name)
+        handle = await self._handle(chat)
+        reply: Reply[Appended] = Reply()
+        if not handle.mailbox.tell(Submit(id=message_id, text=text, channel="websocket", reply=reply)):
+            raise ChatBusy("too many messages wait for this chat: send again a little later")
+        return await reply.wait()
+
+    async def stop(self, user: UserId, name: str) -> bool:
+        """See ``Chats.stop``."""
+        handle = self._handles.get(names.chat_id(user, name))
+        if handle is None or handle.mailbox.closed:
+            return False
+
+        def request(reply: Reply[bool]) -> StopTurn:
+            return StopTurn(reply=reply)
+
+        return await handle.mailbox.ask(request)
+
+    async def session(self, user: UserId, name: str) -> Session | None:
+        """See ``Chats.session``."""
+        return await self._services.readers.run(messages.session, names.chat_id(user, name))
+
+    async def sessions(self, user: UserId, limit: int) -> list[Session]:
+        """See ``Chats.sessions``."""
+        return await self._services.readers.run(messages.sessions, user, limit)
+
+    async def after(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
+        """See ``Chats.after``."""
+        return await self._services.readers.run(messages.after, chat, seq, limit)
+
+    async def before(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
+        """See ``Chats.before``."""
+        return await self._services.readers.run(messages.before, chat, seq, limit)
+
+    async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
+        """See ``Chats.receipt``."""
+        chat = names.chat_id(user, name)
+        if turn is None:
+            return await self._services.readers.run(turns.last, chat)
+        found = await self._services.readers.run(turns.get, user, turn)
+        return found if found is not None and found.chat == chat else None
+
+    def chat_status(self, chat: ChatId) -> dict[str, Any]:
+        """See ``Chats.chat_status``."""
+        handle = self._handles.get(chat)
+        if handle is None or handle.mailbox.closed:
+            return {"state": "idle"}
+        if self._supervisor.state(_actor_name(chat)) is State.FAILED:
+            return {"state": "failed"}
+        return handle.status()
+
+    def health(self) -> dict[str, Any]:
+        """See ``Chats.health``."""
+        return dict(self._health.problems())
+
+    # -- the composition root --------------------------------------------------------------------------------------
+
+    async def recover(self, chats: list[ChatId]) -> None:
+        """Start the actors of chats that have unanswered messages, and let them answer."""
+        for chat in chats:
+            handle = await self._handle(chat)
+            handle.mailbox.tell(Recover())
+        if chats:
+            log.info("recovering_chats", chats=len(chats))
+
+    def close(self, reason: str) -> list[str]:
+        """Start no more chats. Returns the names of the actors to stop."""
+        self._closing = reason
+        return [_actor_name(chat) for chat in self._handles if self._supervisor.alive(_actor_name(chat))]
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _handle(self, chat: ChatId) -> ChatHandle:
+        """The chat's live handle; starts its actor when there is none."""
+        while True:
+            if self._closing is not None:
+                raise ActorStopped(f"chats: {self._closing}")
+            handle = self._handles.get(chat)
+            name = _actor_name(chat)
+            if handle is not None and not handle.mailbox.closed:
+                return handle
+            if self._supervisor.state(name) is State.FAILED:
+                raise ActorStopped("this chat has failed too often; it is tried again in a few minutes")
+            if self._supervisor.alive(name):
+                await self._supervisor.wait_ended(name)  # it is retiring
+                continue
+            await self._refuse_too_many(chat)
+            if not self._supervisor.alive(name):
+                return self._start(chat, name)
+
+    async def _refuse_too_many(self, chat: ChatId) -> None:
+        user, limit = names.user_of(chat), self._services.config.chats.max_per_user
+        if await self._services.readers.run(messages.session, chat) is None:
+            known = await self._services.readers.run(messages.count_sessions, user)
+            starting = sum(names.user_of(other) == user for other in self._handles)
+            if max(known, starting) >= limit:
+                raise TooManyChats(f"there are {limit} chats already (chats.maxPerUser)")
+
+    def _start(self, chat: ChatId, name: str) -> ChatHandle:
+        config = self._services.config
+        handle = ChatHandle(chat, config.chats.mailbox_size)
+        self._handles[chat] = handle
+
+        async def run(vitals: Any, task_status: Any) -> None:
+            try:
+                await chat_actor.run(vitals, task_status, handle=handle, services=self._services, health=self._health)
+            finally:
+                if handle.mailbox.closed and self._handles.get(chat) is handle:
+                    del self._handles[chat]
+
+        self._supervisor.start_soon(
+            ActorSpec(name=name, run=run, mailbox=handle.mailbox, parent=PARENT, stop_budget_s=config.shutdown.grace_s)
+        )
+        return handle
+
+
+def _actor_name(chat: ChatId) -> str:
+    return f"chat {chat}"

@@ -1,0 +1,49 @@
+"""Reading what a turn needs from the store, in one transaction, and freezing it for context assembly."""
+
+import apsw
+import attrs
+
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId
+from klaw.store.sql import messages
+from klaw.store.sql.messages import Session
+
+MAX_PENDING = 200
+"""Pending messages that one turn answers; older ones of a longer queue count as answered with it."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatRows:
+    """The rows of one chat that a turn is made from."""
+
+    session: Session
+    pending: tuple[Message, ...]
+    history: tuple[Message, ...]
+    has_older: bool
+
+
+def read_rows(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
+    """Read a chat's pending messages and the newest of its segment. None when nothing is pending."""
+    rows: ChatRows | None = None
+    with connection:  # one snapshot for all queries
+        rows = _read(connection, chat, sliding_window)
+    return rows
+
+
+def _read(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
+    session = messages.session(connection, chat)
+    if session is None:
+        return None
+    pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING)
+    if not pending:
+        return None
+    # One more than the window shows, to know whether the segment has older ones.
+    wanted = sliding_window + len(pending) + 1
+    newest = messages.newest_of_segment(connection, chat, session.segment_start, wanted)
+    waiting = {message.rowid for message in pending}
+    return ChatRows(
+        session=session,
+        pending=tuple(pending),
+        history=tuple(message for message in newest if message.rowid not in waiting),
+        has_older=len(newest) == wanted and newest[0].seq > session.segment_start,
+    )

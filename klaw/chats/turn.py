@@ -1,0 +1,291 @@
+"""One turn: pending messages -> recall and context -> model -> stored answer. Runs inside its chat's actor."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.actor.failure import error_class, where
+from klaw.actor.threads import Threads
+from klaw.actor.vitals import Vitals
+from klaw.chats.correction import TokenCorrection
+from klaw.chats.snapshot import ChatRows, read_rows
+from klaw.chats.workspace import Workspace
+from klaw.config.schema import EngineConfig
+from klaw.context.assemble import Context, Guard, Plan, assemble, plan
+from klaw.context.explain import explain
+from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.domain import tokens
+from klaw.domain.events import EventSink, TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.names import ChatId
+from klaw.domain.recall import NOTHING
+from klaw.domain.text import clean
+from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
+from klaw.llm.router import Route, Router
+from klaw.llm.slots import Priority, Slots
+from klaw.llm.types import Completion, Delta, Request, TextDelta
+from klaw.memory.embedder import Embedder
+from klaw.memory.recall import Recall, Scope
+from klaw.store.readers import Readers
+from klaw.store.writer import Writer
+
+log = structlog.get_logger("klaw.turn")
+
+
+@attrs.frozen(kw_only=True)
+class TurnServices:
+    """What turns of all chats share."""
+
+    config: EngineConfig
+    writer: Writer
+    readers: Readers
+    embedder: Embedder
+    recall: Recall
+    router: Router
+    slots: Slots
+    workspace: Workspace
+    files: Threads
+    events: EventSink
+    clock: Clock
+    new_id: Callable[[], str]
+    correction: TokenCorrection
+
+
+@attrs.define(kw_only=True)
+class Turn:
+    """A running turn. ``run`` is called once; ``stop`` may come at any time."""
+
+    id: str
+    chat: ChatId
+    services: TurnServices
+    vitals: Vitals
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    over: trio.Event = attrs.Factory(trio.Event)
+    stopped: bool = False
+    _rows: ChatRows | None = None
+    _route: Route | None = None
+    _receipt: dict[str, Any] = attrs.Factory(dict)
+    _timings: dict[str, float] = attrs.Factory(dict)
+    _began: float = 0.0
+    _pieces: list[str] = attrs.Factory(list)
+    _length: int = 0
+
+    def stop(self, reason: str) -> None:
+        """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
+        self.stopped = True
+        self.scope.cancel(reason=reason)
+
+    @property
+    def answering(self) -> bool:
+        """Whether the first piece of the answer has arrived."""
+        return bool(self._pieces)
+
+    async def run(self) -> TurnStatus | None:
+        """Work through the turn and store its outcome. None when there was nothing to answer.
+
+        Expected failures (the LLM, a full disk) become a failed turn that the user is told of; its messages stay
+        pending.
+
+        Raises:
+            ActorStopped: the store is gone.
+
+        Cancellation: nothing is stored; the messages stay pending.
+        """
+        self._began = self.services.clock.now()
+        status: TurnStatus | None
+        try:
+            with self.scope:
+                status = await self._answer()
+            if self.scope.cancelled_caught and self.stopped:
+                status = await self._keep_what_was_streamed()
+        except ActorStopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the user is told and the chat goes on
+            status = await self._fail(error)
+        finally:
+            self.over.set()
+        return status
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _answer(self) -> TurnStatus | None:
+        services = self.services
+        async with services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals):
+            begin = trio.current_time()
+            rows = await services.readers.run(read_rows, self.chat, services.config.context.sliding_window)
+            if rows is None:
+                return None
+            self._rows = rows
+            services.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
+            self._route = route = services.router.route(rows.session.model)
+            context = await self._context(rows, route)
+            self._timings["context"] = (trio.current_time() - begin) * 1000
+            completion = await self._ask(route, context)
+        await self._store(completion.text, TurnStatus.DONE, usage=_usage(completion))
+        return TurnStatus.DONE
+
+    async def _context(self, rows: ChatRows, route: Route) -> Context:
+        services, config = self.services, self.services.config
+        self.vitals.doing("assembling the context")
+        fixed = await services.files.run(services.workspace.read)
+        snapshot = Snapshot(
+            system_prompt=fixed.system_prompt,
+            core_memory=fixed.core_memory,
+            summary="",
+            history=rows.history,
+            has_older=rows.has_older,
+            pending=rows.pending,
+            tools_tokens=0,
+            budget=Budget(
+                context_tokens=route.context_tokens,
+                reply_reserve_tokens=config.context.reply_reserve_tokens,
+                correction=services.correction.of(route.name),
+            ),
+            settings=Settings(
+                sliding_window=config.context.sliding_window,
+                recall_enabled=config.auto_rag.enabled,
+                recall_max_tokens=config.auto_rag.max_tokens,
+            ),
+        )
+        planned = plan(snapshot)
+        context = assemble(planned, await self._recall(planned, rows))
+        self._receipt = explain(planned, context)
+        if fixed.problems:
+            self._receipt["problems"] = [f"{name} was left out: it cannot be read" for name in fixed.problems]
+        return context
+
+    async def _recall(self, planned: Plan, rows: ChatRows) -> Any:
+        if planned.guard is not Guard.SEARCH:
+            return NOTHING
+        query = "\n".join(message.content for message in rows.pending)
+        scope = Scope(chat=self.chat, first_seq=rows.session.segment_start, end_seq=planned.search_end_seq)
+        return await self.services.recall.search(query, scope)
+
+    async def _ask(self, route: Route, context: Context) -> Completion:
+        """Stream the model; when the prompt proves too long, shorten it once."""
+        config = self.services.config
+        request = Request(
+            model=route.model,
+            messages=context.messages,
+            temperature=config.llm.temperature,
+            max_tokens=min(route.max_output_tokens, config.context.reply_reserve_tokens),
+        )
+        self.vitals.doing("waiting for the model")
+        begin = trio.current_time()
+        try:
+            completion = await route.provider.stream(request, self._on_delta)
+        except ContextTooLong:
+            self.services.correction.overflowed(route.name)
+            assert self._rows is not None
+            context = await self._context(self._rows, route)
+            completion = await route.provider.stream(attrs.evolve(request, messages=context.messages), self._on_delta)
+        self._timings["llm"] = (trio.current_time() - begin) * 1000
+        if completion.usage is not None:
+            self.services.correction.learn(
+                route.name, estimated=context.tokens, reported=completion.usage.prompt_tokens
+            )
+        return completion
+
+    def _on_delta(self, delta: Delta) -> None:
+        if not isinstance(delta, TextDelta):
+            return
+        if not self._pieces:
+            self.vitals.doing("streaming the answer")
+        text = clean(delta.text)
+        self.services.events.emit(TextStreamed(chat=self.chat, turn=self.id, offset=self._length, text=text))
+        self._pieces.append(text)
+        self._length += len(text)
+
+    async def _keep_what_was_streamed(self) -> TurnStatus | None:
+        if self._rows is None:
+            return None
+        await self._store("".join(self._pieces), TurnStatus.STOPPED, usage={})
+        return TurnStatus.STOPPED
+
+    async def _store(self, text: str, status: TurnStatus, *, usage: dict[str, Any]) -> None:
+        assert self._rows is not None
+        self.vitals.doing("storing the answer")
+        answer = clean(text)
+        metadata: dict[str, Any] = {"turn": self.id}
+        if status is TurnStatus.STOPPED:
+            metadata["stopped"] = True
+        now = self.services.clock.now()
+        session = self._rows.session
+        message = NewMessage(
+            id=self.services.new_id(),
+            chat=self.chat,
+            user=session.user,
+            channel="klaw",
+            role=Role.ASSISTANT,
+            type=Kind.TEXT,
+            content=answer,
+            tokens=tokens.estimate(answer),
+            created_at=iso(now),
+            metadata=metadata,
+        )
+        record = self._record(self._rows, status, None, usage)
+        await self.services.writer.append([message] if answer.strip() else [], record)
+        self.services.embedder.nudge()
+        self._end(status, None, None)
+
+    async def _fail(self, error: Exception) -> TurnStatus:
+        """Record a failure and tell the user what to do; the messages stay pending."""
+        code, text = describe_failure(error)
+        log.warning(
+            "turn_failed", turn=self.id, chat=self.chat, code=code, error=error_class(error), where=where(error)
+        )
+        if self._rows is not None:
+            try:
+                await self.services.writer.append([], self._record(self._rows, TurnStatus.FAILED, code, {}))
+            except StorageFull:
+                log.error("turn_not_recorded", turn=self.id, code="storage_full")
+        self._end(TurnStatus.FAILED, code, text)
+        return TurnStatus.FAILED
+
+    def _record(self, rows: ChatRows, status: TurnStatus, error: str | None, usage: dict[str, Any]) -> TurnRecord:
+        now = self.services.clock.now()
+        return TurnRecord(
+            id=self.id,
+            chat=self.chat,
+            user=rows.session.user,
+            segment=rows.session.segment,
+            status=status,
+            model=self._route.name if self._route else "",
+            first_seq=rows.pending[0].seq,
+            last_seq=rows.pending[-1].seq,
+            started_at=iso(self._began),
+            ended_at=iso(now),
+            error=error,
+            receipt=self._receipt,
+            usage=usage,
+            timings={name: round(spent, 2) for name, spent in self._timings.items()},
+        )
+
+    def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
+        self.services.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
+        log.info("turn_ended", turn=self.id, chat=self.chat, status=status.value, code=code)
+
+
+def describe_failure(error: Exception) -> tuple[str, str]:
+    """Error code and what to tell the user. Never quotes the provider or unknown errors."""
+    match error:
+        case ProviderError():
+            code, text = error.code, str(error)
+        case StorageFull():
+            code, text = "storage_full", "the disk is full or read-only, the answer could not be stored"
+        case ConfigError():
+            code, text = "config", str(error)
+        case KlawError():
+            code, text = "failed", "the answer could not be made"
+        case _:
+            code, text = "internal", "an internal error occurred; the log has its place"
+    return code, f"{text}. Your message is kept: send another one or /retry to try again."
+
+
+def _usage(completion: Completion) -> dict[str, Any]:
+    return attrs.asdict(completion.usage) if completion.usage is not None else {}

@@ -1,0 +1,115 @@
+"""The files that a person writes for the agent: prompt files of the workspace and the core memory. Read before each
+turn.
+
+A missing file is normal. A file that cannot be read or is malformed is left out, warned of in the log and counted in
+the status; the turn goes on.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import structlog
+
+from klaw.actor.failure import error_class
+from klaw.prompts import prompt
+
+PROMPT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "USER.md")
+CORE_MEMORY_FILE = "core_memory.json"
+MAX_FILE_BYTES = 256 * 1024
+"""A larger file is no prompt; it is left out."""
+
+log = structlog.get_logger("klaw.workspace")
+
+
+@attrs.frozen(kw_only=True)
+class Fixed:
+    """The texts that stand at the beginning of every context."""
+
+    system_prompt: str
+    core_memory: str
+    problems: tuple[str, ...]
+    """File names that had to be left out."""
+
+
+@attrs.define
+class Workspace:
+    """Reads the files; what did not change since the last time is not read again."""
+
+    folder: Path
+    core_memory_path: Path
+    _cache: dict[Path, tuple[tuple[int, int], str]] = attrs.Factory(dict)
+
+    def read(self) -> Fixed:
+        """Read all files. Blocks; run it in a thread."""
+        problems: list[str] = []
+        texts = [self._text(self.folder / name, problems) for name in PROMPT_FILES]
+        found = "\n\n".join(text.strip() for text in texts if text.strip())
+        return Fixed(
+            system_prompt=found or prompt("default"),
+            core_memory=self._core_memory(problems),
+            problems=tuple(problems),
+        )
+
+    def _core_memory(self, problems: list[str]) -> str:
+        text = self._text(self.core_memory_path, problems)
+        if not text.strip():
+            return ""
+        try:
+            return render_core_memory(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            self._report(self.core_memory_path, error, problems)
+            return ""
+
+    def _text(self, path: Path, problems: list[str]) -> str:
+        try:
+            stat = path.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            cached = self._cache.get(path)
+            if cached is not None and cached[0] == stamp:
+                return cached[1]
+            text = _read(path, stat.st_size)
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError) as error:
+            self._report(path, error, problems)
+            return ""
+        self._cache[path] = (stamp, text)
+        return text
+
+    def _report(self, path: Path, error: Exception, problems: list[str]) -> None:
+        log.warning("workspace_file_left_out", file=path.name, error=error_class(error))
+        problems.append(path.name)
+
+
+def _read(path: Path, size: int) -> str:
+    if size > MAX_FILE_BYTES:
+        raise ValueError("too large")
+    return path.read_text(encoding="utf-8")
+
+
+def render_core_memory(value: Any) -> str:
+    """Core memory as lines ``- key: value`` below their section.
+
+    Args:
+        value: the parsed core_memory.json: an object of sections, each an object, a list or a text.
+
+    Raises:
+        ValueError: the top level is not an object.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("core memory must be a JSON object")  # noqa: TRY004 - one error class for all malformed files
+    lines: list[str] = []
+    for section, content in value.items():
+        if isinstance(content, dict):
+            lines += [f"[{section}]", *(f"- {key}: {_plain(item)}" for key, item in content.items())]
+        elif isinstance(content, list):
+            lines += [f"[{section}]", *(f"- {_plain(item)}" for item in content)]
+        else:
+            lines.append(f"- {section}: {_plain(content)}")
+    return "\n".join(lines)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

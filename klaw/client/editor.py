@@ -1,0 +1,233 @@
+"""Editing one line of input: bytes of a terminal in, finished lines out. Pure; drawing is ``screen``'s job.
+
+Own code rather than the readline library, because messages that arrive while a person types have to move the half
+typed line, and because a thread that is blocked in readline can neither be cancelled nor leave the terminal sane.
+"""
+
+import codecs
+import enum
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from klaw.client.cells import width_of
+
+MAX_CHARACTERS = 100_000
+"""More than a frame carries; what is typed or pasted beyond is ignored."""
+MAX_HISTORY = 200
+
+_LINE_END = "\u23ce"
+_ESCAPE = "\x1b"
+_PASTE_BEGIN, _PASTE_END = "[200~", "[201~"
+_MAX_SEQUENCE = 16
+
+
+@attrs.frozen
+class Submitted:
+    """A line was finished with Enter."""
+
+    text: str
+
+
+class Key(enum.Enum):
+    """What the editor leaves to its owner."""
+
+    END = "end"
+    """Ctrl-D on an empty line."""
+    INTERRUPT = "interrupt"
+    """Ctrl-C, where the terminal does not make a signal of it."""
+    REDRAW = "redraw"
+    """Ctrl-L."""
+
+
+@attrs.frozen
+class View:
+    """What to show of the line."""
+
+    text: str
+    column: int
+    """Cells before the text cursor."""
+
+
+class LineEditor:
+    """The line, its cursor and the lines before it (Up and Down)."""
+
+    def __init__(self, history: Sequence[str] = ()) -> None:
+        self._line: list[str] = []
+        self._at = 0
+        self._history = list(history)[-MAX_HISTORY:]
+        self._shown = len(self._history)
+        self._draft: list[str] = []
+        self._pasting = False
+        self._sequence = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def text(self) -> str:
+        return "".join(self._line)
+
+    def clear(self) -> None:
+        self._line, self._at, self._shown = [], 0, len(self._history)
+
+    def remember(self, text: str) -> None:
+        """Add a line to the history, unless it repeats the last one."""
+        if text.strip() and self._history[-1:] != [text]:
+            self._history = [*self._history, text][-MAX_HISTORY:]
+        self._shown = len(self._history)
+
+    def feed(self, data: bytes) -> Iterator[Submitted | Key]:
+        """Take what the terminal sent; yields what happened, in order. Characters may be split over calls."""
+        for character in self._decoder.decode(data):
+            happened = self._take(character)
+            if happened is not None:
+                yield happened
+
+    def view(self, columns: int) -> View:
+        """The part of the line around the cursor that fits ``columns`` cells."""
+        shown = [_LINE_END if each == "\n" else each for each in self._line]
+        start, used = self._at, 0
+        while start > 0 and used + width_of(shown[start - 1]) <= columns - 1:
+            start -= 1
+            used += width_of(shown[start])
+        column, end = used, self._at
+        while end < len(shown) and used + width_of(shown[end]) <= columns - 1:
+            used += width_of(shown[end])
+            end += 1
+        return View("".join(shown[start:end]), column)
+
+    def _take(self, character: str) -> Submitted | Key | None:
+        if self._sequence:
+            self._sequence += character
+            self._escape()
+            return None
+        if character == _ESCAPE:
+            self._sequence = character
+            return None
+        if self._pasting:
+            self._insert("\n" if character == "\r" else character)
+            return None
+        if character in "\r\n":
+            return self._submit()
+        if character in _OWNER_KEYS:
+            return _OWNER_KEYS[character]
+        if character == "\x04":
+            if not self._line:
+                return Key.END
+            self._delete(self._at, self._at + 1)
+        elif character in _CONTROLS:
+            _CONTROLS[character](self)
+        else:
+            self._insert(character)
+        return None
+
+    def _escape(self) -> None:
+        """Act on an escape sequence once it is complete; unknown ones are swallowed."""
+        body = self._sequence[1:]
+        if body in ("[", "O"):
+            return
+        if body[0] in "[O" and not "@" <= body[-1] <= "~" and len(body) < _MAX_SEQUENCE:
+            return
+        self._sequence = ""
+        if body == _PASTE_BEGIN:
+            self._pasting = True
+        elif body == _PASTE_END:
+            self._pasting = False
+        elif not self._pasting and body in _SEQUENCES:
+            _SEQUENCES[body](self)
+
+    def _submit(self) -> Submitted:
+        text = self.text
+        self.clear()
+        self.remember(text)
+        return Submitted(text)
+
+    def _insert(self, character: str) -> None:
+        printable = character == "\n" or (character.isprintable() or width_of(character) == 0)
+        if character == "\t":
+            character, printable = " ", True
+        if printable and len(self._line) < MAX_CHARACTERS:
+            self._line.insert(self._at, character)
+            self._at += 1
+
+    def _delete(self, start: int, end: int) -> None:
+        del self._line[max(start, 0) : end]
+        self._at = max(start, 0)
+
+    def _word_start(self) -> int:
+        at = self._at
+        while at > 0 and not self._line[at - 1].isalnum():
+            at -= 1
+        while at > 0 and self._line[at - 1].isalnum():
+            at -= 1
+        return at
+
+    def _word_end(self) -> int:
+        at = self._at
+        while at < len(self._line) and not self._line[at].isalnum():
+            at += 1
+        while at < len(self._line) and self._line[at].isalnum():
+            at += 1
+        return at
+
+    def _move(self, at: int) -> None:
+        self._at = min(max(at, 0), len(self._line))
+
+    def _swap(self) -> None:
+        if 0 < self._at < len(self._line):
+            before, here = self._line[self._at - 1 : self._at + 1]
+            self._line[self._at - 1 : self._at + 1] = [here, before]
+            self._at += 1
+
+    def _browse(self, step: int) -> None:
+        chosen = self._shown + step
+        if not 0 <= chosen <= len(self._history):
+            return
+        if self._shown == len(self._history):
+            self._draft = self._line
+        self._shown = chosen
+        self._line = list(self._history[chosen]) if chosen < len(self._history) else self._draft
+        self._at = len(self._line)
+
+
+_OWNER_KEYS = {"\x03": Key.INTERRUPT, "\x0c": Key.REDRAW}
+
+_CONTROLS = {
+    "\x01": lambda line: line._move(0),
+    "\x02": lambda line: line._move(line._at - 1),
+    "\x05": lambda line: line._move(len(line._line)),
+    "\x06": lambda line: line._move(line._at + 1),
+    "\x08": lambda line: line._delete(line._at - 1, line._at),
+    "\x7f": lambda line: line._delete(line._at - 1, line._at),
+    "\x0b": lambda line: line._delete(line._at, len(line._line)),
+    "\x0e": lambda line: line._browse(1),
+    "\x10": lambda line: line._browse(-1),
+    "\x14": lambda line: line._swap(),
+    "\x15": lambda line: line._delete(0, line._at),
+    "\x17": lambda line: line._delete(line._word_start(), line._at),
+}
+
+_SEQUENCES = {
+    "[A": lambda line: line._browse(-1),
+    "OA": lambda line: line._browse(-1),
+    "[B": lambda line: line._browse(1),
+    "OB": lambda line: line._browse(1),
+    "[C": lambda line: line._move(line._at + 1),
+    "OC": lambda line: line._move(line._at + 1),
+    "[D": lambda line: line._move(line._at - 1),
+    "OD": lambda line: line._move(line._at - 1),
+    "[H": lambda line: line._move(0),
+    "OH": lambda line: line._move(0),
+    "[1~": lambda line: line._move(0),
+    "[F": lambda line: line._move(len(line._line)),
+    "OF": lambda line: line._move(len(line._line)),
+    "[4~": lambda line: line._move(len(line._line)),
+    "[3~": lambda line: line._delete(line._at, line._at + 1),
+    "[1;5C": lambda line: line._move(line._word_end()),
+    "f": lambda line: line._move(line._word_end()),
+    "[1;5D": lambda line: line._move(line._word_start()),
+    "b": lambda line: line._move(line._word_start()),
+    "d": lambda line: line._delete(line._at, line._word_end()),
+    "\x7f": lambda line: line._delete(line._word_start(), line._at),
+    "\r": lambda line: line._insert("\n"),
+    "\n": lambda line: line._insert("\n"),
+}

@@ -1,0 +1,114 @@
+"""The configuration described: its JSON schema, and its effective values without secrets."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import attrs
+
+from klaw.config.keys import Rule, file_key, rule_of
+from klaw.config.schema import RENAMED, EngineConfig
+from klaw.config.secret import Secret
+
+_WHOLE_REFERENCE = r"^\$\{[^}]+\}$"
+_REFERENCE = r"\$\{[^}]+\}"
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Secret: "string", Path: "string"}
+
+
+def json_schema() -> dict[str, Any]:
+    """Describe a configuration file as a JSON schema (draft 2020-12), for editors and other checkers.
+
+    A key that is no text also takes a text that is wholly one ``${NAME}``.
+    """
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Klaw configuration"}
+    return schema | _section(EngineConfig, path="")
+
+
+def show(config: EngineConfig) -> dict[str, Any]:
+    """Give the effective configuration with the keys of the file, ready for JSON; secrets are ``***``."""
+    shown = _shown(config)
+    assert isinstance(shown, dict)
+    return shown
+
+
+def key_paths(cls: type = EngineConfig, prefix: str = "") -> list[str]:
+    """List every key path, sections first; ``<name>`` stands for a name that the person chooses."""
+    found = []
+    for field in attrs.fields(cls):
+        path = f"{prefix}{file_key(field.name)}"
+        found.append(path)
+        inner = field.type
+        if get_origin(inner) is Mapping:
+            inner, path = get_args(inner)[1], f"{path}.<name>"
+        if inner is not None and attrs.has(inner):
+            found += key_paths(inner, f"{path}.")
+    return found
+
+
+def _section(cls: type, path: str) -> dict[str, Any]:
+    fields = attrs.fields(cls)
+    properties = {file_key(field.name): _property(field, rule_of(field)) for field in fields}
+    for (section, old), new in RENAMED.items():
+        if section == path:
+            properties[old] = properties[new] | {"deprecated": True, "description": f"Old name of {new}."}
+    required = [file_key(field.name) for field in fields if field.default is attrs.NOTHING]
+    described: dict[str, Any] = {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+    return described | ({"required": required, "type": "object"} if required else {})
+
+
+def _property(field: "attrs.Attribute[Any]", rule: Rule) -> dict[str, Any]:
+    described = {"description": rule.description} | _type(field.type, rule, file_key(field.name))
+    default = field.default
+    if not isinstance(default, attrs.Factory) and default is not attrs.NOTHING:  # type: ignore[arg-type]  # a class
+        described["default"] = _shown(default)
+    return described
+
+
+def _type(cls: Any, rule: Rule, path: str = "") -> dict[str, Any]:
+    origin, arguments = get_origin(cls), get_args(cls)
+    if cls is Any:
+        return {}
+    if attrs.has(cls):
+        return _section(cls, path)
+    if origin is UnionType:
+        (inner,) = (argument for argument in arguments if argument is not NoneType)
+        described = _type(inner, rule)
+        kinds = described["type"]
+        return described | {"type": [*(kinds if isinstance(kinds, list) else [kinds]), "null"]}
+    if origin is Mapping:
+        names = {"propertyNames": {"pattern": f"^(?:{rule.names})$"}} if rule.names else {}
+        return {"type": ["object", "null"], **names, "additionalProperties": _type(arguments[1], rule)}
+    if origin is tuple:
+        return {"type": "array", "items": _type(arguments[0], rule)}
+    if origin is Literal:
+        return {"type": "string", "anyOf": [{"enum": list(arguments)}, {"pattern": _WHOLE_REFERENCE}]}
+    return _scalar(cls, rule)
+
+
+def _scalar(cls: type, rule: Rule) -> dict[str, Any]:
+    described: dict[str, Any] = {"type": _TYPES[cls]}
+    if described["type"] != "string":
+        # "pattern" speaks of texts only and the limits of numbers only, so both can stand side by side.
+        described = {"type": [_TYPES[cls], "string"], "pattern": _WHOLE_REFERENCE}
+    elif rule.pattern:
+        described["pattern"] = f"^(?:{rule.pattern})$|{_REFERENCE}"
+    if cls is Secret:
+        described["writeOnly"] = True
+    limits = {"minimum": rule.minimum, "exclusiveMinimum": rule.above, "maximum": rule.maximum}
+    return described | {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _shown(value: object) -> Any:
+    if isinstance(value, Secret | Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _shown(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_shown(item) for item in value]
+    cls: Any = type(value)
+    if attrs.has(cls):
+        return {file_key(field.name): _shown(getattr(value, field.name)) for field in attrs.fields(cls)}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

@@ -1,0 +1,116 @@
+"""How one key of the configuration is declared: default, meaning and rule in one place.
+
+The loader, the attrs validators, the JSON schema and the printed documentation all read the ``Rule`` kept in the
+field's metadata, so they cannot disagree.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import attrs
+
+from klaw.config.secret import Secret
+
+_RULE = "klaw.rule"
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """What a key means and which values of its type are allowed."""
+
+    description: str
+    minimum: float | None = None
+    above: float | None = None
+    """Exclusive lower bound."""
+    maximum: float | None = None
+    pattern: str | None = None
+    """For a text, or for every text in a list or map: a regular expression for the whole of it."""
+    names: str | None = None
+    """For a map: a regular expression for the whole of every name in it."""
+    hint: str = ""
+    """The pattern in words, to follow "must "."""
+    names_hint: str = ""
+
+    def broken_by(self, value: object) -> str | None:
+        """Say which part of the rule ``value`` (of the right type already) breaks; None when it is kept."""
+        if isinstance(value, Secret):
+            value = value.reveal()
+        if isinstance(value, str):
+            return self._text_broken_by(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        if not -math.inf < value < math.inf:
+            return "must be a finite number"
+        if self.minimum is not None and value < self.minimum:
+            return f"must be >= {_plain(self.minimum)}"
+        if self.above is not None and value <= self.above:
+            return f"must be > {_plain(self.above)}"
+        if self.maximum is not None and value > self.maximum:
+            return f"must be <= {_plain(self.maximum)}"
+        return None
+
+    def name_broken_by(self, name: str) -> str | None:
+        """Say why ``name`` cannot be a name in this map; None when it can."""
+        if self.names is None or re.fullmatch(self.names, name):
+            return None
+        return f"the name must {self.names_hint}"
+
+    def _text_broken_by(self, text: str) -> str | None:
+        if self.pattern is None or re.fullmatch(self.pattern, text):
+            return None
+        return f"must {self.hint}"
+
+
+def key(
+    description: str,
+    default: Any = attrs.NOTHING,
+    *,
+    factory: Callable[[], Any] | None = None,
+    **limits: Any,
+) -> Any:
+    """Declare one key; ``limits`` are fields of ``Rule``. Without ``default`` and ``factory`` it is required."""
+    rule = Rule(description=description, **limits)
+
+    def validate(_: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        names = value if isinstance(value, Mapping) else ()
+        checks = [*map(rule.name_broken_by, names), *map(rule.broken_by, _parts(value))]
+        broken = next((text for text in checks if text), None)
+        if broken is not None:
+            raise ValueError(f"{file_key(attribute.name)} {broken}")
+
+    if factory is not None:
+        default = attrs.Factory(factory)
+    return attrs.field(default=default, validator=validate, metadata={_RULE: rule})
+
+
+def section(cls: type) -> Any:
+    """Declare a key that holds a section of its own; the first line of the class's docstring tells its meaning."""
+    return key((cls.__doc__ or "").partition("\n")[0], factory=cls)
+
+
+def rule_of(attribute: "attrs.Attribute[Any]") -> Rule:
+    """Give the rule of a field that ``key`` declared."""
+    return cast("Rule", attribute.metadata[_RULE])
+
+
+def file_key(name: str) -> str:
+    """Give the key in the file for an attribute: ``debounce_ms`` -> ``debounceMs``, ``ping_s`` -> ``pingSeconds``."""
+    head, *rest = name.split("_")
+    if rest and rest[-1] == "s":
+        rest[-1] = "seconds"
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _parts(value: object) -> tuple[object, ...]:
+    """Give the values that a rule speaks of: the items of a list or map, else the value itself."""
+    if isinstance(value, Mapping):
+        return tuple(value.values())
+    if isinstance(value, tuple):
+        return value
+    return (value,)
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if float(number).is_integer() else str(number)

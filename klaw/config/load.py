@@ -1,0 +1,112 @@
+"""The configuration file -> ``EngineConfig`` and warnings. The one entry point for everybody who needs the settings."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from klaw.config.document import Document, join_path, read_document
+from klaw.config.environment import FromEnvironment
+from klaw.config.schema import RENAMED, EngineConfig
+from klaw.config.structure import structure
+from klaw.errors import ConfigError, Problem
+
+MAX_FILE_BYTES = 1_048_576
+"""A larger file is not a configuration; reading it would only cost memory."""
+
+
+@attrs.frozen(kw_only=True)
+class ConfigWarning:
+    """Something that works, but that the person should change."""
+
+    path: str
+    """Key path."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[ConfigWarning]]:
+    """Read the configuration file; one that does not exist gives the defaults.
+
+    Raises:
+        ConfigError: the file cannot be read, is not UTF-8 text, is not YAML, or breaks rules (all of them named).
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+            open_to_others = bool(os.fstat(file.fileno()).st_mode & 0o077)
+    except FileNotFoundError:
+        return EngineConfig(), []
+    except OSError as exc:
+        raise _unreadable(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from exc
+    if len(raw) > MAX_FILE_BYTES:
+        raise _unreadable(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is no configuration")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise _unreadable(f"{path} is not UTF-8 text (byte {exc.start})") from exc
+    document = read_document(text, environ)
+    config, warnings = _build(document)
+    if open_to_others:
+        warnings += _exposed_secrets(document.tree)
+    return config, warnings
+
+
+def parse(text: str, environ: Mapping[str, str] = os.environ) -> tuple[EngineConfig, list[ConfigWarning]]:
+    """Read a configuration text.
+
+    Raises:
+        ConfigError: the text is not YAML, or breaks rules (all of them named).
+    """
+    return _build(read_document(text, environ))
+
+
+def _build(document: Document) -> tuple[EngineConfig, list[ConfigWarning]]:
+    tree = dict(document.tree)
+    warnings: list[ConfigWarning] = []
+    clashes: list[Problem] = []
+    for (section, old), new in RENAMED.items():
+        values = tree.get(section)
+        if not isinstance(values, dict) or old not in values:
+            continue
+        old_path, new_path = f"{section}.{old}", f"{section}.{new}"
+        rest = {name: value for name, value in values.items() if name != old}
+        if new in values:
+            clashes.append(Problem(path=old_path, message=f"is the old name of {new_path}; give only one of them"))
+        else:
+            rest[new] = values[old]
+            warnings.append(ConfigWarning(path=old_path, message=f"is deprecated; call it {new_path}"))
+        tree[section] = rest
+    try:
+        config = structure(tree, (*document.problems, *clashes))
+    except ConfigError as exc:
+        written = {warning.path: warning for warning in warnings}
+        raise ConfigError([_as_written(problem, written) for problem in exc.problems]) from None
+    return config, warnings
+
+
+def _as_written(problem: Problem, old_paths: Mapping[str, object]) -> Problem:
+    """Name a renamed key as it stands in the file."""
+    for (section, old), new in RENAMED.items():
+        if problem.path == f"{section}.{new}" and f"{section}.{old}" in old_paths:
+            return Problem(path=f"{section}.{old}", message=problem.message)
+    return problem
+
+
+def _exposed_secrets(tree: Mapping[str, Any]) -> Iterator[ConfigWarning]:
+    """Find keys that are written out in a file that others may read."""
+    for name, provider in (tree.get("providers") or {}).items():
+        path = join_path("providers", name)
+        if isinstance(provider.get("apiKey"), str) and not isinstance(provider["apiKey"], FromEnvironment):
+            yield ConfigWarning(
+                path=join_path(path, "apiKey"),
+                message="stands in a file that others may read: use ${NAME}, or take their access away (chmod 600)",
+            )
+
+
+def _unreadable(message: str) -> ConfigError:
+    return ConfigError([Problem(path="", message=message)])

@@ -1,0 +1,122 @@
+"""What counts as a bool, an int, a text, ...: strict readers of single values, and how messages name a value.
+
+No message quotes a text that could hold a secret, nor anything that came from the environment.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from klaw.config.document import UNREADABLE, kind_of, plain_scalar
+from klaw.config.environment import FromEnvironment
+from klaw.config.secret import Secret
+
+_QUOTED_MAX = 40
+"""Longest text or number that a message repeats."""
+
+
+class BrokenRuleError(Exception):
+    """One value breaks one rule; the text is the problem's message."""
+
+
+class ReportedError(Exception):
+    """The value is ``UNREADABLE``: its problem is on the list already."""
+
+
+def _scalar(value: object) -> object:
+    """Give the scalar that is meant: one that is wholly ``${NAME}`` may stand for a number or a bool."""
+    if value is UNREADABLE:
+        raise ReportedError
+    if isinstance(value, FromEnvironment) and value.whole:
+        try:
+            return plain_scalar(value)
+        except ValueError:
+            return value
+    return value
+
+
+def read_bool(value: object, _: object) -> bool:
+    scalar = _scalar(value)
+    if isinstance(scalar, bool):
+        return scalar
+    raise _mismatch("a bool (true or false)", value, scalar)
+
+
+def read_int(value: object, _: object) -> int:
+    scalar = _scalar(value)
+    if isinstance(scalar, int) and not isinstance(scalar, bool):
+        return scalar
+    raise _mismatch("an int", value, scalar)
+
+
+def read_float(value: object, _: object) -> float:
+    scalar = _scalar(value)
+    if isinstance(scalar, int | float) and not isinstance(scalar, bool):
+        return float(scalar)
+    raise _mismatch("a number", value, scalar)
+
+
+def read_str(value: object, _: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if value is UNREADABLE:
+        raise ReportedError
+    raise _mismatch("a str", value, value)
+
+
+def read_secret(value: object, _: object) -> Secret:
+    if value is UNREADABLE:
+        raise ReportedError
+    if not isinstance(value, str):
+        raise BrokenRuleError(f"must be a str, got {kind_of(value)} (put the value in quotes)")
+    return Secret(str(value))
+
+
+def read_path(value: object, cls: object) -> Path:
+    text = read_str(value, cls)
+    if "\0" in text or not text.startswith(("/", "~/")):
+        raise BrokenRuleError("must be an absolute path, or start with ~/; got str")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise BrokenRuleError("starts with ~/ and no home folder is known; got str") from None
+
+
+def is_choice(cls: Any) -> bool:
+    origin: object = get_origin(cls)
+    return origin is Literal
+
+
+def read_choice(value: object, cls: object) -> str:
+    choices: tuple[str, ...] = get_args(cls)
+    if value is UNREADABLE:
+        raise ReportedError
+    if isinstance(value, str) and str(value) in choices:
+        return str(value)
+    raise _mismatch(f"one of {', '.join(choices)}" if len(choices) > 1 else f"{choices[0]!r}", value, value)
+
+
+def read_json(value: object) -> object:
+    """Turn a part of the tree into plain JSON values."""
+    if isinstance(value, dict):
+        return {name: read_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [read_json(item) for item in value]
+    if isinstance(value, FromEnvironment):
+        scalar = _scalar(value)
+        return str(scalar) if isinstance(scalar, str) else scalar
+    return value
+
+
+def _mismatch(wanted: str, value: object, made: object) -> BrokenRuleError:
+    return BrokenRuleError(f"must be {wanted}, got {shown(value, made, quote_text=True)}")
+
+
+def shown(value: object, made: object, *, quote_text: bool = False) -> str:
+    """Name the type of a value of the tree and, where that cannot give a secret away, quote it."""
+    if isinstance(value, FromEnvironment):
+        return f"{kind_of(made)} (from the environment)"
+    kind = kind_of(value)
+    quotable = isinstance(value, int | float) or (quote_text and isinstance(value, str))
+    text = json.dumps(value) if isinstance(value, bool) else repr(value)
+    return f"{kind} {text}" if quotable and len(text) <= _QUOTED_MAX else kind

@@ -1,0 +1,294 @@
+"""Every key of engine.json, with its default, its meaning and its rule. Attribute names carry units (``_s``, ``_ms``).
+
+Values only: reading files is ``load``'s work, and rules that span keys are in ``structure``.
+"""
+
+# ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from klaw.config.keys import key, section
+from klaw.config.secret import Secret
+
+LOCAL_PROVIDER = "local"
+"""The provider name of the built-in model; no entry of ``providers`` may take it."""
+
+RENAMED: Mapping[tuple[str, str], str] = {("context", "subagentWindow"): "subagentHistory"}
+"""Old keys that are still read, with a warning: (section, old key) -> new key."""
+
+_TOKENS_MAX = 10_000_000
+_DAY_S = 86_400
+_YEAR_S = 366 * _DAY_S
+_MODEL_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_MODEL_ID_HINT = "be a model's name: letters, digits, '.', '_' and '-', no '/'"
+
+
+@attrs.frozen(kw_only=True)
+class AutoRagConfig:
+    """Retrieval of older messages before every reply."""
+
+    enabled: bool = key("Look for older messages that matter, before every reply.", True)
+    top_k: int = key("At most this many recalled messages in one context.", 3, minimum=1, maximum=100)
+    max_tokens: int = key("At most this many tokens of recalled text.", 400, minimum=1, maximum=100_000)
+    relevance_threshold: float = key(
+        "Farthest distance that still counts as relevant: near 0 = the same text, 1 = as far as random pairs.",
+        0.5,
+        above=0,
+        maximum=1,
+    )
+    min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, minimum=0, maximum=10_000)
+    time_budget_ms: int = key(
+        "Recall may take this long; what is cut stands in the receipt.", 150, minimum=1, maximum=60_000
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ContextConfig:
+    """What of the past goes into a request to the model."""
+
+    sliding_window: int = key(
+        "The newest messages that are always offered to the model.", 20, minimum=1, maximum=10_000
+    )
+    subagent_history: int = key("Earlier complete runs that a scheduled task sees.", 5, minimum=0, maximum=1000)
+    default_budget_tokens: int = key(
+        "Context length of a model whose own length is not known.", 8192, minimum=64, maximum=_TOKENS_MAX
+    )
+    reply_reserve_tokens: int = key(
+        "Part of the context that is kept free for the answer.", 1024, minimum=1, maximum=_TOKENS_MAX
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ProcessingConfig:
+    """When a turn starts and what it may use."""
+
+    debounce_ms: int = key(
+        "Wait this long after a message for further ones; they are answered together. 0 = answer at once.",
+        1500,
+        minimum=0,
+        maximum=600_000,
+    )
+    debounce_max_ms: int = key(
+        "A steady stream of messages is answered at the latest after this time; at least debounceMs.",
+        15_000,
+        minimum=0,
+        maximum=3_600_000,
+    )
+    max_concurrent_llm: int = key("LLM calls that run at the same time, over all chats.", 2, minimum=1, maximum=64)
+    max_tool_call_rounds: int = key("Rounds of tool calls in one turn.", 10, minimum=0, maximum=100)
+
+
+@attrs.frozen(kw_only=True)
+class RoutingConfig:
+    """Which model does which work."""
+
+    default: str = key(
+        "The model that chats, as provider/model; the provider is `local` or a name in `providers`.",
+        "local/smollm2-135m-instruct",
+        pattern=r"[^/\s]+/\S+",
+        hint="have the form provider/model",
+    )
+
+    @property
+    def default_provider(self) -> str:
+        return self.default.partition("/")[0]
+
+    @property
+    def default_model(self) -> str:
+        """The model's name as its provider knows it; it may hold further slashes."""
+        return self.default.partition("/")[2]
+
+
+@attrs.frozen(kw_only=True)
+class ProviderModelConfig:
+    """What is known of one model of a provider."""
+
+    context_tokens: int | None = key("Context length of the model.", None, minimum=64, maximum=_TOKENS_MAX)
+    max_output_tokens: int | None = key("Longest answer that the model gives.", None, minimum=1, maximum=_TOKENS_MAX)
+    tools: bool = key("The model can call tools.", False)
+
+
+@attrs.frozen(kw_only=True)
+class ProviderConfig:
+    """One LLM service that speaks an API known to Klaw."""
+
+    type: Literal["openai"] = key("The API that the provider speaks.", "openai")
+    base_url: str = key(
+        "Address of the API, up to and with its version part (usually /v1).",
+        pattern=r"https?://[^/\s@?#]+(/[^\s?#]*)?",
+        hint="be an http:// or https:// address without user name, password, query or fragment",
+    )
+    api_key: Secret | None = key(
+        "Sent as a bearer token; take it from the environment.",
+        None,
+        pattern=r"[\x21-\x7e]+",
+        hint="be printable ASCII text without spaces or line ends, and not empty",
+    )
+    headers: Mapping[str, Secret] = key(
+        "Further request headers.",
+        factory=dict,
+        pattern=r"[\x20-\x7e]*",
+        hint="be printable ASCII text",
+        names=r"[0-9A-Za-z!#$%&'*+.^_`|~-]+",
+        names_hint="be an HTTP header name",
+    )
+    extra_body: Mapping[str, Any] = key("JSON members that are added to every request body.", factory=dict)
+    timeout_s: float = key("No byte from the provider for this long is a time-out.", 120.0, above=0, maximum=_DAY_S)
+    max_retries: int = key("Repetitions after errors that may pass (429, 5xx, network).", 2, minimum=0, maximum=20)
+    models: Mapping[str, ProviderModelConfig] = key(
+        "What is known of single models; a model that is not named here works too.",
+        factory=dict,
+        names=r"\S+",
+        names_hint="have no spaces and not be empty",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LlmConfig:
+    """How every model is asked."""
+
+    temperature: float = key("Randomness of the answers.", 0.7, minimum=0, maximum=2)
+    max_reply_tokens: int = key("Longest answer.", 1024, minimum=1, maximum=_TOKENS_MAX)
+
+
+@attrs.frozen(kw_only=True)
+class LocalModelConfig:
+    """The built-in LLM that needs no key and no network."""
+
+    model: str = key(
+        "Name of the model, as `klaw models list` shows it.",
+        "smollm2-135m-instruct",
+        pattern=_MODEL_ID,
+        hint=_MODEL_ID_HINT,
+    )
+    path: Path | None = key("A GGUF file to use in place of the pulled model.", None)
+    threads: int = key("Threads for inference; 0 = one for each core.", 0, minimum=0, maximum=1024)
+    context_tokens: int = key("Context length of each slot.", 8192, minimum=256, maximum=_TOKENS_MAX)
+    parallel: int = key("Requests that the model process works on at the same time.", 2, minimum=1, maximum=64)
+    start_timeout_s: float = key("The model process must be ready within this time.", 120.0, above=0, maximum=_DAY_S)
+
+
+@attrs.frozen(kw_only=True)
+class EmbeddingConfig:
+    """Vectors for messages; without them recall is full-text only."""
+
+    enabled: bool = key("Make vectors and search with them.", True)
+    model: str = key(
+        "Name of the model, as `klaw models list` shows it.",
+        "multilingual-e5-small",
+        pattern=_MODEL_ID,
+        hint=_MODEL_ID_HINT,
+    )
+    path: Path | None = key("A model folder to use in place of the pulled model.", None)
+    threads: int = key("Threads for inference.", 2, minimum=1, maximum=1024)
+    batch_tokens: int = key("Tokens that go through the model in one step.", 512, minimum=1, maximum=65_536)
+    queue_size: int = key(
+        "Messages that wait to be embedded; further ones are found again by the sweep.",
+        1024,
+        minimum=1,
+        maximum=1_000_000,
+    )
+    sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, above=0, maximum=_DAY_S)
+
+
+@attrs.frozen(kw_only=True)
+class GatewayConfig:
+    """The listener for chat clients, and its limits."""
+
+    host: str = key("Address to listen on.", "127.0.0.1", pattern=r"[^\s/]+", hint="be a host name or an IP address")
+    port: int = key("Port to listen on; 0 = any free one.", 8181, minimum=0, maximum=65_535)
+    max_frame_bytes: int = key("Longest frame that a client may send.", 65_536, minimum=1024, maximum=16_777_216)
+    max_connections: int = key("Connections at the same time.", 64, minimum=1, maximum=10_000)
+    messages_per_second: float = key(
+        "Messages that one connection may send, on average.", 20.0, above=0, maximum=100_000
+    )
+    burst: int = key("Messages that one connection may send at once.", 100, minimum=1, maximum=1_000_000)
+    outbox_frames: int = key(
+        "Frames that wait for a slow client before it is dropped.", 256, minimum=1, maximum=100_000
+    )
+    allowed_origins: tuple[str, ...] = key(
+        "Origins of web pages, besides Klaw's own, that may connect.",
+        (),
+        pattern=r"https?://[^/\s@?#]+",
+        hint="be an origin such as https://example.org, without a path",
+    )
+    hello_timeout_s: float = key("A client must say hello within this time.", 10.0, above=0, maximum=_DAY_S)
+    ping_s: float = key(
+        "A connection that is silent this long is asked for a sign of life.", 30.0, above=0, maximum=_DAY_S
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ChatsConfig:
+    """Limits of chats."""
+
+    idle_s: float = key("A chat without work for this long leaves memory.", 900.0, above=0, maximum=_YEAR_S)
+    max_per_user: int = key("Chats that one user may have.", 1000, minimum=1, maximum=1_000_000)
+    mailbox_size: int = key("Requests that may wait for one chat.", 256, minimum=1, maximum=100_000)
+
+
+@attrs.frozen(kw_only=True)
+class StoreConfig:
+    """The database."""
+
+    readers: int = key("Read-only connections.", 2, minimum=1, maximum=64)
+    checkpoint_bytes: int = key(
+        "The write-ahead log is folded into the database at this size.", 4_194_304, minimum=4096, maximum=1_073_741_824
+    )
+
+
+@attrs.frozen(kw_only=True)
+class RecoveryConfig:
+    """What happens at start with what was left unfinished."""
+
+    answer_pending_s: float = key(
+        "Questions without an answer that are younger than this are answered at start.",
+        3600.0,
+        minimum=0,
+        maximum=_YEAR_S,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ShutdownConfig:
+    """How long an orderly stop may take."""
+
+    grace_s: float = key("Running turns may go on for this long.", 60.0, minimum=0, maximum=_DAY_S)
+    embed_drain_s: float = key("Waiting embeds may go on for this long.", 5.0, minimum=0, maximum=_DAY_S)
+
+
+@attrs.frozen(kw_only=True)
+class LoggingConfig:
+    """What is logged, and in which form."""
+
+    level: Literal["debug", "info", "warning", "error"] = key("Least important events that are logged.", "info")
+    format: Literal["auto", "console", "json"] = key("Form of a line; auto = console on a terminal, else json.", "auto")
+
+
+@attrs.frozen(kw_only=True)
+class EngineConfig:
+    """The whole configuration; ``EngineConfig()`` holds the shipped defaults."""
+
+    auto_rag: AutoRagConfig = section(AutoRagConfig)
+    context: ContextConfig = section(ContextConfig)
+    processing: ProcessingConfig = section(ProcessingConfig)
+    routing: RoutingConfig = section(RoutingConfig)
+    providers: Mapping[str, ProviderConfig] = key(
+        "LLM services by name.",
+        factory=dict,
+        names=rf"(?!{LOCAL_PROVIDER}$)[A-Za-z0-9][A-Za-z0-9._-]{{0,63}}",
+        names_hint=f"be letters, digits, '.', '_' or '-', and not {LOCAL_PROVIDER!r}, which is the built-in model",
+    )
+    llm: LlmConfig = section(LlmConfig)
+    local_model: LocalModelConfig = section(LocalModelConfig)
+    embedding: EmbeddingConfig = section(EmbeddingConfig)
+    gateway: GatewayConfig = section(GatewayConfig)
+    chats: ChatsConfig = section(ChatsConfig)
+    store: StoreConfig = section(StoreConfig)
+    recovery: RecoveryConfig = section(RecoveryConfig)
+    shutdown: ShutdownConfig = section(ShutdownConfig)
+    logging: LoggingConfig = section(LoggingConfig)

@@ -1,0 +1,205 @@
+"""A plain tree -> ``EngineConfig``, strictly, with every broken rule found in one go.
+
+cattrs walks the classes; the hooks here put the rule that ``key`` declared beside each value. What counts as a bool,
+an int or a text is decided in ``scalars``.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+import attrs
+import cattrs
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError, IterableValidationNote
+from cattrs.gen import make_dict_structure_fn, override
+
+from klaw.config.document import UNREADABLE, join_path, kind_of
+from klaw.config.keys import Rule, file_key, rule_of
+from klaw.config.scalars import (
+    BrokenRuleError,
+    ReportedError,
+    is_choice,
+    read_bool,
+    read_choice,
+    read_float,
+    read_int,
+    read_json,
+    read_path,
+    read_secret,
+    read_str,
+    shown,
+)
+from klaw.config.schema import LOCAL_PROVIDER, ContextConfig, EngineConfig, ProcessingConfig, RoutingConfig
+from klaw.config.secret import Secret
+from klaw.errors import ConfigError, Problem
+
+_T = TypeVar("_T")
+
+
+def structure(tree: dict[str, Any], known: tuple[Problem, ...] = ()) -> EngineConfig:
+    """Make the configuration out of a tree of ``read_document``.
+
+    Args:
+        tree: the file's sections; absent and empty ones take their defaults.
+        known: problems found before; they make this raise even when the tree is sound.
+
+    Raises:
+        ConfigError: with ``known`` and every broken rule of the tree.
+    """
+    problems = list(known)
+    config = None
+    try:
+        config = _converter().structure(tree, EngineConfig)
+    except Exception as exc:  # noqa: BLE001  cattrs wraps whatever a hook raises; unknown leaves are re-raised below
+        problems += _problems_of(exc, "")
+    problems += _cross_key_problems(tree)
+    if problems or config is None:
+        raise ConfigError(problems)
+    return config
+
+
+def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
+    """Check rules that span keys, each as soon as the sections that it needs are sound by themselves."""
+    processing = _sound(tree, "processing", ProcessingConfig)
+    if processing and processing.debounce_max_ms < processing.debounce_ms:
+        yield Problem(
+            path="processing.debounceMaxMs",
+            message=f"must be >= processing.debounceMs ({processing.debounce_ms}), "
+            f"got int {processing.debounce_max_ms}",
+        )
+    context = _sound(tree, "context", ContextConfig)
+    if context and context.reply_reserve_tokens >= context.default_budget_tokens:
+        yield Problem(
+            path="context.replyReserveTokens",
+            message=f"must be < context.defaultBudgetTokens ({context.default_budget_tokens}), "
+            f"got int {context.reply_reserve_tokens}",
+        )
+    routing = _sound(tree, "routing", RoutingConfig)
+    providers = tree.get("providers") or {}
+    if routing and isinstance(providers, dict) and routing.default_provider not in {LOCAL_PROVIDER, *providers}:
+        names = ", ".join(map(repr, sorted(providers))) or "none"
+        written = tree["routing"]["default"]
+        yield Problem(
+            path="routing.default",
+            message=f"the provider must be {LOCAL_PROVIDER!r} or a name in providers (there: {names}), "
+            f"got {shown(written, written, quote_text=True)}",
+        )
+
+
+def _sound(tree: dict[str, Any], name: str, cls: type[_T]) -> _T | None:
+    try:
+        return _converter().structure(tree.get(name), cls)
+    except Exception:  # noqa: BLE001  its problems are reported by the main walk
+        return None
+
+
+@cache
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(detailed_validation=True)
+    converter.register_structure_hook(bool, read_bool)
+    converter.register_structure_hook(int, read_int)
+    converter.register_structure_hook(float, read_float)
+    converter.register_structure_hook(str, read_str)
+    converter.register_structure_hook(Secret, read_secret)
+    converter.register_structure_hook(Path, read_path)
+    converter.register_structure_hook_func(is_choice, read_choice)
+    converter.register_structure_hook_factory(attrs.has, _section_factory)
+    return converter
+
+
+def _section_factory(cls: type, converter: cattrs.Converter) -> Any:
+    overrides: dict[str, Any] = {
+        field.name: override(rename=file_key(field.name), struct_hook=_field_hook(rule_of(field), converter))
+        for field in attrs.fields(cls)
+    }
+    inner: Any = make_dict_structure_fn(
+        cls, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True, **overrides
+    )
+
+    def hook(value: object, _: type) -> Any:
+        return inner(_expect({} if value is None else value, dict), cls)
+
+    return hook
+
+
+def _field_hook(rule: Rule, converter: cattrs.Converter) -> Any:
+    def hook(value: object, cls: Any) -> Any:
+        if get_origin(cls) is tuple:
+            return tuple(_items(enumerate(_expect(value, list)), get_args(cls)[0], rule, converter).values())
+        if get_origin(cls) is Mapping:
+            pairs = _expect({} if value is None else value, dict).items()
+            return _items(pairs, get_args(cls)[1], rule, converter)
+        return _checked(value, cls, rule, converter)
+
+    return hook
+
+
+def _items(pairs: Any, cls: Any, rule: Rule, converter: cattrs.Converter) -> dict[Any, Any]:
+    """Structure every item of a list or map, and collect what is wrong with any of them."""
+    made: dict[Any, Any] = {}
+    errors: list[Exception] = []
+    for place, item in pairs:
+        bad_name = rule.name_broken_by(place) if isinstance(place, str) else None
+        if bad_name:
+            errors.append(_at(place, BrokenRuleError(bad_name)))
+        try:
+            made[place] = read_json(item) if cls is Any else _checked(item, cls, rule, converter)
+        except Exception as exc:  # noqa: BLE001  collected into the group below, none is lost
+            errors.append(_at(place, exc))
+    if errors:
+        raise IterableValidationError("", errors, dict)
+    return made
+
+
+def _at(place: str | int, error: Exception) -> Exception:
+    error.add_note(IterableValidationNote("", place, object))
+    return error
+
+
+def _checked(value: object, cls: Any, rule: Rule, converter: cattrs.Converter) -> Any:
+    made = converter.structure(value, cls)
+    broken = rule.broken_by(made)
+    if broken:
+        raise BrokenRuleError(f"{broken}, got {shown(value, made)}")
+    return made
+
+
+def _expect(value: object, kind: type) -> Any:
+    if value is UNREADABLE:
+        raise ReportedError
+    if not isinstance(value, kind):
+        wanted = "mapping" if kind is dict else "list"
+        raise BrokenRuleError(f"must be a {wanted}, got {kind_of(value)}")
+    return value
+
+
+def _problems_of(exc: BaseException, path: str) -> Iterator[Problem]:
+    """Walk cattrs' groups of errors down to our own, building the key path from their notes."""
+    if isinstance(exc, ClassValidationError):
+        inside, about_itself = exc.group_exceptions()
+        for error, note in inside:
+            yield from _problems_of(error, join_path(path, file_key(note.name)))
+        for error in about_itself:
+            yield from _problems_of(error, path)
+    elif isinstance(exc, IterableValidationError):
+        items, _ = exc.group_exceptions()
+        for error, item_note in items:
+            place = item_note.index
+            yield from _problems_of(error, f"{path}[{place}]" if isinstance(place, int) else join_path(path, place))
+    elif isinstance(exc, ForbiddenExtraKeysError):
+        for name in sorted(exc.extra_fields):
+            yield Problem(path=join_path(path, name), message=f"unknown key{_suggestion(name, exc.cl)}")
+    elif isinstance(exc, KeyError):
+        yield Problem(path=path, message="is required")
+    elif isinstance(exc, BrokenRuleError):
+        yield Problem(path=path, message=str(exc))
+    elif not isinstance(exc, ReportedError):
+        raise exc
+
+
+def _suggestion(name: str, cls: type) -> str:
+    keys = {file_key(field.name).lower(): file_key(field.name) for field in attrs.fields(cls)}
+    close = difflib.get_close_matches(name.lower().replace("_", ""), keys, n=1)
+    return f"; did you mean {keys[close[0]]}?" if close else ""

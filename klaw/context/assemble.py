@@ -1,0 +1,204 @@
+"""Context assembly in two steps around the recall: ``plan`` fits the window, ``assemble`` makes the request.
+
+The order keeps a message from falling between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the
+window into what is left; the caller searches before the window; ``assemble`` gives the unused reserve back to the
+window and drops recalled items that the longer window now shows. Both are pure.
+"""
+
+import enum
+
+import attrs
+
+from klaw.context.inputs import Snapshot
+from klaw.context.shorten import shorten
+from klaw.context.window import cost, fit
+from klaw.domain import tokens
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.recall import NOTHING, Decision, Recalled
+from klaw.llm.types import ChatMessage
+
+RECALL_HEADER = "From earlier in this conversation:"
+SUMMARY_HEADER = "Summary of the conversation so far:"
+CORE_MEMORY_HEADER = "What you know about the user:"
+
+FIXED_SHARE = 0.2
+"""Prompt files, core memory and summary may each take this share of the usable budget; longer ones are shortened."""
+PENDING_SHARE = 0.6
+"""The pending messages together may take this share; longer ones are shortened in the middle."""
+
+
+class Guard(enum.StrEnum):
+    """Whether recall is worth it."""
+
+    SEARCH = "search"
+    DISABLED = "disabled"
+    """``autoRag.enabled`` is false."""
+    ALL_IN_CONTEXT = "all_in_context"
+    """Every message of the segment is in the window."""
+
+
+@attrs.frozen(kw_only=True)
+class Layer:
+    """One layer of the context as the receipt shows it."""
+
+    name: str
+    text: str
+    tokens: int
+    cut: bool = False
+    """Whether it was shortened to its share of the budget."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What is decided before the recall."""
+
+    snapshot: Snapshot
+    fixed: tuple[Layer, ...]
+    """System prompt, core memory and summary; empty ones are left out."""
+    pending: str
+    """The pending messages, joined: also the query of the recall."""
+    pending_tokens: int
+    pending_cut: bool
+    window: tuple[Message, ...]
+    window_tokens: int
+    """Estimated tokens that the window may take while the recall's reserve is kept."""
+    guard: Guard
+
+    @property
+    def search_end_seq(self) -> int:
+        """The first seq that the recall must not search."""
+        return (self.window or self.snapshot.pending)[0].seq
+
+
+@attrs.frozen(kw_only=True)
+class Context:
+    """The finished context."""
+
+    messages: tuple[ChatMessage, ...]
+    layers: tuple[Layer, ...]
+    window: tuple[Message, ...]
+    recalled: Recalled
+    tokens: int
+    """Estimated tokens of the whole request."""
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    """Fit everything but the recall."""
+    usable = snapshot.budget.usable
+    fixed = tuple(
+        _layer(name, text, int(usable * FIXED_SHARE))
+        for name, text in (
+            ("system_prompt", snapshot.system_prompt),
+            ("core_memory", _headed(CORE_MEMORY_HEADER, snapshot.core_memory)),
+            ("summary", _headed(SUMMARY_HEADER, snapshot.summary)),
+        )
+        if text
+    )
+    whole = "\n".join(message.content for message in snapshot.pending)
+    pending = shorten(whole, int(usable * PENDING_SHARE))
+    pending_tokens = tokens.estimate(pending) + tokens.PER_MESSAGE
+    left = usable - sum(layer.tokens for layer in fixed) - pending_tokens - snapshot.tools_tokens
+    unreserved = _fit(snapshot, left)
+    if not snapshot.settings.recall_enabled:
+        guard = Guard.DISABLED
+    elif len(unreserved) == len(snapshot.history) and not snapshot.has_older:
+        guard = Guard.ALL_IN_CONTEXT
+    else:
+        guard = Guard.SEARCH
+    if guard is Guard.SEARCH:
+        left -= snapshot.settings.recall_max_tokens
+    return Plan(
+        snapshot=snapshot,
+        fixed=fixed,
+        pending=pending,
+        pending_tokens=pending_tokens,
+        pending_cut=pending != whole,
+        window=_fit(snapshot, left) if guard is Guard.SEARCH else unreserved,
+        window_tokens=left,
+        guard=guard,
+    )
+
+
+def assemble(plan: Plan, recalled: Recalled = NOTHING) -> Context:
+    """Make the request's messages of a plan and what was recalled for it."""
+    snapshot = plan.snapshot
+    window = plan.window
+    if plan.guard is Guard.SEARCH:
+        used = sum(candidate.tokens for candidate in recalled.kept)
+        window = _fit(snapshot, plan.window_tokens + snapshot.settings.recall_max_tokens - used)
+        recalled = _without(recalled, window)
+    block = recall_block(recalled)
+    layers = [*plan.fixed]
+    if block:
+        layers.append(Layer(name="recall", text=block, tokens=tokens.estimate(block)))
+    # One system message, the part that changes every turn last: providers' prompt caches keep the part before it,
+    # and models whose template allows one system message only work too.
+    system = "\n\n".join(layer.text for layer in layers)
+    messages = [ChatMessage(role="system", content=system)] if system else []
+    messages += _dialogue(window, plan.pending)
+    layers += [
+        Layer(name="window", text="", tokens=cost(window)),
+        Layer(name="pending", text="", tokens=plan.pending_tokens, cut=plan.pending_cut),
+        Layer(name="tools", text="", tokens=snapshot.tools_tokens),
+    ]
+    return Context(
+        messages=tuple(messages),
+        layers=tuple(layers),
+        window=window,
+        recalled=recalled,
+        tokens=sum(layer.tokens for layer in layers),
+    )
+
+
+def recall_block(recalled: Recalled) -> str:
+    """The recalled messages as ``[role] content`` lines below their header; empty when there are none."""
+    lines = [f"[{candidate.message.role}] {candidate.text}" for candidate in recalled.kept]
+    return "\n".join([RECALL_HEADER, *lines]) if lines else ""
+
+
+def _layer(name: str, text: str, max_tokens: int) -> Layer:
+    shown = shorten(text, max_tokens)
+    return Layer(name=name, text=shown, tokens=tokens.estimate(shown), cut=shown != text)
+
+
+def _headed(header: str, text: str) -> str:
+    return f"{header}\n{text}" if text else ""
+
+
+def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
+    return fit(
+        snapshot.history,
+        has_older=snapshot.has_older,
+        max_messages=snapshot.settings.sliding_window,
+        max_tokens=max_tokens,
+    )
+
+
+def _without(recalled: Recalled, window: tuple[Message, ...]) -> Recalled:
+    """Drop recalled items that the window shows."""
+    shown = {message.rowid for message in window}
+    return attrs.evolve(
+        recalled,
+        candidates=tuple(
+            attrs.evolve(candidate, decision=Decision.IN_WINDOW)
+            if candidate.passed and candidate.message.rowid in shown
+            else candidate
+            for candidate in recalled.candidates
+        ),
+    )
+
+
+def _dialogue(window: tuple[Message, ...], pending: str) -> list[ChatMessage]:
+    """The window and the pending messages; neighbours of one role are joined, as many templates demand."""
+    joined: list[ChatMessage] = []
+    spoken = [
+        ChatMessage(role="user" if message.role is Role.USER else "assistant", content=message.content)
+        for message in window
+        if message.type in (Kind.TEXT, Kind.SCHEDULED)
+    ]
+    for message in [*spoken, ChatMessage(role="user", content=pending)]:
+        if joined and joined[-1].role == message.role:
+            joined[-1] = attrs.evolve(joined[-1], content=f"{joined[-1].content}\n{message.content}")
+        else:
+            joined.append(message)
+    return joined

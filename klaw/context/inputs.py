@@ -1,0 +1,59 @@
+"""The snapshot that a turn's context is made from."""
+
+import attrs
+
+from klaw.domain.message import Message
+
+
+@attrs.frozen(kw_only=True)
+class Budget:
+    """Token limits of one request, in the provider's tokens."""
+
+    context_tokens: int
+    """Context length of the model."""
+    reply_reserve_tokens: int
+    """Kept free for the answer."""
+    correction: float = 1.0
+    """Provider's tokens per estimated token, learned from the usage that it reports."""
+
+    @property
+    def usable(self) -> int:
+        """Estimated tokens that the prompt may take: 90 % of the context, less the reply reserve."""
+        free = self.context_tokens * SAFETY - self.reply_reserve_tokens
+        # A small model may be shorter than twice the reserve; then prompt and answer share it.
+        return max(1, int(max(free, self.context_tokens * SAFETY / 2) / self.correction))
+
+
+SAFETY = 0.9
+"""Share of the context length that is planned for; the estimate may be off by the rest."""
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The part of the configuration that decides on the context."""
+
+    sliding_window: int
+    recall_enabled: bool
+    recall_max_tokens: int
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """Everything that the context of one interactive turn is made from."""
+
+    system_prompt: str
+    """The workspace's prompt files, joined."""
+    core_memory: str
+    """The core memory, rendered; empty when there is none."""
+    summary: str
+    """The segment's last summary; empty when there is none."""
+    history: tuple[Message, ...]
+    """The newest messages of the segment's dialogue before the pending ones, oldest first."""
+    has_older: bool
+    """Whether the segment has messages of the dialogue before ``history``."""
+    pending: tuple[Message, ...]
+    """The user messages that the turn is to answer, oldest first; at least one."""
+    tools_tokens: int
+    """Estimated tokens of the request's tool list."""
+    budget: Budget
+    settings: Settings

@@ -1,0 +1,80 @@
+"""What happens in chats, for whoever watches them. Delivered in order; stored messages can be read again later."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId
+from klaw.domain.turn import TurnStatus
+
+
+@attrs.frozen(kw_only=True)
+class MessageStored:
+    """A message is durable. Emitted once for each message, in the order of ``seq``."""
+
+    message: Message
+
+
+@attrs.frozen(kw_only=True)
+class TurnStarted:
+    """A turn began to work on the messages up to ``last_seq``."""
+
+    chat: ChatId
+    turn: str
+    last_seq: int
+
+
+@attrs.frozen(kw_only=True)
+class TextStreamed:
+    """The next piece of the answer that is being made; not stored yet."""
+
+    chat: ChatId
+    turn: str
+    offset: int
+    """Characters of the answer before this piece."""
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ToolUsed:
+    """A tool call of the running turn began or ended."""
+
+    chat: ChatId
+    turn: str
+    call: str
+    name: str
+    state: str
+    """``started``, ``done`` or ``failed``."""
+
+
+@attrs.frozen(kw_only=True)
+class TurnEnded:
+    """A turn is over. A finished answer was emitted as ``MessageStored`` before."""
+
+    chat: ChatId
+    turn: str
+    status: TurnStatus
+    code: str | None
+    """Error code of a failed turn."""
+    text: str | None
+    """What to tell the user about a failed turn; never quotes the provider."""
+
+
+@attrs.frozen(kw_only=True)
+class Noticed:
+    """Something that all users should see: a part became degraded or well again."""
+
+    code: str
+    text: str
+    details: Mapping[str, Any] = attrs.Factory(dict)
+
+
+Event: TypeAlias = MessageStored | TurnStarted | TextStreamed | ToolUsed | TurnEnded | Noticed
+
+
+class EventSink(Protocol):
+    """Takes events without waiting and without raising."""
+
+    def emit(self, event: Event) -> None: ...

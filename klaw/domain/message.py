@@ -1,0 +1,75 @@
+"""Messages: one row of a chat."""
+
+import enum
+from typing import Any
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+
+
+class Role(enum.StrEnum):
+    """Who a message is from."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+
+
+class Kind(enum.StrEnum):
+    """The ``type`` of a message."""
+
+    TEXT = "text"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    SESSION_BREAK = "session_break"
+    COMMAND = "command"
+    SCHEDULED = "scheduled"
+
+
+@attrs.frozen(kw_only=True)
+class NewMessage:
+    """A message before the writer gave it its place."""
+
+    id: str
+    """Unique among the user's messages; chosen by the client or made by Klaw."""
+    chat: ChatId
+    user: UserId
+    channel: str
+    """Where it came in or was made: ``websocket``, ``klaw``."""
+    role: Role
+    type: Kind
+    content: str
+    tokens: int
+    """Estimated (``domain.tokens``)."""
+    created_at: str
+    """ISO-8601 UTC with milliseconds."""
+    metadata: dict[str, Any] = attrs.Factory(dict)
+
+
+@attrs.frozen(kw_only=True)
+class Message(NewMessage):
+    """A stored message."""
+
+    rowid: int
+    """Key in messages, vectors and full text; the same after a rebuild."""
+    seq: int
+    """1, 2, 3 … in its chat, without gaps."""
+    segment: int
+    """0, 1, 2 …: how many ``/new`` came before it in its chat."""
+
+
+def is_searchable(role: Role, kind: Kind) -> bool:
+    """Whether recall may ever return such a message: what the user and the assistant said to each other."""
+    return role in (Role.USER, Role.ASSISTANT) and kind in (Kind.TEXT, Kind.SCHEDULED)
+
+
+def is_embeddable(role: Role, kind: Kind, tokens: int, min_tokens: int) -> bool:
+    """Whether a message gets a vector: searchable and long enough to mean something by itself."""
+    return is_searchable(role, kind) and tokens >= min_tokens
+
+
+def is_conversation(role: Role, kind: Kind) -> bool:
+    """Whether a message belongs to the dialogue that the model sees (not commands, breaks or system rows)."""
+    return role is not Role.SYSTEM and kind not in (Kind.COMMAND, Kind.SESSION_BREAK)

@@ -1,0 +1,72 @@
+"""Users and chats: the identifiers that scope everything, and the rules for names that come from outside."""
+
+import re
+import unicodedata
+from typing import NewType
+
+UserId = NewType("UserId", str)
+ChatId = NewType("ChatId", str)
+"""``user:name``; unique over all users. Clients only ever see and send the name."""
+
+LOCAL_USER = UserId("local")
+DEFAULT_CHAT = "main"
+MAX_CHAT_NAME = 64
+MAX_CLIENT_ID = 64
+
+_USER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+_CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+
+
+class InvalidName(ValueError):
+    """A name from outside breaks its rule; the text says which rule and never quotes the name."""
+
+
+def user_id(name: str) -> UserId:
+    """Check a user's name: ``[a-z0-9][a-z0-9_-]{0,31}``. Raises InvalidName."""
+    if not _USER.fullmatch(name):
+        raise InvalidName("a user name has 1 to 32 of a-z, 0-9, _ and -, and begins with a letter or digit")
+    return UserId(name)
+
+
+def chat_name(text: str) -> str:
+    """Check and normalise (NFC) a chat's name.
+
+    1 to 64 characters: letters and digits of any script, ``_``, ``-``, ``.`` and single inner spaces; it begins with a
+    letter or digit. Raises InvalidName.
+    """
+    name = unicodedata.normalize("NFC", text)
+    if not 1 <= len(name) <= MAX_CHAT_NAME:
+        raise InvalidName(f"a chat name has 1 to {MAX_CHAT_NAME} characters, got {len(name)}")
+    if not name[0].isalnum() or name[-1] == " " or "  " in name or ".." in name:
+        raise InvalidName("a chat name begins with a letter or digit and has no '..' and no doubled or final space")
+    if not all(_may_stand_in_chat_name(character) for character in name):
+        raise InvalidName("a chat name has letters, digits, '_', '-', '.' and spaces only")
+    return name
+
+
+def _may_stand_in_chat_name(character: str) -> bool:
+    return character in "_-. " or unicodedata.category(character)[0] in "LNM"
+
+
+def chat_id(user: UserId, name: str) -> ChatId:
+    """The id of a user's chat. Raises InvalidName."""
+    return ChatId(f"{user}:{chat_name(name)}")
+
+
+def name_of(chat: ChatId) -> str:
+    """The chat's name as its user knows it."""
+    return chat.split(":", 1)[1]
+
+
+def user_of(chat: ChatId) -> UserId:
+    return UserId(chat.split(":", 1)[0])
+
+
+def client_id(text: str) -> str:
+    """Check a message id that a client chose. Raises InvalidName."""
+    if not _CLIENT_ID.fullmatch(text):
+        raise InvalidName(
+            f"a message id has 1 to {MAX_CLIENT_ID} of A-Z, a-z, 0-9, '_', '.', ':' and '-', and begins with a letter"
+            " or digit"
+        )
+    return text

@@ -1,0 +1,73 @@
+"""What recall found and why it was kept or cut: the values that a receipt accounts for."""
+
+import enum
+
+import attrs
+
+from klaw.domain.message import Message
+
+
+class Decision(enum.StrEnum):
+    """What became of a candidate."""
+
+    NEAR = "near"
+    """Passed: its vector is within the relevance threshold."""
+    WORDS = "words"
+    """Passed: it shares enough of the query's content words."""
+    NO_CONTENT = "no_content"
+    """Cut: the query is small talk."""
+    TOO_FAR = "too_far"
+    """Cut by the relevance gate."""
+    OVER_TOP_K = "over_top_k"
+    """Passed the gate, but ``autoRag.topK`` better ones did too."""
+    OVER_BUDGET = "over_budget"
+    """Passed the gate, but does not fit into ``autoRag.maxTokens``."""
+    IN_WINDOW = "in_window"
+    """Dropped: the window, once it got the unused reserve back, shows it."""
+
+
+PASSED = frozenset({Decision.NEAR, Decision.WORDS})
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """One message that a search brought up."""
+
+    message: Message
+    vector_rank: int | None
+    distance: float | None
+    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
+    text_rank: int | None
+    bm25: float | None
+    score: float
+    """Fused score (RRF)."""
+    decision: Decision
+    text: str
+    """What goes into the context: the message or an excerpt of it."""
+    tokens: int
+    """Estimated tokens of the line that shows ``text``."""
+
+    @property
+    def passed(self) -> bool:
+        return self.decision in PASSED
+
+
+@attrs.frozen(kw_only=True)
+class Recalled:
+    """Outcome of one recall."""
+
+    candidates: tuple[Candidate, ...]
+    """Every candidate, the best fused score first."""
+    query_words: int
+    """How many content words the query has."""
+    degraded: tuple[str, ...]
+    """Codes of what was missing: ``no_vectors``, ``embedding_late``, ``vectors_incomplete``, ``search_failed`` …"""
+    timings_ms: dict[str, float]
+
+    @property
+    def kept(self) -> tuple[Candidate, ...]:
+        """The candidates that go into the context, oldest first."""
+        return tuple(sorted((c for c in self.candidates if c.passed), key=lambda c: c.message.rowid))
+
+
+NOTHING = Recalled(candidates=(), query_words=0, degraded=(), timings_ms={})

@@ -1,0 +1,42 @@
+"""Turns: what is kept of each, and the receipt that accounts for its context."""
+
+import enum
+from typing import Any
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+
+
+class TurnStatus(enum.StrEnum):
+    """How a turn ended."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    """The user stopped it; its messages count as dealt with."""
+    FAILED = "failed"
+    """The LLM failed; its messages stay pending."""
+
+
+@attrs.frozen(kw_only=True)
+class TurnRecord:
+    """One row of ``turns``."""
+
+    id: str
+    chat: ChatId
+    user: UserId
+    segment: int
+    status: TurnStatus
+    model: str
+    first_seq: int
+    """First user message that the turn was to answer."""
+    last_seq: int
+    """Last of them."""
+    started_at: str
+    ended_at: str
+    error: str | None
+    """Error code of a failed turn."""
+    receipt: dict[str, Any]
+    usage: dict[str, Any]
+    timings: dict[str, float]
+    """Milliseconds by step."""

@@ -1,0 +1,115 @@
+"""The KlawError tree: one class for each situation that a caller can tell apart.
+
+Foreign exceptions are translated into these at one boundary each (``raise ... from exc``). Their text never holds
+message content, tokens or keys, because it may reach a log line or a client.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+
+class KlawError(Exception):
+    """Base of all errors that Klaw raises on purpose."""
+
+
+@attrs.frozen
+class Problem:
+    """One broken rule of a configuration file."""
+
+    path: str
+    """Key path, for instance ``autoRag.topK``; empty for the file as a whole."""
+    message: str
+    """What the rule is and what was found (its type; never a secret's value)."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigError(KlawError):
+    """The configuration cannot be used. ``problems`` holds every broken rule, not the first only."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+class ModelError(KlawError):
+    """A model file is missing, broken, of the wrong shape, or could not be fetched."""
+
+
+class StorageError(KlawError):
+    """The store refused or failed; nothing of the request was kept."""
+
+
+class StorageFull(StorageError):
+    """No space is left (or the file system is read-only); the request may be repeated later."""
+
+
+class SchemaTooNew(StorageError):
+    """The database was written by a newer Klaw; this one must not touch it."""
+
+
+class IdConflict(StorageError):
+    """A message id that the client chose is already used in another chat of the same user."""
+
+
+class ProtocolError(KlawError):
+    """A peer broke the wire protocol. ``code`` is what the error frame carries."""
+
+    def __init__(self, code: str, message: str, *, close: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.close = close
+
+
+class ProviderError(KlawError):
+    """The LLM could not answer. ``retryable`` tells whether the same request may succeed later."""
+
+    code = "llm_failed"
+    retryable = True
+
+
+class ProviderTimeout(ProviderError):
+    """The provider sent nothing for longer than the configured time."""
+
+    code = "llm_timeout"
+
+
+class ProviderNetworkError(ProviderError):
+    """The provider could not be reached or the connection broke."""
+
+    code = "llm_unreachable"
+
+
+class ProviderRefused(ProviderError):
+    """The provider answered with an error status. ``status`` is the HTTP status code."""
+
+    code = "llm_refused"
+
+    def __init__(self, message: str, *, status: int, retryable: bool, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class ContextTooLong(ProviderRefused):
+    """The prompt does not fit into the model's context; a shorter one may."""
+
+    code = "context_too_long"
+
+
+class ProviderMalformed(ProviderError):
+    """The provider's answer is not what its protocol promises."""
+
+    code = "llm_malformed"
+
+
+class ActorStopped(KlawError):
+    """The actor that was asked has stopped, failed, or was restarted before it answered."""
+
+
+class ActorTooSlow(KlawError):
+    """The actor did not answer before the caller's deadline. Not a ``TooSlowError`` on purpose: a broad time-out
+    handler must not swallow it."""

@@ -1,0 +1,209 @@
+"""Who may connect: the tokens file, and the check that every connection passes.
+
+A token is 32 random bytes; the file holds its SHA-256 only. Such a token cannot be guessed, so a plain hash is enough.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import structlog
+
+from klaw.config.paths import ensure_private_dir
+from klaw.domain.names import LOCAL_USER, UserId, user_id
+from klaw.errors import ConfigError, Problem
+
+FILE_NAME = "tokens.json"
+RECHECK_S = 1.0
+"""How often at most the file is looked at; a revoked token is refused after this time at the latest."""
+_PREFIX = "klaw_"
+
+log = structlog.get_logger("klaw.auth")
+
+
+@attrs.frozen(kw_only=True)
+class Token:
+    """One entry of the tokens file."""
+
+    id: str
+    """Names the token in lists and for ``revoke``; not secret."""
+    user: UserId
+    sha256: str = attrs.field(repr=False)
+    created_at: str
+
+
+@attrs.frozen(kw_only=True)
+class Grant:
+    """What a connection may do, and by which token (None: as the local user, without one)."""
+
+    user: UserId
+    token: str | None
+
+
+def tokens_file(config_dir: Path) -> Path:
+    return config_dir / FILE_NAME
+
+
+def load_tokens(path: Path) -> tuple[Token, ...]:
+    """Read the tokens; none if the file does not exist.
+
+    Raises:
+        ConfigError: it cannot be read or is not a tokens file.
+    """
+    try:
+        entries = json.loads(path.read_bytes())["tokens"]
+        return tuple(_token(entry) for entry in entries)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise _broken(path, error.strerror or "cannot be read") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _broken(path, "is not a tokens file; restore it, or remove it and add the tokens again") from error
+
+
+def _token(entry: dict[str, str]) -> Token:
+    token = Token(
+        id=entry["id"], user=user_id(entry["user"]), sha256=entry["sha256"], created_at=entry["created_at"]
+    )
+    if len(bytes.fromhex(token.sha256)) != hashlib.sha256().digest_size:
+        raise ValueError
+    return token
+
+
+def _broken(path: Path, why: str) -> ConfigError:
+    return ConfigError([Problem(path="", message=f"{path}: {why}")])
+
+
+def add_token(path: Path, user: str, created_at: str) -> tuple[Token, str]:
+    """Make a token for a user and store it. Returns its entry and the token itself, which is not kept.
+
+    Raises:
+        InvalidName: the user's name breaks its rule.
+        ConfigError: the file cannot be read or written.
+    """
+    name = user_id(user)
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    token = Token(id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at)
+    with _changing(path) as tokens:
+        tokens.append(token)
+    return token, secret
+
+
+def revoke_tokens(path: Path, name: str) -> tuple[Token, ...]:
+    """Remove the token of this id, or all tokens of the user of this name. Returns what was removed.
+
+    Raises:
+        ConfigError: the file cannot be read or written.
+    """
+    with _changing(path) as tokens:
+        revoked = tuple(token for token in tokens if name in (token.id, token.user))
+        tokens[:] = [token for token in tokens if token not in revoked]
+    return revoked
+
+
+@contextlib.contextmanager
+def _changing(path: Path) -> Iterator[list[Token]]:
+    """Change the list of tokens under a lock; it is written, private and at once, when the body ends well."""
+    ensure_private_dir(path.parent)
+    try:
+        with path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            tokens = list(load_tokens(path))
+            yield tokens
+            text = json.dumps({"tokens": [attrs.asdict(token) for token in tokens]}, indent=2) + "\n"
+            new = path.with_suffix(".new")
+            new.unlink(missing_ok=True)
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+    except OSError as error:
+        raise _broken(path, error.strerror or "cannot be written") from error
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Authenticator:
+    """Checks tokens against the file, which it reads again when it changes.
+
+    A file that became unreadable leaves the tokens as they were: a slip while editing locks nobody in or out.
+
+    Args:
+        path: the tokens file.
+        monotonic: seconds of a clock that only goes forward.
+
+    Raises:
+        ConfigError: the file exists and cannot be used.
+    """
+
+    def __init__(self, path: Path, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._monotonic = monotonic
+        self._checked_at = monotonic()
+        self._stamp = self._look()
+        self._tokens = load_tokens(path)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether every connection needs a token."""
+        self._refresh()
+        return bool(self._tokens)
+
+    def grant(self, secret: str | None, *, loopback: bool) -> Grant | None:
+        """What a connection with this token, or without one, may do; None: nothing.
+
+        Every stored token is compared, in constant time each, whichever fits.
+        """
+        self._refresh()
+        if secret is None:
+            return Grant(user=LOCAL_USER, token=None) if loopback and not self._tokens else None
+        digest = _digest(secret)
+        found = None
+        for token in self._tokens:
+            if hmac.compare_digest(token.sha256, digest):
+                found = token
+        return Grant(user=found.user, token=found.id) if found else None
+
+    def holds(self, grant: Grant) -> bool:
+        """Whether what was granted still is: the token was not revoked, or there is still none at all."""
+        self._refresh()
+        if grant.token is None:
+            return not self._tokens
+        return any(token.id == grant.token and token.user == grant.user for token in self._tokens)
+
+    def _refresh(self) -> None:
+        # One stat a second and a small file seldom: not worth a thread, which would make every check asynchronous.
+        now = self._monotonic()
+        if now - self._checked_at < RECHECK_S:
+            return
+        self._checked_at = now
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._tokens = load_tokens(self._path)
+        except ConfigError:
+            log.error("tokens_unreadable", file=FILE_NAME)
+        else:
+            log.info("tokens_read", count=len(self._tokens))
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+

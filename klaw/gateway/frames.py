@@ -1,0 +1,341 @@
+"""The frames of the wire protocol, version 1: what client and server say to each other. See docs/protocol.md.
+
+Values only: ``codec`` turns them into text and back. A frame's ``type`` is its tag on the wire; optional fields that
+are None are left out there. ``ref`` is a client's own mark on a request, at most ``MAX_REF`` characters, echoed in the
+answer and in an error.
+"""
+
+from typing import Any, ClassVar, TypeAlias
+
+import attrs
+
+PROTOCOL_VERSION = 1
+MAX_REF = 64
+HISTORY_LIMIT = 200
+"""Messages that one ``history`` may ask for."""
+
+# -- from the client -----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Hello:
+    """The first frame of every connection."""
+
+    type: ClassVar[str] = "hello"
+    version: int
+    client: str | None = None
+    """Name and version of the program, for the log."""
+    token: str | None = attrs.field(default=None, repr=False)
+    """Instead of the ``Authorization: Bearer`` header, for those that cannot set one."""
+    chats: dict[str, int] = attrs.Factory(dict)
+    """Chats to watch: name -> last ``seq`` that the client has (0 for none); what it missed is sent."""
+
+
+@attrs.frozen(kw_only=True)
+class Send:
+    """A message of the user, or a slash command. Watches the chat from now on if it was not watched."""
+
+    type: ClassVar[str] = "send"
+    id: str
+    """Chosen by the client, unique for the user: the same id again gives the same ack and is not stored twice."""
+    chat: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class GetHistory:
+    """Ask for a page: before a seq (newest first cut), after one, or with neither the newest."""
+
+    type: ClassVar[str] = "history"
+    chat: str
+    before: int | None = None
+    after: int | None = None
+    limit: int = 50
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class GetChats:
+    """Ask for the user's chats."""
+
+    type: ClassVar[str] = "chats"
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Stop:
+    """Cancel the chat's running turn."""
+
+    type: ClassVar[str] = "stop"
+    chat: str
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class GetReceipt:
+    """Ask for the receipt of a turn; without an id of the chat's last one."""
+
+    type: ClassVar[str] = "receipt"
+    chat: str
+    turn: str | None = None
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class GetStatus:
+    """Ask what a chat does, or without one how the server is."""
+
+    type: ClassVar[str] = "status"
+    chat: str | None = None
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Watch:
+    """Watch a chat: from after ``seq``, or from now on. Answered by ``caught_up``. Again: watch anew from there."""
+
+    type: ClassVar[str] = "watch"
+    chat: str
+    seq: int | None = None
+    ref: str | None = None
+
+
+# -- from the server -----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Degraded:
+    """A part of the server that does not work as it should."""
+
+    code: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What the server accepts."""
+
+    max_frame_bytes: int
+    messages_per_second: float
+    burst: int
+    history: int
+
+
+@attrs.frozen(kw_only=True)
+class Welcome:
+    """The answer to a good hello."""
+
+    type: ClassVar[str] = "welcome"
+    version: int
+    server: str
+    """Name and version: ``klaw 0.1.0``."""
+    user: str
+    session: str
+    """Id of this connection, for the log."""
+    degraded: list[Degraded]
+    limits: Limits
+
+
+@attrs.frozen(kw_only=True)
+class Ack:
+    """The message is durable. Takes the place of ``message`` for what this connection sent."""
+
+    type: ClassVar[str] = "ack"
+    id: str
+    chat: str
+    seq: int
+
+
+@attrs.frozen(kw_only=True)
+class StoredMessage:
+    """One message in a ``history``."""
+
+    seq: int
+    id: str
+    role: str
+    """user, assistant, tool or system."""
+    kind: str
+    """The ``type`` of the stored message (text, tool_call, command …); ``type`` is taken by the frame's tag."""
+    content: str
+    created_at: str
+    """ISO-8601 UTC."""
+    turn: str | None = None
+    """The turn that made it."""
+
+
+@attrs.frozen(kw_only=True)
+class ChatMessage:
+    """A message of a watched chat, in the order of ``seq`` and each once."""
+
+    type: ClassVar[str] = "message"
+    chat: str
+    seq: int
+    id: str
+    role: str
+    kind: str
+    content: str
+    created_at: str
+    turn: str | None = None
+    replayed: bool | None = None
+    """True for what was stored before the watch began."""
+
+
+@attrs.frozen(kw_only=True)
+class Delta:
+    """The next piece of the answer that a turn is making. Not stored: the ``message`` that follows holds it all."""
+
+    type: ClassVar[str] = "delta"
+    chat: str
+    turn: str
+    offset: int
+    """Characters (code points) of the answer before this piece; 0 begins it anew."""
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    """A tool call of the running turn began or ended."""
+
+    type: ClassVar[str] = "tool"
+    chat: str
+    turn: str
+    call: str
+    name: str
+    state: str
+    """started, done or failed."""
+
+
+@attrs.frozen(kw_only=True)
+class Status:
+    """What a chat does now (with ``chat``), or how the server is (without)."""
+
+    type: ClassVar[str] = "status"
+    state: str
+    """Of a chat: idle, waiting, thinking, answering, failed. Of the server: ok, degraded."""
+    chat: str | None = None
+    turn: str | None = None
+    ended: str | None = None
+    """How ``turn`` has just ended: done, stopped or failed."""
+    degraded: list[Degraded] | None = None
+    """In answers: what does not work as it should."""
+    details: dict[str, Any] | None = None
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class History:
+    """A page of a chat, oldest first."""
+
+    type: ClassVar[str] = "history"
+    chat: str
+    messages: list[StoredMessage]
+    more: bool
+    """There are further messages in the direction that was asked for."""
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ChatInfo:
+    """One chat in ``chats``."""
+
+    name: str
+    last_seq: int
+    segment: int
+    updated_at: str
+
+
+@attrs.frozen(kw_only=True)
+class ChatList:
+    """The user's chats, the last used first."""
+
+    type: ClassVar[str] = "chats"
+    chats: list[ChatInfo]
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Receipt:
+    """The account of one turn."""
+
+    type: ClassVar[str] = "receipt"
+    chat: str
+    turn: str
+    status: str
+    model: str
+    segment: int
+    first_seq: int
+    last_seq: int
+    started_at: str
+    ended_at: str
+    receipt: dict[str, Any]
+    usage: dict[str, Any]
+    timings: dict[str, Any]
+    """Milliseconds by step."""
+    error: str | None = None
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Stopped:
+    """The answer to ``stop``."""
+
+    type: ClassVar[str] = "stopped"
+    chat: str
+    running: bool
+    """Whether a turn was running."""
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CaughtUp:
+    """All messages of the chat up to ``seq`` were sent; from here on they come as they are stored."""
+
+    type: ClassVar[str] = "caught_up"
+    chat: str
+    seq: int
+    ref: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Error:
+    """A frame was refused, or a turn failed. ``message`` never quotes what the client or a provider wrote."""
+
+    type: ClassVar[str] = "error"
+    code: str
+    message: str
+    retryable: bool = False
+    """The same frame may succeed later."""
+    retry_after_ms: int | None = None
+    id: str | None = None
+    """Of the ``send`` that was refused."""
+    ref: str | None = None
+    chat: str | None = None
+    turn: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Notice:
+    """Something that every user should know."""
+
+    type: ClassVar[str] = "notice"
+    code: str
+    text: str
+    details: dict[str, Any] | None = None
+
+
+ClientFrame: TypeAlias = Hello | Send | GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch
+ServerFrame: TypeAlias = (
+    Welcome
+    | Ack
+    | ChatMessage
+    | Delta
+    | Tool
+    | Status
+    | History
+    | ChatList
+    | Receipt
+    | Stopped
+    | CaughtUp
+    | Error
+    | Notice
+)

@@ -1,0 +1,147 @@
+"""Who watches which chat: the event sink that the chats emit into, and the table of subscribers.
+
+Called by the chats synchronously, in the order of commits; it neither waits nor raises. What a subscriber does with an
+event is its own matter (``delivery``), and a subscriber that cannot take more drops itself.
+"""
+
+from typing import Protocol, assert_never
+
+import structlog
+
+from klaw.actor.failure import error_class, where
+from klaw.domain.events import (
+    Event,
+    MessageStored,
+    Noticed,
+    TextStreamed,
+    ToolUsed,
+    TurnEnded,
+    TurnStarted,
+)
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+
+ChatEvent = TurnStarted | TextStreamed | ToolUsed | TurnEnded
+
+log = structlog.get_logger("klaw.gateway")
+
+
+class StoredOnce:
+    """A stored message on its way to every watcher, encoded at most once."""
+
+    __slots__ = ("_text", "message")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self._text: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The ``message`` frame."""
+        if self._text is None:
+            from klaw.gateway.answers import message_text
+
+            self._text = message_text(self.message)
+        return self._text
+
+
+class Subscriber(Protocol):
+    """One connection. None of these may wait."""
+
+    @property
+    def user(self) -> UserId: ...
+
+    def stored(self, stored: StoredOnce) -> None:
+        """A message of a watched chat is durable."""
+        ...
+
+    def happened(self, event: ChatEvent) -> None:
+        """Something else happened in a watched chat."""
+        ...
+
+    def noticed(self, event: Noticed) -> None:
+        """Something that all users should see."""
+        ...
+
+
+class RunningAnswer:
+    """What a running turn has said so far, for those who begin to watch in the middle of it."""
+
+    __slots__ = ("_length", "_texts", "turn")
+
+    def __init__(self, turn: str) -> None:
+        self.turn = turn
+        self._texts: list[str] = []
+        self._length = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    def add(self, offset: int, text: str) -> None:
+        if offset != self._length:
+            kept = self.text[:offset]
+            self._texts, self._length = [kept], len(kept)
+        self._texts.append(text)
+        self._length += len(text)
+
+
+class Hub:
+    """The table of watchers; implements ``domain.events.EventSink``."""
+
+    def __init__(self) -> None:
+        self._everybody: dict[int, Subscriber] = {}
+        self._watchers: dict[ChatId, dict[int, Subscriber]] = {}
+        self._running: dict[ChatId, RunningAnswer] = {}
+
+    def emit(self, event: Event) -> None:
+        """Tell everybody concerned. Never waits; an error of one subscriber is logged and concerns nobody else."""
+        match event:
+            case MessageStored(message=message):
+                watchers = self._watchers.get(message.chat)
+                if watchers:
+                    stored = StoredOnce(message)
+                    self._each(watchers, lambda watcher: watcher.stored(stored))
+            case TurnStarted() | TextStreamed() | ToolUsed() | TurnEnded():
+                self._follow(event)
+                watchers = self._watchers.get(event.chat)
+                if watchers:
+                    self._each(watchers, lambda watcher: watcher.happened(event))
+            case Noticed():
+                self._each(self._everybody, lambda watcher: watcher.noticed(event))
+            case _:
+                assert_never(event)
+
+    def join(self, subscriber: Subscriber) -> None:
+        """Count a connection in."""
+        self._everybody[id(subscriber)] = subscriber
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Forget a connection and all that it watched."""
+        self._everybody.pop(id(subscriber), None)
+        for chat in [chat for chat, watchers in self._watchers.items() if id(subscriber) in watchers]:
+            del self._watchers[chat][id(subscriber)]
+            if not self._watchers[chat]:
+                del self._watchers[chat]
+
+    def watch(self, subscriber: Subscriber, chat: ChatId) -> None:
+        """From now on tell it of this chat."""
+        self._watchers.setdefault(chat, {})[id(subscriber)] = subscriber
+
+    def running(self, chat: ChatId) -> RunningAnswer | None:
+        """What the chat's running turn has said so far."""
+        return self._running.get(chat)
+
+    def watchers(self, chat: ChatId) -> int:
+        """How many connections watch a chat."""
+        return len(self._watchers.get(chat, ()))
+
+    def _follow(self, event: ChatEvent) -> None:
+        if isinstance(event, TurnStarted):
+            self._running[event.chat] = RunningAnswer(event.turn)
+        elif isinstance(event, TurnEnded):
+            self._running.pop(event.chat, None)
+        elif isinstance(event, TextStreamed):
+            answer = self._running.get(event.chat)
+            if answer is not None and answer.turn == event.turn:
+                answer.add(event.offset, event.text)

@@ -1,0 +1,108 @@
+"""What waits to be written to one client: bounded, with pieces of the same answer joined. One writer takes from it."""
+
+from collections import deque
+
+import attrs
+import trio
+
+from klaw.gateway.codec import encode
+from klaw.gateway.frames import Delta
+
+
+@attrs.define
+class _Pieces:
+    """Pieces of one answer that follow each other, waiting as one frame."""
+
+    chat: str
+    turn: str
+    offset: int
+    length: int
+    texts: list[str]
+
+    def encode(self) -> str:
+        return encode(Delta(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
+
+
+class Outbox:
+    """A bounded first-in first-out queue of encoded frames.
+
+    Filled by the session's tasks and by the hub, which never wait: a frame that finds it full makes ``put`` answer
+    False, and the session drops the client. Only the catch-up waits for room.
+
+    Args:
+        capacity: frames that may wait.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.high_water = 0
+        self._frames: deque[str | _Pieces] = deque()
+        self._open_pieces: dict[str, _Pieces] = {}
+        """By chat: the last queued frame of that chat, if it is a delta."""
+        self._closed = False
+        self._takers = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+
+    @property
+    def depth(self) -> int:
+        return len(self._frames)
+
+    def put(self, text: str, chat: str | None = None) -> bool:
+        """Queue an encoded frame, of a chat if it is one of its stream. False when full; a closed outbox drops it."""
+        if chat is not None:
+            self._open_pieces.pop(chat, None)
+        return self._append(text)
+
+    def put_delta(self, chat: str, turn: str, offset: int, text: str) -> bool:
+        """Queue a piece of an answer, joined to the piece before it if that still waits. False when full."""
+        pieces = self._open_pieces.get(chat)
+        if pieces is not None and pieces.turn == turn and pieces.offset + pieces.length == offset:
+            pieces.texts.append(text)
+            pieces.length += len(text)
+            return True
+        pieces = _Pieces(chat, turn, offset, len(text), [text])
+        self._open_pieces[chat] = pieces
+        return self._append(pieces)
+
+    def has_room(self, share: float = 1.0) -> bool:
+        """Whether less than this share of the capacity is taken."""
+        return len(self._frames) < max(1, int(self.capacity * share))
+
+    async def wait_for_room(self, share: float) -> None:
+        """Wait until less than this share of the capacity is taken."""
+        await trio.lowlevel.checkpoint()
+        while not self.has_room(share):
+            await self._room.park()
+
+    async def take(self) -> str | None:
+        """The next frame; None once it is closed and empty. Cancellation: nothing was taken."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._frames:
+            if self._closed:
+                return None
+            await self._takers.park()
+        frame = self._frames.popleft()
+        self._room.unpark_all()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        if isinstance(frame, str):
+            return frame
+        if self._open_pieces.get(frame.chat) is frame:
+            del self._open_pieces[frame.chat]
+        return frame.encode()
+
+    def close(self, *, clear: bool = False) -> None:
+        """Accept nothing more; what is queued can still be taken, unless cleared."""
+        self._closed = True
+        if clear:
+            self._frames.clear()
+        self._takers.unpark_all()
+
+    def _append(self, frame: str | _Pieces) -> bool:
+        if self._closed:
+            return True
+        if len(self._frames) >= self.capacity:
+            return False
+        self._frames.append(frame)
+        self.high_water = max(self.high_water, len(self._frames))
+        self._takers.unpark()
+        return True

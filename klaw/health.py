@@ -1,0 +1,60 @@
+"""What is degraded now, in words for users, and the actor that tells the clients when that changes."""
+
+from collections.abc import Mapping
+
+import trio
+
+from klaw.actor.supervisor import Started, Supervisor
+from klaw.actor.vitals import State, Vitals
+from klaw.chats.health import Health
+from klaw.domain.embedding import EmbedderState
+from klaw.domain.events import EventSink, Noticed
+from klaw.llm.local.state import LocalModel, LocalState
+from klaw.memory.embedder import Embedder
+
+WATCH_S = 2.0
+"""How often the parts are asked whether anything changed."""
+
+
+def embedder_problems(embedder: Embedder) -> Mapping[str, str]:
+    """Why recall has full text only, or not all vectors."""
+    status = embedder.status
+    match status.state:
+        case EmbedderState.NO_MODEL:
+            return {"no_embeddings": f"full-text search only: {status.reason}; `klaw models pull` fetches the model"}
+        case EmbedderState.LOADING:
+            return {"embeddings_loading": "full-text search only until the embedding model is loaded"}
+        case EmbedderState.READY if status.waiting > status.embedded:
+            share = round(100 * status.embedded / (status.embedded + status.waiting))
+            return {"vectors_incomplete": f"{share} % of the messages have a vector; the rest is found by full text"}
+        case _:
+            return {}
+
+
+def local_model_problems(local: LocalModel) -> Mapping[str, str]:
+    """Why the local model cannot answer now."""
+    return {} if local.state is LocalState.READY else {"no_llm": local.report().reason}
+
+
+def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:
+    """Which actors have crashed and wait for their restart."""
+    return {
+        f"actor_{report.state}": f"{report.name} has {'failed' if report.state is State.FAILED else 'crashed'}"
+        for report in supervisor.report()
+        if report.state in (State.FAILED, State.BACKOFF)
+    }
+
+
+async def watch(vitals: Vitals, task_status: Started, *, health: Health, events: EventSink) -> None:
+    """Emit a notice for every problem that comes or goes. Runs until cancelled."""
+    known = dict(health.problems())
+    task_status.started()
+    vitals.doing("watching")
+    while True:
+        await trio.sleep(WATCH_S)
+        now = dict(health.problems())
+        for code in now.keys() - known.keys():
+            events.emit(Noticed(code=code, text=now[code], details={"state": "degraded"}))
+        for code in known.keys() - now.keys():
+            events.emit(Noticed(code=code, text="works again", details={"state": "recovered"}))
+        known = now

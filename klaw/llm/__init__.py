@@ -1,0 +1,1 @@
+"""The language model side: values, providers, router, slots, and the embedded model's process."""

@@ -1,0 +1,1 @@
+"""The embedded language model: a supervised child process, and the provider that talks to it."""

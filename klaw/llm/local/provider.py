@@ -1,0 +1,92 @@
+"""The provider ``local``: the OpenAI client against whatever port the embedded model listens on now."""
+
+import structlog
+import trio
+
+from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
+from klaw.llm.local.state import Endpoint, LocalModel
+from klaw.llm.openai import OpenAiProvider, OpenAiSettings
+from klaw.llm.provider import OnDelta
+from klaw.llm.types import Completion, Delta, Request
+
+SILENCE_S = 300.0
+"""A small machine may chew on a long prompt for minutes before the first byte."""
+
+NOTICE_S = 2.0
+"""A broken connection usually means that the process died; this long it may take until its end is noticed."""
+
+log = structlog.get_logger("klaw.llm.local")
+
+
+class LocalProvider:
+    """See ``klaw.llm.provider.Provider``.
+
+    Args:
+        model: the cell that the process writes.
+        ready_within_s: how long a call waits for a model that is loading or restarting.
+    """
+
+    def __init__(self, model: LocalModel, *, ready_within_s: float) -> None:
+        self._model = model
+        self._ready_within_s = ready_within_s
+        self._endpoint: Endpoint | None = None
+        self._client: OpenAiProvider | None = None
+        self._closed = False
+
+    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
+        """See ``Provider.stream``. If the process died since the last call, the call goes to its successor.
+
+        Raises:
+            ProviderError: there is no local model, or it does not start; the text says what to do.
+        """
+        begun = False
+
+        def relay(delta: Delta) -> None:
+            nonlocal begun
+            begun = True
+            on_delta(delta)
+
+        endpoint = await self._ready()
+        try:
+            client = await self._client_of(endpoint)
+            return await client.stream(request, relay)
+        except ProviderNetworkError:
+            if begun or self._closed:
+                raise
+            log.info("local_model_call_repeated", model=request.model)
+        with trio.move_on_after(NOTICE_S):
+            await self._model.wait_gone(endpoint)
+        client = await self._client_of(await self._ready())
+        return await client.stream(request, relay)
+
+    async def aclose(self) -> None:
+        """See ``Provider.aclose``."""
+        self._closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _ready(self) -> Endpoint:
+        with trio.move_on_after(self._ready_within_s):
+            endpoint = await self._model.wait_settled()
+            if endpoint is None:
+                raise ProviderError(self._model.report().reason)
+            return endpoint
+        raise ProviderTimeout(self._model.report().reason)
+
+    async def _client_of(self, endpoint: Endpoint) -> OpenAiProvider:
+        """The client for this start of the process. An earlier one's connections died with their process."""
+        if self._closed:
+            raise ProviderNetworkError("the local model's client is closed")
+        if self._client is not None and self._endpoint is endpoint:
+            return self._client
+        settings = OpenAiSettings(
+            name="local", base_url=endpoint.base_url, api_key=endpoint.key, timeout_s=SILENCE_S, max_retries=0
+        )
+        old, client = self._client, OpenAiProvider(settings)
+        self._endpoint, self._client = endpoint, client
+        if old is not None:
+            await old.aclose()
+        return client

@@ -1,0 +1,105 @@
+"""The child process that runs llama.cpp: an OpenAI-compatible server on a loopback port.
+
+Run by file name, so it imports nothing of Klaw. It prints one JSON line on stdout, ``{"port": N}`` when the model is
+loaded or ``{"error": CLASS}``, and lives until its stdin closes: that happens when the parent closes it, and also when
+the parent is killed. Signals that a terminal or systemd sends to the whole group are ignored, so that running answers
+can finish while the parent stops in order.
+
+Prompts and answers appear nowhere: llama.cpp logs errors only, and its output goes to the null device. Every request
+needs the key, so other users of the machine get nothing; the key comes in an environment variable, because a command
+line is public.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+from urllib.parse import urlsplit
+
+KEY_VARIABLE = "KLAW_LOCAL_LLM_KEY"
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_LOG_ERRORS_ONLY = 1
+_PROMPT_CACHE_MIB = 256
+"""Prompts of earlier calls that llama.cpp keeps for reuse. Its default of 8 GiB would fill a small machine."""
+_PING_S = 10
+"""A comment on a silent stream, so that a long prompt on a slow machine is no time-out."""
+
+
+def parameters(options: argparse.Namespace, key: str) -> Any:
+    """Make llama.cpp's parameters. ``options.context`` is per slot; llama.cpp divides its own number by the slots."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = options.model
+    params.model_alias = {options.name}
+    params.hostnames = ["127.0.0.1"]
+    params.port = options.port
+    params.api_keys = [key]
+    params.n_ctx = options.context * options.parallel
+    params.n_parallel = options.parallel
+    params.n_threads_http = options.parallel + 2
+    threads = options.threads or os.cpu_count() or 1
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
+    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.sse_ping_interval = _PING_S
+    params.use_jinja = True
+    params.verbosity = _LOG_ERRORS_ONLY
+    # Nothing but the API: no page, no view of other requests' prompts, no look-ups in the network.
+    params.ui = False
+    params.endpoint_slots = False
+    params.endpoint_props = False
+    params.cors_origins = ""
+    params.offline = True
+    return params
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point: see the module."""
+    parser = argparse.ArgumentParser(description="Klaw's embedded language model")
+    parser.add_argument("--model", required=True, help="GGUF file")
+    parser.add_argument("--name", default="local", help="name that the API shows")
+    parser.add_argument("--port", type=int, default=0, help="loopback port; 0: a free one")
+    parser.add_argument("--context", type=int, default=8192, help="context length of each slot in tokens")
+    parser.add_argument("--parallel", type=int, default=1, help="slots: requests worked on at the same time")
+    parser.add_argument("--threads", type=int, default=0, help="threads for inference; 0: one for each core")
+    options = parser.parse_args(arguments)
+    key = os.environ.pop(KEY_VARIABLE, "")
+    if not key:
+        parser.error(f"{KEY_VARIABLE} is not set")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Before loading, which may take minutes: the parent may be gone by then.
+    orphaned = threading.Thread(target=_end_with_parent, daemon=True)
+    orphaned.start()
+    report = os.dup(_STDOUT)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, _STDOUT)
+    os.dup2(null, _STDERR)
+    try:
+        import xllamacpp
+
+        server = xllamacpp.Server(parameters(options, key))
+        answer: dict[str, object] = {"port": urlsplit(server.listening_address).port}
+    except Exception as error:  # noqa: BLE001 - the class name is all that the parent may see
+        answer = {"error": type(error).__name__}
+    os.write(report, json.dumps(answer).encode() + b"\n")
+    os.close(report)
+    if "error" in answer:
+        return 1
+    orphaned.join()
+    return 0
+
+
+def _end_with_parent() -> None:
+    while os.read(_STDIN, 4096):
+        pass
+    os._exit(0)  # at once: a generation in progress has nobody to read it
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

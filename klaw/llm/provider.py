@@ -1,0 +1,37 @@
+"""What every provider of language models offers to the rest of Klaw."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from klaw.llm.types import Completion, Delta, Request
+
+OnDelta: TypeAlias = Callable[[Delta], None]
+"""Called for every piece as it arrives, in order. It must return at once and must not raise."""
+
+
+class Provider(Protocol):
+    """One place that answers requests. Safe to use from many tasks at once."""
+
+    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
+        """Send a request and pass on the answer as it arrives.
+
+        A callback and not an async generator, because a generator left half-way through runs its clean-up whenever the
+        garbage collector likes.
+
+        Args:
+            request: what to ask; ``request.model`` is the provider's own name.
+            on_delta: see ``OnDelta``.
+
+        Returns:
+            The finished answer.
+
+        Raises:
+            ProviderError: one of its subclasses; what was passed to ``on_delta`` before it is a torn answer.
+
+        Cancellation: the connection is closed at once; what was passed to ``on_delta`` stays passed.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close idle connections, bounded in time. Calls still running fail."""
+        ...

@@ -1,0 +1,143 @@
+"""How many LLM calls run at once, and who goes first.
+
+Not a mailbox actor: granting a slot is a decision on two counters and two queues that never waits. Every method reads
+and changes that state without an await in between, so under Trio nothing can interleave, and a task hop per call would
+buy nothing. A slot is held for one LLM call, never for tool time.
+"""
+
+import enum
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from klaw.actor.vitals import Vitals
+
+
+class Priority(enum.IntEnum):
+    """Lower goes first."""
+
+    INTERACTIVE = 0
+    """Somebody waits for the answer."""
+    BACKGROUND = 1
+    """Subagents, summaries, topics. Strictly after interactive calls; never interrupted once it has its slot."""
+
+
+@attrs.frozen(kw_only=True)
+class SlotsReport:
+    """What the admin socket shows of the slots."""
+
+    total: int
+    busy: int
+    waiting: int
+    """Calls in the queue now."""
+    waiting_background: int
+    """The part of them with background priority."""
+    high_water: int
+    """The longest queue since the process started."""
+    granted: int
+    """Slots given since the process started."""
+
+
+class _Waiter:
+    """One call in the queue."""
+
+    __slots__ = ("event", "granted")
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+        self.granted = False
+
+
+class Slots:
+    """A fixed number of slots with a first-in first-out queue per priority.
+
+    Args:
+        total: how many calls may run at once (``processing.maxConcurrentLlm``).
+    """
+
+    def __init__(self, total: int) -> None:
+        if total < 1:
+            raise ValueError("total must be at least 1")
+        self._total = total
+        self._busy = 0
+        self._queues: dict[Priority, deque[_Waiter]] = {priority: deque() for priority in Priority}
+        self._high_water = 0
+        self._granted = 0
+
+    @asynccontextmanager
+    async def slot(self, priority: Priority, *, vitals: Vitals | None = None) -> AsyncIterator[None]:
+        """Hold a slot for the body.
+
+        Args:
+            priority: which queue to wait in.
+            vitals: the caller's; says that it waits while it does.
+
+        Cancellation: in the queue or in the tick of the grant, the place or the slot goes to the next one.
+        """
+        await self._acquire(priority, vitals)
+        try:
+            yield
+        finally:
+            self._release()
+
+    def report(self) -> SlotsReport:
+        waiting = self._waiting()
+        return SlotsReport(
+            total=self._total,
+            busy=self._busy,
+            waiting=waiting,
+            waiting_background=len(self._queues[Priority.BACKGROUND]),
+            high_water=self._high_water,
+            granted=self._granted,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _acquire(self, priority: Priority, vitals: Vitals | None) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        # Nobody can wait while a slot is free: every release and every withdrawal hands on at once.
+        if self._busy < self._total:
+            self._take()
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+        waiter = _Waiter()
+        self._queues[priority].append(waiter)
+        self._high_water = max(self._high_water, self._waiting())
+        before = vitals.activity if vitals is not None else ""
+        if vitals is not None:
+            vitals.doing("waiting for an LLM slot")
+        try:
+            await waiter.event.wait()
+        except BaseException:
+            self._withdraw(priority, waiter)
+            raise
+        finally:
+            if vitals is not None:
+                vitals.doing(before)
+
+    def _withdraw(self, priority: Priority, waiter: _Waiter) -> None:
+        """Undo a wait that ended in cancellation, whether or not the slot was granted in the same tick."""
+        if waiter.granted:
+            self._release()
+        else:
+            self._queues[priority].remove(waiter)
+
+    def _take(self) -> None:
+        self._busy += 1
+        self._granted += 1
+
+    def _release(self) -> None:
+        self._busy -= 1
+        for queue in self._queues.values():
+            if queue:
+                waiter = queue.popleft()
+                waiter.granted = True
+                self._take()
+                waiter.event.set()
+                return
+
+    def _waiting(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())

@@ -1,0 +1,1 @@
+"""Embeddings, recall, summaries, topics and facts."""

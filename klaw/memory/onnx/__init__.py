@@ -1,0 +1,1 @@
+"""The ONNX embedding model. Import ``klaw.memory.onnx.model`` where it is used: it loads ONNX Runtime."""

@@ -1,0 +1,121 @@
+"""``EmbeddingModel``: texts to unit vectors with an ONNX encoder.
+
+Sync code for a worker thread; nothing here knows trio. Calls may overlap from several threads.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Self, TypeAlias
+
+import numpy as np
+
+from klaw.errors import ModelError
+from klaw.memory.onnx.batches import Window, cut_windows, plan_batches
+from klaw.memory.onnx.calibration import measure_random_cosine
+from klaw.memory.onnx.describe import Description, describe
+from klaw.memory.onnx.session import EncoderSession, Float32
+from klaw.memory.onnx.tokens import Tokenizer, load_tokenizer
+
+Kind: TypeAlias = Literal["query", "passage"]
+
+BATCH_TOKENS = 512
+"""Padded tokens of one run by default: bounds the memory of a run."""
+
+_TINY = 1e-12
+
+
+class EmbeddingModel:
+    """One loaded model; make it with ``load``."""
+
+    dimension: int
+    """Length of a vector."""
+    model_id: str
+    """Name, version and a hash of all that shapes a vector: two models with one id give the same vectors."""
+    random_cosine: float
+    """Mean cosine of unrelated texts."""
+    max_tokens: int
+    """Tokens of one window, special tokens included; longer texts are windowed and averaged."""
+
+    def __init__(
+        self, session: EncoderSession, tokenizer: Tokenizer, description: Description, *, batch_tokens: int
+    ) -> None:
+        self._session: EncoderSession | None = session
+        self._tokenizer = tokenizer
+        self._prefixes = {"query": description.prefixes.query, "passage": description.prefixes.passage}
+        self._pooling = description.pooling
+        self._batch_tokens = batch_tokens
+        self._special = len(tokenizer.before) + len(tokenizer.after)
+        self.max_tokens = description.max_tokens
+        self.model_id = description.model_id
+        self.dimension = self._pool([Window(0, [])]).shape[1]
+        if description.random_cosine is not None:
+            self.random_cosine = description.random_cosine
+        else:
+            self.random_cosine = measure_random_cosine(
+                lambda texts, as_query: self.embed(texts, kind="query" if as_query else "passage")
+            )
+
+    @classmethod
+    def load(cls, folder: Path, *, threads: int, batch_tokens: int = BATCH_TOKENS) -> Self:
+        """Loads a folder made by ``klaw models pull`` or one in the Hugging Face layout, and runs it once.
+
+        Args:
+            folder: holds model.onnx, and sentencepiece.model or tokenizer.json; manifest.json is optional.
+            threads: threads of one run.
+            batch_tokens: padded tokens of one run; a text of ``max_tokens`` always fits.
+
+        Raises:
+            ModelError: a file is missing, damaged or of the wrong kind (named in the text), the model gives vectors
+                of another dimension than its manifest says, or a package that it needs is not installed.
+        """
+        description = describe(folder)
+        tokenizer = load_tokenizer(folder)
+        session = EncoderSession(folder, threads=threads, pad=tokenizer.pad)
+        model = cls(session, tokenizer, description, batch_tokens=batch_tokens)
+        if description.dimension not in (None, model.dimension):
+            raise ModelError(
+                f"{folder}: the manifest says dimension {description.dimension}, model.onnx gives {model.dimension}"
+            )
+        return model
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Float32:
+        """Unit vectors of ``texts``, in their order. Any string will do: empty, very long, with lone surrogates.
+
+        Returns:
+            (len(texts), dimension) float32, L2-normalised.
+
+        Raises:
+            ModelError: the model is closed or ONNX Runtime failed.
+        """
+        sums = np.zeros((len(texts), self.dimension), np.float32)
+        prefix = self._prefixes[kind]
+        contents = self._tokenizer.encode([prefix + text for text in texts])
+        windows = cut_windows(contents, self.max_tokens - self._special)
+        for batch in plan_batches(windows, self._batch_tokens, self._special):
+            for window, pooled in zip(batch, self._pool(batch), strict=True):
+                sums[window.text] += window.weight * pooled
+        # The windows' weights sum up to a factor that normalising removes.
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        vectors: Float32 = sums / np.maximum(norms, _TINY)
+        return vectors
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of ``text`` itself, without prefix and special tokens; may exceed ``max_tokens``."""
+        return len(self._tokenizer.encode([text])[0])
+
+    def close(self) -> None:
+        """Frees the model; later embeds raise ModelError. A running one finishes first. Idempotent."""
+        self._session = None
+
+    def _pool(self, batch: Sequence[Window]) -> Float32:
+        """One pooled, not yet normalised vector for each window: (len(batch), dimension)."""
+        session = self._session
+        if session is None:
+            raise ModelError(f"{self.model_id}: the model is closed")
+        before, after = self._tokenizer.before, self._tokenizer.after
+        states, mask = session.run([[*before, *window.ids, *after] for window in batch])
+        if self._pooling == "cls":
+            return states[:, 0]
+        weights = mask.astype(np.float32)
+        means: Float32 = np.einsum("blh,bl->bh", states, weights) / weights.sum(axis=1, keepdims=True)
+        return means

@@ -1,0 +1,104 @@
+"""Text to token ids, behind one Protocol: the SentencePiece form (light) and the Hugging Face ``tokenizer.json``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from klaw.errors import ModelError
+
+PIECES_FILE = "sentencepiece.model"
+TOKENIZER_FILE = "tokenizer.json"
+
+_TO_SPACE = str.maketrans({"\0": " ", "\u200d": " "})
+"""NUL ends a string in C code. XLM-R's rules turn the zero-width joiner of composed emoji into a space; the newer
+tables of the sentencepiece library keep it, which would give an unknown token."""
+
+
+class Tokenizer(Protocol):
+    """What the embedding model needs of a tokenizer."""
+
+    before: list[int]
+    """Special tokens in front of each window."""
+    after: list[int]
+    """Special tokens behind each window."""
+    pad: int
+    """Fills short rows; the model does not look at it."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Content token ids of each text, without special tokens and without a length limit."""
+        ...
+
+
+def clean(text: str) -> str:
+    """``text`` without what tokenizers choke on: lone surrogates, NUL, white space at the ends."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        # Joins pairs that were split by an UTF-16 source; a lone half becomes U+FFFD.
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.translate(_TO_SPACE).strip()
+
+
+class SentencePieceTokenizer:
+    """``sentencepiece.model`` as made by klaw.models.e5.pieces; normalises (NFKC) inside the library."""
+
+    def __init__(self, path: Path) -> None:
+        import sentencepiece
+
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (OSError, RuntimeError, ValueError) as exc:
+            raise ModelError(f"{path}: not a SentencePiece model ({type(exc).__name__})") from exc
+        self.before = [self._processor.bos_id()]
+        self.after = [self._processor.eos_id()]
+        self.pad = self._processor.pad_id()
+        if min(*self.before, *self.after, self.pad) < 0:
+            raise ModelError(f"{path}: has no <s>, </s> or <pad>")
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See ``Tokenizer``."""
+        ids: list[list[int]] = [self._processor.encode(clean(text)) for text in texts]
+        return ids
+
+
+class HuggingFaceTokenizer:
+    """``tokenizer.json``, where the ``tokenizers`` package is installed."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import tokenizers
+        except ImportError as exc:
+            raise ModelError(f"{path}: this model needs the tokenizers package: pip install tokenizers") from exc
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as exc:  # the library raises bare Exception
+            raise ModelError(f"{path}: not a tokenizer ({type(exc).__name__})") from exc
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        sample: list[int] = self._tokenizer.encode("a", add_special_tokens=True).ids
+        bare: list[int] = self._tokenizer.encode("a", add_special_tokens=False).ids
+        start = next((at for at in range(len(sample)) if sample[at : at + len(bare)] == bare), None)
+        if not bare or start is None:
+            raise ModelError(f"{path}: special tokens are not in front of and behind the text")
+        self.before = sample[:start]
+        self.after = sample[start + len(bare) :]
+        pads = (self._tokenizer.token_to_id(name) for name in ("<pad>", "[PAD]", "<|endoftext|>"))
+        self.pad = next((pad for pad in pads if pad is not None), 0)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See ``Tokenizer``."""
+        cleaned = [clean(text) for text in texts]
+        return [found.ids for found in self._tokenizer.encode_batch(cleaned, add_special_tokens=False)]
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of ``folder``: ``sentencepiece.model`` if it is there, else ``tokenizer.json``.
+
+    Raises:
+        ModelError: neither is there, it is broken, or its package is not installed.
+    """
+    if (folder / PIECES_FILE).is_file():
+        return SentencePieceTokenizer(folder / PIECES_FILE)
+    if (folder / TOKENIZER_FILE).is_file():
+        return HuggingFaceTokenizer(folder / TOKENIZER_FILE)
+    raise ModelError(f"{folder}: holds neither {PIECES_FILE} nor {TOKENIZER_FILE}")

@@ -1,0 +1,177 @@
+"""Recall: from a query to the earlier messages of a chat's segment that matter, with an account of every candidate.
+
+embed the query -> KNN and full text in scope -> Reciprocal Rank Fusion -> relevance gate -> pack. Every failure
+degrades to the rest and is named in the result; a reply never waits longer than ``autoRag.timeBudgetMs`` for it.
+"""
+
+from collections.abc import Sequence
+
+import apsw
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.config.schema import AutoRagConfig
+from klaw.domain.embedding import EmbedderState
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId
+from klaw.domain.recall import Candidate, Recalled
+from klaw.errors import ActorStopped
+from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.fuse import reciprocal_rank_fusion
+from klaw.memory.gate import Gate, calibrated
+from klaw.memory.pack import line_tokens, pack
+from klaw.memory.stopwords import content_words
+from klaw.store.readers import Readers
+from klaw.store.sql import fulltext, messages, vectors
+from klaw.store.tokenizer import stem, words
+
+DEPTH = 20
+"""How many results each list gives to the fusion."""
+MAX_QUERY_WORDS = 64
+"""Content words of a query that full text looks for; a longer query is cut."""
+MAX_QUERY_CHARACTERS = 8_000
+"""Of a longer query only the beginning is embedded."""
+
+log = structlog.get_logger("klaw.recall")
+
+
+@attrs.frozen(kw_only=True)
+class Scope:
+    """Where recall may look: one chat, from a segment's first message to the window's."""
+
+    chat: ChatId
+    first_seq: int
+    end_seq: int
+    """The first seq that is not searched: the window's first message."""
+
+
+@attrs.frozen(kw_only=True)
+class _Found:
+    """What one reading transaction brought: both lists and the messages in them."""
+
+    neighbours: Sequence[vectors.Neighbour]
+    hits: Sequence[fulltext.TextHit]
+    messages: Sequence[Message]
+
+
+class Recall:
+    """The recall pipeline over a store and an embedder."""
+
+    def __init__(self, readers: Readers, embedder: Embedder, config: AutoRagConfig) -> None:
+        self._readers = readers
+        self._embedder = embedder
+        self._config = config
+
+    async def search(self, query: str, scope: Scope) -> Recalled:
+        """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
+
+        Cancellation: nothing is changed.
+        """
+        config = self._config
+        asked = content_words(query, MAX_QUERY_WORDS)
+        degraded: list[str] = []
+        begin = trio.current_time()
+        deadline = begin + config.time_budget_ms / 1000
+        vector = await self._vector(query, deadline, degraded) if asked else None
+        embedded = trio.current_time()
+        found = await self._find(vector, asked, scope, deadline, degraded)
+        candidates = _judge(found, asked, config.relevance_threshold, self._embedder.random_cosine)
+        packed = pack(candidates, asked, top_k=config.top_k, max_tokens=config.max_tokens)
+        end = trio.current_time()
+        return Recalled(
+            candidates=tuple(packed),
+            query_words=len(asked),
+            degraded=tuple(degraded),
+            timings_ms={"embed": (embedded - begin) * 1000, "search": (end - embedded) * 1000},
+        )
+
+    async def _vector(self, query: str, deadline: float, degraded: list[str]) -> bytes | None:
+        try:
+            with trio.move_on_at(deadline):
+                vector = await self._embedder.query(query[:MAX_QUERY_CHARACTERS])
+                status = self._embedder.status
+                if status.waiting > status.embedded:
+                    degraded.append("vectors_incomplete")
+                return vector
+            degraded.append("embedding_late")
+        except EmbeddingUnavailable as error:
+            if error.code != EmbedderState.OFF:
+                degraded.append(f"embedding_{error.code}")
+        except ActorStopped:
+            degraded.append("embedding_restarting")
+        return None
+
+    async def _find(
+        self, vector: bytes | None, asked: list[str], scope: Scope, deadline: float, degraded: list[str]
+    ) -> _Found:
+        nothing = _Found(neighbours=(), hits=(), messages=())
+        if not asked:
+            return nothing
+        # A late query vector must not starve the search itself.
+        deadline = max(deadline, trio.current_time() + self._config.time_budget_ms / 2000)
+        try:
+            with trio.move_on_at(deadline):
+                return await self._readers.run(_search, vector, asked, scope, degraded)
+            degraded.append("search_late")
+        except trio.TooSlowError:
+            degraded.append("search_late")
+        except apsw.Error as error:
+            log.warning("recall_failed", error=error_class(error))
+            degraded.append("search_failed")
+        return nothing
+
+
+def _search(
+    connection: apsw.Connection, vector: bytes | None, asked: list[str], scope: Scope, degraded: list[str]
+) -> _Found:
+    with connection:
+        session = messages.session(connection, scope.chat)
+        bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
+        if session is None or bounds is None:
+            return _Found(neighbours=(), hits=(), messages=())
+        neighbours: Sequence[vectors.Neighbour] = ()
+        if vector is not None:
+            try:
+                neighbours = vectors.nearest(connection, vector, session.key, scope.first_seq, scope.end_seq, DEPTH)
+            except apsw.Error as error:
+                log.warning("vector_search_failed", error=error_class(error))
+                degraded.append("vector_search_failed")
+        hits = fulltext.search(connection, asked, session.key, bounds[0], bounds[1] + 1, DEPTH)
+        rowids = dict.fromkeys([n.rowid for n in neighbours] + [h.rowid for h in hits])
+        found = messages.by_rowids(connection, list(rowids))
+    # The lists are in scope by construction; a row of a damaged index must still never get out.
+    inside = [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
+    return _Found(neighbours=neighbours, hits=hits, messages=inside)
+
+
+def _judge(found: _Found, asked: Sequence[str], threshold: float, random_cosine: float) -> list[Candidate]:
+    """Fuse both lists and let the gate decide on each candidate, the best first."""
+    by_rowid = {message.rowid: message for message in found.messages}
+    vector_rank = {n.rowid: (rank, n) for rank, n in enumerate(found.neighbours, 1)}
+    text_rank = {h.rowid: (rank, h) for rank, h in enumerate(found.hits, 1)}
+    wanted = {stem(word) for word in asked}
+    gate = Gate(threshold=threshold, content_words=len(wanted))
+    candidates = []
+    for rowid, score in reciprocal_rank_fusion([list(vector_rank), list(text_rank)]).items():
+        message = by_rowid.get(rowid)
+        if message is None:
+            continue
+        near, hit = vector_rank.get(rowid), text_rank.get(rowid)
+        distance = calibrated(near[1].distance, random_cosine) if near else None
+        shared = len(wanted & {stem(word) for word in words(message.content)}) if hit else 0
+        candidates.append(
+            Candidate(
+                message=message,
+                vector_rank=near[0] if near else None,
+                distance=distance,
+                text_rank=hit[0] if hit else None,
+                bm25=hit[1].bm25 if hit else None,
+                score=score,
+                decision=gate.decide(distance, shared),
+                text=message.content,
+                tokens=line_tokens(message.content),
+            )
+        )
+    return candidates

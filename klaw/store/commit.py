@@ -1,0 +1,102 @@
+"""One group of requests as one transaction and one fsync. Runs in the writer's thread; knows nothing of trio."""
+
+import errno
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import attrs
+
+from klaw.domain.message import Message
+from klaw.errors import IdConflict, KlawError, StorageFull
+from klaw.store import records
+from klaw.store.journal import Entry, Journal
+from klaw.store.requests import Append, Appended, PrepareVectors, Request, StoreVectors
+from klaw.store.sql import messages, turns, vectors
+
+_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+
+
+@attrs.frozen
+class Outcome:
+    """Result of one request of a group: a value, or an error that concerns this request only."""
+
+    value: Any = None
+    error: KlawError | None = None
+
+
+def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[Request]) -> list[Outcome]:
+    """Execute the requests in order and make them durable together.
+
+    Raises:
+        StorageFull: no space or a read-only file system; nothing of the group was kept.
+        apsw.Error, OSError: the store is broken; the writer must not go on.
+    """
+    entries: list[Entry] = []
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        outcomes = [_execute_alone(connection, request, entries) for request in requests]
+        if entries:
+            journal.append(entries)
+        connection.execute("COMMIT")
+    except BaseException as error:
+        _undo(connection, journal)
+        if isinstance(error, (apsw.FullError, apsw.ReadOnlyError)) or (
+            isinstance(error, OSError) and error.errno in _FULL_ERRNOS
+        ):
+            raise StorageFull(
+                "the disk is full or read-only: the message was not stored, please send it again"
+            ) from error
+        raise
+    journal.keep()
+    if journal.wants_checkpoint:
+        journal.checkpoint()
+    return outcomes
+
+
+def _undo(connection: apsw.Connection, journal: Journal) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+    journal.rollback()
+
+
+def _execute_alone(connection: apsw.Connection, request: Request, entries: list[Entry]) -> Outcome:
+    """Run one request in a savepoint, so that its refusal leaves the others of the group alone."""
+    mine: list[Entry] = []
+    try:
+        with connection:
+            outcome = Outcome(value=_execute(connection, request, mine))
+    except KlawError as error:
+        return Outcome(error=error)
+    entries += mine
+    return outcome
+
+
+def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]) -> Any:
+    match request:
+        case Append():
+            return _append(connection, request, entries)
+        case StoreVectors():
+            stored = vectors.model(connection)
+            if stored is None or stored[0] != request.model_id:
+                return 0  # made by a model that was replaced meanwhile
+            return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
+        case PrepareVectors():
+            return vectors.prepare(connection, request.model_id, request.dimension)
+        case _:
+            return None
+
+
+def _append(connection: apsw.Connection, request: Append, entries: list[Entry]) -> tuple[Appended, ...]:
+    appended = []
+    for new in request.messages:
+        known = messages.find(connection, new.user, new.id)
+        if known is not None and known.chat != new.chat:
+            raise IdConflict("this message id is already used in another chat")
+        message: Message = known or messages.append(connection, new)
+        if known is None:
+            entries.append(Entry(records.message_path(message), records.message_line(message)))
+        appended.append(Appended(message, repeated=known is not None))
+    if request.turn is not None and turns.insert(connection, request.turn):
+        entries.append(Entry(records.turn_path(request.turn), records.turn_line(request.turn)))
+    return tuple(appended)

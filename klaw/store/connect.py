@@ -1,0 +1,48 @@
+"""Setting up connections: pragmas, the vector extension, the tokenizer. All runs in the connection's thread."""
+
+from pathlib import Path
+
+import apsw
+import sqlite_vec
+
+from klaw.store import tokenizer
+
+BUSY_TIMEOUT_MS = 5_000
+"""Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""
+
+
+def _common(connection: apsw.Connection) -> None:
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    tokenizer.register(connection)
+    connection.enable_load_extension(True)
+    try:
+        connection.load_extension(sqlite_vec.loadable_path())
+    finally:
+        connection.enable_load_extension(False)
+
+
+def prepare_writer(connection: apsw.Connection) -> None:
+    """Set up the one read-write connection.
+
+    ``synchronous = NORMAL``: in WAL mode a commit costs no fsync. The journal's fsync is what makes a message durable;
+    after a power cut the start-up reconciliation puts back what the database lost.
+    """
+    _common(connection)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "normal")
+    connection.pragma("foreign_keys", True)
+    connection.pragma("journal_size_limit", 16 * 1024 * 1024)
+    connection.pragma("cache_size", -8_000)
+
+
+def prepare_reader(connection: apsw.Connection) -> None:
+    """Set up a read-only connection of the pool."""
+    _common(connection)
+    connection.pragma("query_only", True)
+    connection.pragma("cache_size", -8_000)
+
+
+def private(path: Path) -> None:
+    """Make sure that only the owner can read the database, also when SQLite creates it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch(mode=0o600, exist_ok=True)

@@ -1,0 +1,237 @@
+"""The JSONL logs, made durable in groups: one fsync for all that waits, whatever number of files it touches.
+
+A group's lines go to their own logs first (page cache only) and then, with their paths, to one commit log that is
+fsynced; from that moment they survive a power cut. A checkpoint fsyncs the logs themselves and empties the commit log.
+At start, ``open`` puts back what the commit log has and a log lacks. So an acknowledgement costs one fsync, and the
+logs stay plain JSONL, one folder a chat, that any tool can read.
+
+All functions block and run in the writer's thread.
+"""
+
+import fcntl
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+
+import attrs
+import structlog
+
+COMMIT_LOG = "commit.log"
+_MAX_OPEN = 64
+"""Logs kept open; chats beyond that are reopened when they speak."""
+
+log = structlog.get_logger("klaw.journal")
+
+
+@attrs.frozen
+class Entry:
+    """One line for one log."""
+
+    path: str
+    """Relative to the journal's root, with ``/``; made by Klaw from encoded names."""
+    line: str
+    """JSON without a line break."""
+
+
+class Journal:
+    """Append-only logs below one folder.
+
+    Args:
+        root: the data folder.
+        checkpoint_bytes: size of the commit log that makes ``wants_checkpoint`` true.
+        fsync: makes a file descriptor's data durable; benchmarks replace it to imitate a slow disk.
+    """
+
+    def __init__(self, root: Path, *, checkpoint_bytes: int, fsync: Callable[[int], None] = os.fsync) -> None:
+        self._root = root
+        self._checkpoint_bytes = checkpoint_bytes
+        self._fsync = fsync
+        self._files: OrderedDict[str, int] = OrderedDict()
+        self._dirty: set[str] = set()
+        self._new_folders: set[Path] = set()
+        self._commit = -1
+        self._commit_size = 0
+        self._undo: list[tuple[int, int]] = []
+
+    # -- life cycle ------------------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Take the folder for this process.
+
+        Raises:
+            BlockingIOError: another process has it.
+            OSError: the folder cannot be written.
+        """
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._root / COMMIT_LOG
+        self._commit = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._commit, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def open(self) -> int:
+        """Put back what a crash kept from the logs; call ``lock`` first. Returns how many lines that were.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        restored = self._replay(self._root / COMMIT_LOG)
+        self._sync_folder(self._root)
+        self._commit_size = os.fstat(self._commit).st_size
+        self.checkpoint()
+        return restored
+
+    def close(self) -> None:
+        """Checkpoint and close all files."""
+        try:
+            if self._commit >= 0:
+                self.checkpoint()
+        finally:
+            for descriptor in (*self._files.values(), self._commit):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._files.clear()
+            self._commit = -1
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append a group; when this returns, it is durable. ``rollback`` may still take it back.
+
+        Raises:
+            OSError: nothing of the group stays in any file.
+        """
+        self._undo = []
+        try:
+            lines_of: dict[str, list[bytes]] = {}
+            for entry in entries:
+                lines_of.setdefault(entry.path, []).append(entry.line.encode() + b"\n")
+            for path, lines in lines_of.items():
+                self._write(self._descriptor(path), b"".join(lines))
+                self._dirty.add(path)
+            self._write(self._commit, b"".join(_commit_line(entry) for entry in entries))
+            self._fsync(self._commit)
+        except BaseException:
+            self.rollback()
+            raise
+        self._commit_size = os.fstat(self._commit).st_size
+
+    def rollback(self) -> None:
+        """Take the last group back out of all files (its database transaction failed)."""
+        for descriptor, size in reversed(self._undo):
+            os.ftruncate(descriptor, size)
+        self._undo = []
+
+    def keep(self) -> None:
+        """The last group is final: its database transaction is committed."""
+        self._undo = []
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        return self._commit_size >= self._checkpoint_bytes
+
+    def checkpoint(self) -> None:
+        """Make the logs themselves durable and empty the commit log."""
+        if not self._dirty and not self._new_folders and self._commit_size == 0:
+            return
+        for path in sorted(self._dirty):
+            self._fsync(self._descriptor(path))
+        self._dirty.clear()
+        for folder in sorted(self._new_folders):
+            self._sync_folder(folder)
+        self._new_folders.clear()
+        os.ftruncate(self._commit, 0)
+        self._fsync(self._commit)
+        self._commit_size = 0
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        self._undo.append((descriptor, os.fstat(descriptor).st_size))
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+
+    def _descriptor(self, path: str) -> int:
+        descriptor = self._files.get(path)
+        if descriptor is None:
+            descriptor = self._open_log(path)
+            self._files[path] = descriptor
+            self._close_oldest()
+        self._files.move_to_end(path)
+        return descriptor
+
+    def _open_log(self, path: str) -> int:
+        full = self._root / path
+        if not full.parent.is_dir():
+            full.parent.mkdir(parents=True, mode=0o700)
+            self._new_folders.add(full.parent.parent)
+        if not full.exists():
+            self._new_folders.add(full.parent)
+        descriptor = os.open(full, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            # A power cut tore the last line. Readers skip it; what follows begins on a line of its own.
+            os.write(descriptor, b"\n")
+            log.warning("torn_line", file=full.name)
+        return descriptor
+
+    def _close_oldest(self) -> None:
+        held = {descriptor for descriptor, _ in self._undo}
+        for path in [path for path in self._files if self._files[path] not in held]:
+            if len(self._files) <= _MAX_OPEN:
+                return
+            if path in self._dirty:
+                self._fsync(self._files[path])
+                self._dirty.discard(path)
+            os.close(self._files.pop(path))
+
+    def _sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _replay(self, commit_log: Path) -> int:
+        data = commit_log.read_bytes()
+        lines_of: dict[str, list[bytes]] = {}
+        for number, raw in enumerate(data.split(b"\n")[:-1], 1):  # a torn last line was never acknowledged
+            path, tab, line = raw.partition(b"\t")
+            if not tab or not _is_inside(path):
+                log.warning("malformed_line", file=COMMIT_LOG, line=number)
+                continue
+            lines_of.setdefault(path.decode(), []).append(line)
+        return sum(self._put_back(path, lines, len(data)) for path, lines in lines_of.items())
+
+    def _put_back(self, path: str, lines: list[bytes], reach: int) -> int:
+        """Append those lines that the log's last ``reach`` bytes lack."""
+        full = self._root / path
+        tail = b""
+        if full.exists():
+            with full.open("rb+") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - reach))
+                tail = file.read()
+                torn = tail.rsplit(b"\n", 1)[-1]
+                if torn and any(line.startswith(torn) and line != torn for line in lines):
+                    file.truncate(size - len(torn))  # the whole line follows below
+                    tail = tail[: len(tail) - len(torn)]
+        present = set(tail.split(b"\n"))
+        missing = [line for line in lines if line not in present]
+        if missing:
+            os.write(self._descriptor(path), b"\n".join(missing) + b"\n")
+            self._dirty.add(path)
+        return len(missing)
+
+
+def _commit_line(entry: Entry) -> bytes:
+    return f"{entry.path}\t{entry.line}\n".encode()
+
+
+def _is_inside(path: bytes) -> bool:
+    """Whether a path from the commit log stays below the root (the log may be damaged)."""
+    try:
+        parts = PurePosixPath(path.decode()).parts
+    except UnicodeDecodeError:
+        return False
+    return len(parts) > 1 and parts[0] != "/" and ".." not in parts and b"\0" not in path

@@ -1,0 +1,54 @@
+"""Numbered, forward-only schema migrations: ``NNN_name.sql``, applied in one transaction each."""
+
+import datetime as dt
+from importlib import resources
+
+import apsw
+
+from klaw.errors import SchemaTooNew
+
+_READ_VERSION = "SELECT value FROM meta WHERE key = 'schema_version'"
+_HAS_META = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'"
+_WRITE_VERSION = "INSERT OR REPLACE INTO meta(key, value) VALUES ('schema_version', ?), ('schema_changed_at', ?)"
+
+
+def scripts() -> dict[int, str]:
+    """Every migration's SQL by its number, in order."""
+    found = {
+        int(entry.name.split("_", 1)[0]): entry.read_text(encoding="utf-8")
+        for entry in resources.files(__name__).iterdir()
+        if entry.name.endswith(".sql")
+    }
+    return dict(sorted(found.items()))
+
+
+def latest() -> int:
+    """The schema version that this Klaw writes."""
+    return max(scripts())
+
+
+def current(connection: apsw.Connection) -> int:
+    """The database's schema version; 0 for an empty database."""
+    if not connection.execute(_HAS_META).get:
+        return 0
+    found = connection.execute(_READ_VERSION).get
+    return int(found) if found is not None else 0
+
+
+def migrate(connection: apsw.Connection) -> tuple[int, int]:
+    """Bring the schema up to date. Returns (version before, version now).
+
+    Raises:
+        SchemaTooNew: the database is of a newer Klaw; nothing was changed.
+    """
+    before, newest = current(connection), latest()
+    if before > newest:
+        raise SchemaTooNew(
+            f"the database has schema {before}, this Klaw knows {newest}: install the newer Klaw or restore a backup"
+        )
+    for number, script in scripts().items():
+        if number > before:
+            with connection:
+                connection.execute(script)
+                connection.execute(_WRITE_VERSION, (str(number), dt.datetime.now(dt.UTC).isoformat()))
+    return before, newest

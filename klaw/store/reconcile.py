@@ -1,0 +1,95 @@
+"""Start-up reconciliation: what the tails of the logs have and the database lacks is inserted.
+
+Runs in the writer's thread after the journal put back what its commit log kept. Each chat's logs are read from their
+end until a message that the database knows; a lost database is so rebuilt from nothing by the same walk.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import attrs
+import structlog
+
+from klaw.domain.message import Message
+from klaw.store import records
+from klaw.store.jsonl import records_backwards
+from klaw.store.sql import messages, turns
+
+log = structlog.get_logger("klaw.reconcile")
+
+
+@attrs.frozen(kw_only=True)
+class Reconciled:
+    """What the walk did."""
+
+    messages: int
+    turns: int
+    conflicts: int
+    """Lines that could not be inserted because another row has their place; they stay in the logs."""
+
+
+def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
+    """Insert what is missing.
+
+    Raises:
+        OSError, apsw.Error: the logs cannot be read or the database cannot be written.
+    """
+    found: list[Message] = []
+    conversations = data_dir / records.CONVERSATIONS
+    if conversations.is_dir():
+        for folder in sorted(conversations.iterdir()):
+            if folder.is_dir():
+                found += _unknown_messages(connection, folder)
+    # By rowid, so that chats get their keys in the order in which they first spoke.
+    found.sort(key=lambda message: message.rowid)
+    restored = sum(_insert(connection, message) for message in found)
+    restored_turns = _restore_turns(connection, data_dir / records.TURNS)
+    outcome = Reconciled(messages=restored, turns=restored_turns, conflicts=len(found) - restored)
+    if restored or restored_turns or outcome.conflicts:
+        log.warning("reconciled", messages=restored, count=restored_turns, missing=outcome.conflicts)
+    return outcome
+
+
+def _unknown_messages(connection: apsw.Connection, folder: Path) -> list[Message]:
+    unknown = []
+    for message in _parsed(folder, records.parse_message):
+        if messages.find(connection, message.user, message.id) is not None:
+            break
+        unknown.append(message)
+    return unknown
+
+
+def _insert(connection: apsw.Connection, message: Message) -> bool:
+    try:
+        with connection:
+            messages.restore(connection, message)
+    except apsw.ConstraintError as error:
+        log.error("log_conflict", rowid=message.rowid, seq=message.seq, error=type(error).__name__)
+        return False
+    return True
+
+
+def _restore_turns(connection: apsw.Connection, folder: Path) -> int:
+    restored = 0
+    if folder.is_dir():
+        for turn in _parsed(folder, records.parse_turn):
+            if turns.exists(connection, turn.id):
+                break
+            try:
+                with connection:
+                    restored += turns.insert(connection, turn)
+            except apsw.ConstraintError as error:
+                log.error("log_conflict", turn=turn.id, error=type(error).__name__)
+    return restored
+
+
+def _parsed(folder: Path, parse: Callable[[dict[str, Any]], Any]) -> Iterator[Any]:
+    """All records of a folder's logs, newest first (the names are dates); malformed ones are skipped with a warning."""
+    for path in sorted(folder.glob("*.jsonl"), reverse=True):
+        for record in records_backwards(path):
+            try:
+                yield parse(record)
+            except (KeyError, TypeError, ValueError) as error:
+                log.warning("malformed_line", file=path.name, error=type(error).__name__)

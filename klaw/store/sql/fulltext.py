@@ -1,0 +1,42 @@
+"""SQL of full-text search inside one chat."""
+
+from collections.abc import Sequence
+
+import apsw
+import attrs
+
+
+@attrs.frozen
+class TextHit:
+    """One result of a full-text search."""
+
+    rowid: int
+    bm25: float
+    """SQLite's bm25: the more negative, the better."""
+
+
+_SEARCH = """
+SELECT rowid, bm25(messages_fts, 1.0, 0.0) AS score FROM messages_fts
+WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?
+ORDER BY score LIMIT ?
+"""
+
+
+def quote(word: str) -> str:
+    """A word as an FTS5 string: whatever it holds is text, never syntax."""
+    return '"' + word.replace('"', '""').replace("\0", "") + '"'
+
+
+def match_any(words: Sequence[str], chat_key: int) -> str:
+    """FTS5 expression: any of the words, in one chat."""
+    return f'{{scope}}: "c{int(chat_key)}" AND {{content}}: ({" OR ".join(quote(word) for word in words)})'
+
+
+def search(
+    connection: apsw.Connection, words: Sequence[str], chat_key: int, first_rowid: int, end_rowid: int, limit: int
+) -> list[TextHit]:
+    """Messages of a chat with any of the words, the best by bm25 first; first_rowid <= rowid < end_rowid."""
+    if not words:
+        return []
+    rows = connection.execute(_SEARCH, (match_any(words, chat_key), first_rowid, end_rowid, limit))
+    return [TextHit(rowid, score) for rowid, score in rows]

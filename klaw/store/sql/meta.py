@@ -1,0 +1,17 @@
+"""SQL of the key-value table ``meta``."""
+
+import apsw
+
+_GET = "SELECT value FROM meta WHERE key = ?"
+
+
+def get(connection: apsw.Connection, key: str) -> str | None:
+    value = connection.execute(_GET, (key,)).get
+    return str(value) if value is not None else None
+
+
+_PUT = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
+
+def put(connection: apsw.Connection, key: str, value: str) -> None:
+    connection.execute(_PUT, (key, value))

@@ -1,0 +1,87 @@
+"""SQL of turns and their receipts."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.store.records import dumps
+
+_COLUMNS = (
+    "turn_id, chat_id, user_id, segment, status, model, first_seq, last_seq, started_at, ended_at, error,"
+    " receipt, usage, timings"
+)
+_INSERT = f"INSERT OR IGNORE INTO turns ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+
+
+def insert(connection: apsw.Connection, turn: TurnRecord) -> bool:
+    """Store a turn. Returns False when it is there already."""
+    connection.execute(
+        _INSERT,
+        (
+            turn.id,
+            turn.chat,
+            turn.user,
+            turn.segment,
+            turn.status,
+            turn.model,
+            turn.first_seq,
+            turn.last_seq,
+            turn.started_at,
+            turn.ended_at,
+            turn.error,
+            dumps(turn.receipt),
+            dumps(turn.usage),
+            dumps(turn.timings),
+        ),
+    )
+    return connection.changes() > 0
+
+
+def _turn(row: Sequence[Any]) -> TurnRecord:
+    return TurnRecord(
+        id=row[0],
+        chat=ChatId(row[1]),
+        user=UserId(row[2]),
+        segment=row[3],
+        status=TurnStatus(row[4]),
+        model=row[5],
+        first_seq=row[6],
+        last_seq=row[7],
+        started_at=row[8],
+        ended_at=row[9],
+        error=row[10],
+        receipt=json.loads(row[11]),
+        usage=json.loads(row[12]),
+        timings=json.loads(row[13]),
+    )
+
+
+_EXISTS = "SELECT count(*) FROM turns WHERE turn_id = ?"
+
+
+def exists(connection: apsw.Connection, turn_id: str) -> bool:
+    return bool(connection.execute(_EXISTS, (turn_id,)).get)
+
+
+_GET = f"SELECT {_COLUMNS} FROM turns WHERE user_id = ? AND turn_id = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord | None:
+    """A user's turn by its id."""
+    row = connection.execute(_GET, (user, turn_id)).fetchone()
+    return _turn(row) if row else None
+
+
+_LAST = f"""
+SELECT {_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1
+"""  # noqa: S608 - constant columns
+
+
+def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
+    """The newest turn of a chat."""
+    row = connection.execute(_LAST, (chat,)).fetchone()
+    return _turn(row) if row else None

@@ -1,0 +1,118 @@
+"""Opening the whole store: migrated database, replayed journal, reconciled logs, reader pool."""
+
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+import attrs
+import structlog
+
+from klaw.errors import KlawError, StorageError
+from klaw.store import connect, migrations
+from klaw.store.database import Database, open_database
+from klaw.store.journal import Journal
+from klaw.store.readers import Readers, open_readers
+from klaw.store.reconcile import Reconciled, reconcile
+from klaw.store.writer import Writer
+
+log = structlog.get_logger("klaw.store")
+
+
+@attrs.frozen(kw_only=True)
+class Opened:
+    """What opening found and did."""
+
+    schema_before: int
+    schema: int
+    restored_lines: int
+    """Lines that the journal's commit log gave back to the logs."""
+    reconciled: Reconciled
+
+
+@attrs.frozen(kw_only=True)
+class Store:
+    """The open store. The writer actor is run by the composition root with ``database`` and ``journal``."""
+
+    writer: Writer
+    readers: Readers
+    database: Database
+    journal: Journal
+    opened: Opened
+
+
+@asynccontextmanager
+async def open_store(path: Path, journal: Journal, *, readers: int) -> AsyncIterator[Store]:
+    """Open the store at a database file; the journal's root is the file's folder.
+
+    Raises:
+        SchemaTooNew: the database is of a newer Klaw; nothing was changed.
+        StorageError: the files cannot be opened or written; the text names the file and the reason.
+    """
+    try:
+        connect.private(path)
+    except OSError as error:
+        raise _refusal(path, error) from error
+    async with _open_writable(path) as database:
+        try:
+            opened = await database.run(_prepare, journal, path.parent)
+        except (apsw.Error, OSError) as error:
+            raise _refusal(path, error) from error
+        log.info("store_opened", schema=opened.schema, count=opened.restored_lines)
+        try:
+            async with open_readers(path, readers) as pool:
+                yield Store(writer=Writer(), readers=pool, database=database, journal=journal, opened=opened)
+        finally:
+            await database.run(_close, journal)
+
+
+@asynccontextmanager
+async def _open_writable(path: Path) -> AsyncIterator[Database]:
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    opening = open_database(path, connect.prepare_writer, flags)
+    try:
+        database = await opening.__aenter__()
+    except apsw.Error as error:
+        raise _refusal(path, error) from error
+    try:
+        yield database
+    finally:
+        await opening.__aexit__(None, None, None)
+
+
+def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path) -> Opened:
+    journal.lock()
+    before, now = migrations.migrate(connection)
+    restored = journal.open()
+    return Opened(
+        schema_before=before,
+        schema=now,
+        restored_lines=restored,
+        reconciled=reconcile(connection, data_dir),
+    )
+
+
+def _close(connection: apsw.Connection, journal: Journal) -> None:
+    journal.close()
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def _refusal(path: Path, error: apsw.Error | OSError) -> KlawError:
+    """Say in one sentence why the store cannot be opened."""
+    match error:
+        case apsw.NotADBError() | apsw.CorruptError():
+            reason = "the database file is damaged; move it away and Klaw rebuilds it from the logs"
+        case apsw.FullError():
+            reason = "the disk is full"
+        case apsw.ReadOnlyError() | apsw.CantOpenError():
+            reason = "the file or its folder cannot be written"
+        case apsw.BusyError():
+            reason = "another process is writing to the database"
+        case BlockingIOError():
+            reason = "another Klaw server is using this folder"
+        case OSError():
+            reason = errno.errorcode.get(error.errno or 0, "I/O error") + f": {error.strerror}"
+        case _:
+            reason = f"SQLite says {type(error).__name__}"
+    return StorageError(f"cannot open {path}: {reason}")

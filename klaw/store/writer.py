@@ -1,0 +1,143 @@
+"""The single DB writer: owns the read-write connection and the logs. Everything that waits is committed as one group.
+
+Who sends to it: chat actors (messages, turns) and the embedder (vectors), through the ``Writer`` handle. It is vital:
+when it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the disk.
+"""
+
+from collections.abc import Callable, Sequence
+
+import apsw
+import structlog
+import trio
+
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.domain.message import Message, NewMessage
+from klaw.domain.turn import TurnRecord
+from klaw.errors import KlawError, StorageFull
+from klaw.store.commit import Outcome, commit_group
+from klaw.store.database import Database
+from klaw.store.journal import Journal
+from klaw.store.requests import Append, Appended, Ping, PrepareVectors, Request, StoreVectors
+
+MAILBOX_CAPACITY = 1024
+"""Filled by chat actors and the embedder, which wait when it is full."""
+MAX_GROUP = 256
+"""Requests in one transaction."""
+STOP_BUDGET_S = 20.0
+"""For what is queued and the last checkpoint, also on a slow card."""
+IDLE_CHECKPOINT_S = 20.0
+"""Without a write for so long, the commit log is emptied."""
+
+log = structlog.get_logger("klaw.writer")
+
+Publish = Callable[[Sequence[Message]], None]
+"""Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
+
+
+class Writer:
+    """Handle of the writer actor."""
+
+    def __init__(self) -> None:
+        self.mailbox: Mailbox[Request] = Mailbox("store.writer", MAILBOX_CAPACITY)
+
+    async def append(self, messages: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[Appended, ...]:
+        """Store messages, and the turn that they end, durably: all or nothing.
+
+        Raises:
+            IdConflict: an id is used in another chat of the user.
+            StorageFull: no space.
+            ActorStopped: the writer is gone.
+
+        Cancellation: they may or may not be stored; the ids make a repetition safe.
+        """
+        return await (await self.begin_append(messages, turn)).wait()
+
+    async def begin_append(
+        self, messages: Sequence[NewMessage], turn: TurnRecord | None = None
+    ) -> Reply[tuple[Appended, ...]]:
+        """Like ``append``, but returns as soon as the request is queued: what is begun in order is stored in order."""
+        reply: Reply[tuple[Appended, ...]] = Reply()
+        await self.mailbox.post(Append(messages=tuple(messages), turn=turn, reply=reply))
+        return reply
+
+    async def store_vectors(self, model_id: str, vectors: Sequence[tuple[int, bytes]]) -> int:
+        """Store vectors; returns how many were new. Raises like ``append``."""
+
+        def request(reply: Reply[int]) -> StoreVectors:
+            return StoreVectors(model_id=model_id, vectors=tuple(vectors), reply=reply)
+
+        return await self.mailbox.ask(request)
+
+    async def prepare_vectors(self, model_id: str, dimension: int) -> bool:
+        """Make the vector table fit a model; returns whether another model's vectors were dropped."""
+
+        def request(reply: Reply[bool]) -> PrepareVectors:
+            return PrepareVectors(model_id=model_id, dimension=dimension, reply=reply)
+
+        return await self.mailbox.ask(request)
+
+    async def ping(self) -> None:
+        """Return when the writer has committed an empty transaction."""
+
+        def request(reply: Reply[None]) -> Ping:
+            return Ping(reply=reply)
+
+        await self.mailbox.ask(request)
+
+
+async def run(
+    vitals: Vitals, task_status: Started, *, writer: Writer, database: Database, journal: Journal, publish: Publish
+) -> None:
+    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint."""
+    mailbox = writer.mailbox
+    task_status.started()
+    while True:
+        vitals.doing("idle")
+        group: list[Request] = []
+        with trio.move_on_after(IDLE_CHECKPOINT_S):
+            try:
+                group.append(await mailbox.receive())
+            except trio.EndOfChannel:
+                await database.run(_checkpoint, journal)
+                return
+        if not group:
+            await database.run(_checkpoint, journal)
+            continue
+        group += mailbox.take_while(lambda _request: True, MAX_GROUP - 1)
+        vitals.doing("committing")
+        await _commit(database, journal, group, publish)
+
+
+def _checkpoint(connection: apsw.Connection, journal: Journal) -> None:
+    del connection  # the journal only has to be used in the connection's thread
+    journal.checkpoint()
+
+
+async def _commit(database: Database, journal: Journal, group: Sequence[Request], publish: Publish) -> None:
+    try:
+        outcomes = await database.run(commit_group, journal, group)
+    except StorageFull as error:
+        log.error("storage_full", count=len(group), error=type(error).__name__)
+        outcomes = [Outcome(error=error)] * len(group)
+    publish(
+        [
+            appended.message
+            for outcome in outcomes
+            if outcome.error is None and isinstance(outcome.value, tuple)
+            for appended in outcome.value
+            if not appended.repeated
+        ]
+    )
+    for request, outcome in zip(group, outcomes, strict=True):
+        _answer(request, outcome.value, outcome.error)
+
+
+def _answer(request: Request, value: object, error: KlawError | None) -> None:
+    reply: Reply[object] = request.reply  # type: ignore[assignment]  # commit_group returns each request's own type
+    if error is None:
+        reply.set(value)
+    else:
+        reply.fail(error)

@@ -1,0 +1,115 @@
+"""The local provider follows the process from one incarnation to the next."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+import klaw.llm.local.provider as local_provider
+from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
+from klaw.llm.local.provider import LocalProvider
+from klaw.llm.local.state import Endpoint, LocalModel, LocalState
+from klaw.llm.types import ChatMessage, Completion, Request
+from tests.support.llm_server import Cut, LlmServer, Reply, Text, serve_llm, text_reply
+
+REQUEST = Request(model="m", messages=(ChatMessage(role="user", content="Привет"),))
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LlmServer]:
+    with trio.fail_after(20):
+        async with serve_llm() as running:
+            yield running
+
+
+@pytest.fixture
+async def model() -> LocalModel:
+    return LocalModel()
+
+
+@pytest.fixture
+async def provider(model: LocalModel) -> AsyncIterator[LocalProvider]:
+    made = LocalProvider(model, ready_within_s=10)
+    yield made
+    await made.aclose()
+
+
+async def call(provider: LocalProvider) -> Completion:
+    return await provider.stream(REQUEST, lambda _delta: None)
+
+
+async def test_a_call_waits_until_the_model_is_loaded(
+    server: LlmServer, model: LocalModel, provider: LocalProvider
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call, provider)
+        await wait_all_tasks_blocked()
+        assert not server.requests
+        model.ready(Endpoint(base_url=server.url, key="k1"))
+    assert server.requests[0].headers["authorization"] == "Bearer k1"
+
+
+@pytest.mark.parametrize("state", [LocalState.MISSING, LocalState.BROKEN, LocalState.STOPPED])
+async def test_a_model_that_will_not_come_is_an_error_with_the_reason(
+    model: LocalModel, provider: LocalProvider, state: LocalState
+) -> None:
+    """At once, also for a call that waits already."""
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def _waits() -> None:
+            with pytest.raises(ProviderError, match="klaw models pull"):
+                await call(provider)
+
+        await wait_all_tasks_blocked()
+        model.not_ready(state, "run `klaw models pull`")
+    with pytest.raises(ProviderError, match="klaw models pull"):
+        await call(provider)
+
+
+async def test_waiting_is_bounded(model: LocalModel) -> None:
+    with pytest.raises(ProviderTimeout, match="has not been started"):
+        await call(LocalProvider(model, ready_within_s=0.01))
+
+
+async def test_a_call_goes_to_the_successor_of_a_dead_process(
+    server: LlmServer, model: LocalModel, provider: LocalProvider
+) -> None:
+    """The connection breaks before the first delta; the new process has another key."""
+    first, second = Endpoint(base_url=server.url, key="k1"), Endpoint(base_url=server.url, key="k2")
+    model.ready(first)
+    server.replies += [Reply(before_head=(Cut(),)), text_reply("ok")]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call, provider)
+        await server.wait_for_requests(1)
+        model.not_ready(LocalState.STARTING, "restarting")
+        model.ready(second)
+    assert [request.headers["authorization"] for request in server.requests] == ["Bearer k1", "Bearer k2"]
+
+
+async def test_a_broken_connection_to_a_living_process_is_tried_once_more(
+    server: LlmServer, model: LocalModel, provider: LocalProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_provider, "NOTICE_S", 0.01)
+    model.ready(Endpoint(base_url=server.url, key="k1"))
+    server.respond = lambda _request: Reply(before_head=(Cut(),))
+    with pytest.raises(ProviderNetworkError):
+        await call(provider)
+    assert len(server.requests) == 2
+
+
+async def test_a_torn_answer_is_not_repeated(server: LlmServer, model: LocalModel, provider: LocalProvider) -> None:
+    model.ready(Endpoint(base_url=server.url, key="k1"))
+    server.replies.append(Reply(steps=(Text("half"), Cut())))
+    with pytest.raises(ProviderNetworkError):
+        await call(provider)
+    assert len(server.requests) == 1
+
+
+async def test_a_closed_provider_refuses(server: LlmServer, model: LocalModel, provider: LocalProvider) -> None:
+    model.ready(Endpoint(base_url=server.url, key="k1"))
+    await call(provider)
+    await provider.aclose()
+    with pytest.raises(ProviderNetworkError, match="closed"):
+        await call(provider)

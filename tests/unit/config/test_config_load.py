@@ -1,0 +1,416 @@
+"""A configuration text becomes values, or all its problems."""
+
+# ruff: noqa: UP031  YAML and JSON are full of braces, which str.format would want doubled
+
+import json
+import os
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klaw.config.load import ConfigWarning, load, parse
+from klaw.config.schema import AutoRagConfig, EngineConfig, ProviderConfig
+from klaw.config.secret import Secret
+from klaw.errors import ConfigError
+
+URL = "https://llm.example.com/v1"
+
+
+def problems(text, **environ):
+    with pytest.raises(ConfigError) as caught:
+        parse(text, environ)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def config(text, **environ):
+    made, warnings = parse(text, environ)
+    assert warnings == []
+    return made
+
+
+@pytest.mark.parametrize("text", ["", "\n# nothing\n", "{}", "null", "---\n", "autoRag:\ngateway:\n", "\ufeff{}"])
+def test_nothing_given_means_the_defaults(text):
+    assert config(text) == EngineConfig()
+
+
+def test_json_and_commented_yaml_mean_the_same():
+    as_json = config('{\n\t"autoRag":\t{"topK": 5,\t"relevanceThreshold": 1e-1},\n\t"gateway": {"host": "::1"}}')
+    as_yaml = config("# память\nautoRag:\n  topK: 5 # more\n  relevanceThreshold: 0.1\ngateway: {host: '::1'}\n")
+    assert as_json == as_yaml
+    assert as_yaml.auto_rag == AutoRagConfig(top_k=5, relevance_threshold=0.1)
+
+
+def test_json_escapes_of_one_emoji_become_one_character():
+    assert config(r'{"providers": {"c": {"baseUrl": "%s", "extraBody": {"u": "\ud83d\ude00"}}}}' % URL).providers[
+        "c"
+    ].extra_body == {"u": "😀"}
+
+
+def test_all_problems_are_named_at_once():
+    found = problems(
+        """
+autoRag: {enabled: yes, topK: -1, topk: 4, maxTokens: 3.7, minMessageTokens: "${MISSING}"}
+processing: {debounceMs: 20000}
+gateway: [1]
+llm: {temperature: .nan}
+logging: {level: loud}
+providers: {zai: {apiKey: 5}, local: {baseUrl: "http://h"}}
+routing: {default: other/model}
+nonsense: 1
+"""
+    )
+    assert found == {
+        "autoRag.enabled": "must be a bool (true or false), got str 'yes'",
+        "autoRag.topK": "must be >= 1, got int -1",
+        "autoRag.topk": "unknown key; did you mean topK?",
+        "autoRag.maxTokens": "must be an int, got float 3.7",
+        "autoRag.minMessageTokens": "the environment variable MISSING is not set (line 2)",
+        "processing.debounceMaxMs": "must be >= processing.debounceMs (20000), got int 15000",
+        "gateway": "must be a mapping, got list",
+        "llm.temperature": "must be a finite number (line 5)",
+        "logging.level": "must be one of debug, info, warning, error, got str 'loud'",
+        "providers.zai.apiKey": "must be a str, got int (put the value in quotes)",
+        "providers.zai.baseUrl": "is required",
+        "providers.local": "the name must be letters, digits, '.', '_' or '-', and not 'local', "
+        "which is the built-in model",
+        "routing.default": "the provider must be 'local' or a name in providers (there: 'local', 'zai'), "
+        "got str 'other/model'",
+        "nonsense": "unknown key",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ('"3"', "must be an int, got str '3'"),
+        ("3.0", "must be an int, got float 3.0"),
+        ("true", "must be an int, got bool true"),
+        ("null", "must be an int, got null"),
+        ("[3]", "must be an int, got list"),
+        ("{a: 3}", "must be an int, got mapping"),
+        ("010", "must be an int, got str '010'"),
+        ("0x10", "must be an int, got str '0x10'"),
+        ("1_0", "must be an int, got str '1_0'"),
+        ("101", "must be <= 100, got int 101"),
+        ("1e400", "must be a finite number (line 1)"),
+        ("9" * 200, "must be <= 100, got int"),
+        ("9" * 5000, "is a number of more than 300 digits (line 1)"),
+    ],
+)
+def test_an_int_key_takes_nothing_but_ints(value, message):
+    assert problems("autoRag: {topK: %s}" % value) == {"autoRag.topK": message}
+
+
+@pytest.mark.parametrize("value", ['"false"', "0", "no", "off", "True", "null"])
+def test_a_bool_key_takes_nothing_but_bools(value):
+    assert problems("autoRag: {enabled: %s}" % value)["autoRag.enabled"].startswith(
+        "must be a bool (true or false), got"
+    )
+
+
+@pytest.mark.parametrize("value", ["5", "true", "1.5", "null", "[a]"])
+def test_a_text_key_takes_nothing_but_texts(value):
+    assert problems("gateway: {host: %s}" % value)["gateway.host"].startswith("must be a str, got")
+
+
+def test_a_date_is_a_text():
+    found = config("providers: {c: {baseUrl: '%s', extraBody: {d: 2026-01-01}}}" % URL)
+    assert found.providers["c"].extra_body == {"d": "2026-01-01"}
+
+
+def test_an_int_stands_for_a_number():
+    assert config("llm: {temperature: 1}").llm.temperature == 1.0
+
+
+@pytest.mark.parametrize(("value", "rule"), [("0", "> 0"), ("1.5", "<= 1"), ("-0.1", "> 0")])
+def test_the_relevance_threshold_is_above_zero_and_up_to_one(value, rule):
+    assert f"must be {rule}" in problems("autoRag: {relevanceThreshold: %s}" % value)["autoRag.relevanceThreshold"]
+    assert config("autoRag: {relevanceThreshold: 1}").auto_rag.relevance_threshold == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1, 2]", "the file must hold a mapping of sections, got list"),
+        ("just words", "the file must hold a mapping of sections, got str"),
+        ("a: [1", "line 1, column 6"),
+        ("gateway:\n  port: 1\n bad: 2\n", "line 3, column 2"),
+        ("a: \x07", "a character that is not allowed at line 1, column 4"),
+        ("a: &x 1", "anchors and aliases"),
+        ("*a", "anchors and aliases"),
+        ("a: !!python/name:os.system x", "tags"),
+        ("[" * 5000, "levels of nesting"),
+        ("{}\n---\n{}", "expected a single document"),
+    ],
+)
+def test_text_that_is_no_configuration_is_refused_with_its_place(text, words):
+    found = problems(text)
+    assert set(found) == {""}
+    assert words in found[""]
+
+
+def test_a_duplicate_key_is_named_with_both_lines():
+    found = problems("gateway:\n  port: 1\n  host: x\n  port: 2\n")
+    assert found == {"gateway.port": "the key is given twice, in line 2 and in line 4"}
+    assert "gateway.port" in problems('{"gateway": {"port": 1, "port": 2}}')
+
+
+def test_a_key_that_is_no_text_is_refused():
+    assert problems("? [1]\n: 2") == {"": "a key must be a text (line 1)"}
+
+
+def test_odd_names_are_quoted_in_key_paths():
+    text = 'providers: {c: {baseUrl: "%s", models: {"a/b-4.5\\n": {}, "x.y": {tools: 1}}}}' % URL
+    assert set(problems(text)) == {'providers.c.models["a/b-4.5\\n"]', 'providers.c.models["x.y"].tools'}
+
+
+def test_references_take_the_type_of_their_key():
+    made = config(
+        """
+gateway: {port: "${PORT}", messagesPerSecond: "${RATE:-5}", host: "${HOST:-localhost}"}
+autoRag:
+  enabled: ${RAG}
+providers:
+  cloud:
+    baseUrl: https://${NAME}.example.com/v1
+    apiKey: ${KEY}
+    headers: {X-Price: "$$5 ${KEY}"}
+    extraBody: {seed: "${PORT}", text: "a${PORT}", list: ["${RAG}", "${NAME}"]}
+logging:
+  level: ${LEVEL}
+""",
+        PORT="9000",
+        RAG="false",
+        NAME="llm",
+        KEY="12345",
+        LEVEL="debug",
+        HOST="",
+    )
+    assert (made.gateway.port, made.gateway.messages_per_second, made.gateway.host) == (9000, 5.0, "localhost")
+    assert made.auto_rag.enabled is False
+    cloud = made.providers["cloud"]
+    assert cloud.base_url == "https://llm.example.com/v1"
+    assert cloud.api_key == Secret("12345")
+    assert cloud.headers == {"X-Price": Secret("$5 12345")}
+    assert cloud.extra_body == {"seed": 9000, "text": "a9000", "list": [False, "llm"]}
+    assert type(cloud.extra_body["list"][1]) is str
+    assert type(made.gateway.host) is type(cloud.base_url) is str
+    assert made.logging.level == "debug"
+
+
+def test_a_reference_is_filled_in_once():
+    assert config("gateway: {host: '${A}'}", A="${B}").gateway.host == "${B}"
+
+
+@pytest.mark.parametrize("text", ["${A", "${}", "${1A}", "${A-b}", "${A B}", "x${A:=b}"])
+def test_a_malformed_reference_is_refused(text):
+    assert "${NAME}" in problems(f"gateway: {{host: '{text}'}}", A="x")["gateway.host"]
+
+
+@pytest.mark.parametrize("text", ["$A", "5$", "$(A)", "a$$$${A}"])
+def test_other_dollar_signs_are_ordinary(text):
+    assert config(f"gateway: {{host: '{text}'}}", A="x").gateway.host == text.replace("$$", "$")
+
+
+def test_a_variable_of_the_wrong_type_is_named_without_its_value():
+    found = problems("gateway: {port: '${P}', host: 'h ${P}'}\nautoRag: {topK: '${K}'}", P="hunter", K="7000")
+    assert found["gateway.port"] == "must be an int, got str (from the environment)"
+    assert found["autoRag.topK"] == "must be <= 100, got int (from the environment)"
+    assert "hunter" not in str(found)
+
+
+def test_a_variable_that_is_no_utf8_is_refused():
+    assert "UTF-8" in problems("gateway: {host: '${H}'}", H="a\udcff")["gateway.host"]
+
+
+SECRET = "sk-very-secret"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "providers: {c: {baseUrl: '%(url)s', apiKey: '%(s)s with space'}}",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: ['%(s)s']}}",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: {a: '%(s)s'}}}",
+        "providers: {c: {baseUrl: '%(url)s', headers: '%(s)s'}}",
+        "providers: {c: {baseUrl: '%(url)s', headers: {X: ['%(s)s']}}}",
+        'providers: {c: {baseUrl: "%(url)s", headers: {X: "%(s)s\\n"}}}',
+        "providers: {c: {baseUrl: 'https://user:%(s)s@host/v1'}}",
+        "providers: {c: '%(s)s'}",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: !%(s)s!x y}}",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: *%(s)s}}",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: &%(s)s }}",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: '%(s)s\n",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: \"\\%(s)s\"}}",
+        "providers: {c: {baseUrl: '%(url)s', apiKey: '${%(s)s'}}",
+    ],
+)
+def test_no_error_quotes_a_secret(text):
+    with pytest.raises(ConfigError) as caught:
+        parse(text % {"url": URL, "s": SECRET}, {})
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(caught.value.problems)
+
+
+@pytest.mark.parametrize("key", ["", "with space", "line\\n", "ключ"])
+def test_an_api_key_that_no_header_can_carry_is_refused(key):
+    assert (
+        "printable ASCII" in problems(f'providers: {{c: {{baseUrl: "{URL}", apiKey: "{key}"}}}}')["providers.c.apiKey"]
+    )
+
+
+def test_list_items_are_checked_one_by_one():
+    found = problems("gateway: {allowedOrigins: ['https://a.example', 5, 'https://a.example/path']}")
+    assert set(found) == {"gateway.allowedOrigins[1]", "gateway.allowedOrigins[2]"}
+    assert problems("gateway: {allowedOrigins: 'https://a.example'}") == {
+        "gateway.allowedOrigins": "must be a list, got str"
+    }
+    assert config("gateway: {allowedOrigins: ['https://a.example']}").gateway.allowed_origins == ("https://a.example",)
+
+
+def test_model_paths_are_absolute_or_under_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/anna")
+    made = config("localModel: {path: ~/m.gguf}\nembedding: {path: /models/e5}")
+    assert (made.local_model.path, made.embedding.path) == (Path("/home/anna/m.gguf"), Path("/models/e5"))
+    assert "absolute" in problems("localModel: {path: m.gguf}")["localModel.path"]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".."])
+def test_a_model_name_cannot_leave_its_folder(name):
+    assert "embedding.model" in problems(f"embedding: {{model: '{name}'}}")
+
+
+def test_routing_may_name_a_provider_with_slashes_in_the_model():
+    made = config("routing: {default: c/meta/llama-3}\nproviders: {c: {baseUrl: '%s'}}" % URL)
+    assert (made.routing.default_provider, made.routing.default_model) == ("c", "meta/llama-3")
+    assert made.providers == {"c": ProviderConfig(base_url=URL)}
+
+
+def test_the_reply_reserve_leaves_room_for_the_context():
+    assert "context.replyReserveTokens" in problems("context: {defaultBudgetTokens: 1024}")
+
+
+def test_the_old_key_is_accepted_with_a_warning():
+    made, warnings = parse("context: {subagentWindow: 7}", {})
+    assert made.context.subagent_history == 7
+    assert warnings == [
+        ConfigWarning(path="context.subagentWindow", message="is deprecated; call it context.subagentHistory")
+    ]
+
+
+def test_the_old_and_the_new_key_together_are_an_error():
+    assert problems("context: {subagentWindow: 7, subagentHistory: 7}") == {
+        "context.subagentWindow": "is the old name of context.subagentHistory; give only one of them"
+    }
+
+
+def test_a_bad_value_under_the_old_key_is_named_as_written():
+    assert problems("context: {subagentWindow: -7}") == {"context.subagentWindow": "must be >= 0, got int -7"}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: AutoRagConfig(top_k=0), lambda: AutoRagConfig(relevance_threshold=float("nan"))]
+)
+def test_values_made_in_code_keep_the_same_rules(make):
+    with pytest.raises(ValueError, match=r"topK must be >= 1|relevanceThreshold must be a finite number"):
+        make()
+
+
+def test_values_are_frozen():
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        EngineConfig().gateway.port = 1
+
+
+def test_a_secret_shows_in_no_way_of_printing():
+    secret = Secret(SECRET)
+    provider = ProviderConfig(base_url=URL, api_key=secret, headers={"X": secret})
+    shown = f"{secret} {secret!r} {provider} {provider!r} {attrs.asdict(provider)}"
+    assert SECRET not in shown
+    assert secret.reveal() == SECRET
+
+
+# Files
+
+
+def file_problem(path):
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    (problem,) = caught.value.problems
+    return str(problem)
+
+
+def test_a_missing_file_means_the_defaults(tmp_path):
+    assert load(tmp_path / "none" / "engine.json", {}) == (EngineConfig(), [])
+
+
+def test_unreadable_files_are_named(tmp_path):
+    assert "Is a directory" in file_problem(tmp_path)
+    binary = tmp_path / "latin"
+    binary.write_bytes("host: caf\u00e9".encode("latin-1"))
+    assert "latin is not UTF-8 text (byte 9)" in file_problem(binary)
+    assert "Not a directory" in file_problem(binary / "engine.json")
+    large = tmp_path / "large"
+    large.write_bytes(b"#" * 1_048_577)
+    assert "larger than 1048576 bytes" in file_problem(large)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_without_permission_is_named(tmp_path):
+    closed = tmp_path / "engine.json"
+    closed.write_text("{}")
+    closed.chmod(0)
+    assert f"cannot read {closed}: Permission denied" in file_problem(closed)
+
+
+def test_a_refused_open_is_named(tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert "engine.json: Permission denied" in file_problem(tmp_path / "engine.json")
+
+
+@pytest.mark.parametrize(
+    ("mode", "key", "warned"), [(0o644, "sk-1", True), (0o600, "sk-1", False), (0o644, "${KEY}", False)]
+)
+def test_a_key_in_a_file_that_others_may_read_gives_a_warning(tmp_path, mode, key, warned):
+    file = tmp_path / "engine.json"
+    file.write_text(json.dumps({"providers": {"c": {"baseUrl": URL, "apiKey": key}}}))
+    file.chmod(mode)
+    _, warnings = load(file, {"KEY": "sk-2"})
+    assert [warning.path for warning in warnings] == (["providers.c.apiKey"] if warned else [])
+
+
+# Anything at all
+
+WORDS = ["autoRag", "topK", "providers", "c", "baseUrl", "apiKey", "headers", "extraBody", "models", "tools", "context"]
+WORDS += ["subagentWindow", "routing", "default", "gateway", "allowedOrigins", "localModel", "path", "logging", "level"]
+KEYS = st.sampled_from(WORDS) | st.text(max_size=5)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["${A}", "~/x", URL])
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+
+
+def outcome(text):
+    """Parse; any exception but ConfigError fails the test that asks."""
+    try:
+        return parse(text, {"A": "1"})[0], ()
+    except ConfigError as exc:
+        return None, exc.problems
+
+
+@given(st.dictionaries(KEYS, TREES, max_size=5))
+def test_any_json_document_parses_or_gives_config_error(tree):
+    made, found = outcome(json.dumps(tree))
+    assert isinstance(made, EngineConfig) != bool(found)
+    assert all("\n" not in str(problem) for problem in found)
+
+
+@given(st.text(st.characters(codec=None) | st.sampled_from("{}[]:,-#&*!|>'\"%@`\n\t $?~")))
+def test_any_text_parses_or_gives_config_error(text):
+    made, found = outcome(text)
+    assert isinstance(made, EngineConfig) != bool(found)
