@@ -52,6 +52,11 @@ def set_level(level: str) -> None:
     _Level.value = LEVELS[level]
 
 
+def level() -> str:
+    """The current level's word."""
+    return next(word for word, value in LEVELS.items() if value == _Level.value)
+
+
 def _filter_level(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     if LEVELS.get(method, logging.ERROR) < _Level.value:
         raise structlog.DropEvent

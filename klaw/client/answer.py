@@ -7,7 +7,7 @@ class Answer:
     def __init__(self, turn: str) -> None:
         self.turn = turn
         self._shown = ""
-        self._whole = True
+        self._contradicted = False
 
     @property
     def begun(self) -> bool:
@@ -18,11 +18,12 @@ class Answer:
         """Take a streamed piece that begins ``offset`` characters into the answer; returns what to show of it.
 
         A piece that leaves a hole, or contradicts what was shown (the answer was begun again with another model),
-        shows nothing; ``rest`` makes up for it.
+        shows nothing; ``rest`` makes up for it, or a later piece that closes the hole.
         """
         known = len(self._shown) - offset
-        if not self._whole or known < 0 or self._shown[offset : offset + len(text)] != text[:known]:
-            self._whole = False
+        if known >= 0 and self._shown[offset : offset + len(text)] != text[:known]:
+            self._contradicted = True
+        if known < 0 or self._contradicted:
             return ""
         added = text[known:]
         self._shown += added

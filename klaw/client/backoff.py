@@ -12,5 +12,5 @@ class Backoff:
 
     def delay_s(self, attempt: int, chance: float) -> float:
         """Seconds before attempt ``attempt`` (0 = the first repetition); ``chance`` is random in [0, 1)."""
-        whole = min(self.first_s * 2 ** min(attempt, 32), self.most_s)
+        whole = min(self.first_s * 2.0 ** min(attempt, 32), self.most_s)
         return whole * (0.5 + chance / 2)

@@ -41,8 +41,8 @@ class Cursor:
     def caught_up(self, seq: int) -> bool:
         """The server has sent all there is, up to ``seq``.
 
-        Returns whether the server is behind: it has less than the client saw before, because its data was replaced by an
-        older copy. Then counting begins again there; otherwise this client would stay deaf until the seqs are reached.
+        Returns whether the server is behind: it has less than the client saw before, because its data was replaced by
+        an older copy. Then counting begins again there; otherwise the client would stay deaf for a long time.
         """
         behind = self._asked is not None and seq < self._asked
         self._asked = None
@@ -79,7 +79,8 @@ class Cursor:
     def place_page(self, entries: Sequence[Entry]) -> None:
         """Note what the server gave when asked for everything after ``last``: what is not in it does not exist."""
         if not entries:
-            self._head = self.last or 0
+            self._head = max(self._early, default=self.last or 0)
+            self.last = min(self._early, default=self._head + 1) - 1
             return
         if self.last is not None:
             self.last = max(self.last, entries[0].seq - 1)

@@ -18,9 +18,7 @@ class ServerRefused(KlawError):
 class RequestRefused(KlawError):
     """The server answered one frame with an error; the connection lives on."""
 
-    def __init__(
-        self, code: str, message: str, *, retryable: bool = False, retry_after_ms: int | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, *, retryable: bool = False, retry_after_ms: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.retryable = retryable

@@ -4,7 +4,18 @@ from typing import TypeAlias
 
 import attrs
 
-from klaw.gateway.frames import CaughtUp, ChatMessage, Delta, Error, Notice, Status, StoredMessage, Tool, Welcome
+from klaw.gateway.frames import (
+    CaughtUp,
+    ChatMessage,
+    Delta,
+    Error,
+    Notice,
+    Status,
+    Stopped,
+    StoredMessage,
+    Tool,
+    Welcome,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +56,7 @@ class Disconnected:
     code: str
 
 
-Event: TypeAlias = Entry | Connected | Disconnected | CaughtUp | Delta | Tool | Status | Error | Notice
+Event: TypeAlias = Entry | Connected | Disconnected | CaughtUp | Delta | Tool | Status | Stopped | Error | Notice
 
 
 def entry_of(chat: str, message: ChatMessage | StoredMessage, *, replayed: bool) -> Entry:

@@ -13,6 +13,7 @@ from klaw.client.cells import harmless, rows, width
 from klaw.client.editor import View
 
 _CLEAR_BELOW = "\x1b[J"
+_CLEAR_ALL = "\x1b[H\x1b[2J"
 _RESET = "\x1b[0m"
 PASTE_ON, PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 """Bracketed paste: pasted line ends do not submit."""
@@ -58,6 +59,11 @@ class Screen:
             clean = "\n".join(f"{style.value}{each}{_RESET}" for each in clean.split("\n"))
         self._change(f"{begin}{clean}\n")
 
+    def end_line(self) -> None:
+        """End an unfinished line."""
+        if self._tail:
+            self._change("\n")
+
     def show_input(self, prompt: str, view: View) -> None:
         """Show the input line, or show it changed."""
         erase = self._erase()
@@ -68,6 +74,11 @@ class Screen:
         """Take the input line away; text goes on where it was."""
         if self._drawn:
             self._emit(self._erase() + self._tail)
+
+    def clear(self) -> None:
+        """Begin at the top of an empty screen."""
+        self._drawn = False
+        self._emit(_CLEAR_ALL + self._tail)
 
     @property
     def input_columns(self) -> int:

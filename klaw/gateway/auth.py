@@ -70,9 +70,7 @@ def load_tokens(path: Path) -> tuple[Token, ...]:
 
 
 def _token(entry: dict[str, str]) -> Token:
-    token = Token(
-        id=entry["id"], user=user_id(entry["user"]), sha256=entry["sha256"], created_at=entry["created_at"]
-    )
+    token = Token(id=entry["id"], user=user_id(entry["user"]), sha256=entry["sha256"], created_at=entry["created_at"])
     if len(bytes.fromhex(token.sha256)) != hashlib.sha256().digest_size:
         raise ValueError
     return token
@@ -205,5 +203,3 @@ class Authenticator:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
-
-

@@ -4,7 +4,8 @@ Called by the chats synchronously, in the order of commits; it neither waits nor
 event is its own matter (``delivery``), and a subscriber that cannot take more drops itself.
 """
 
-from typing import Protocol, assert_never
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, assert_never
 
 import structlog
 
@@ -18,38 +19,16 @@ from klaw.domain.events import (
     TurnEnded,
     TurnStarted,
 )
-from klaw.domain.message import Message
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId
+from klaw.gateway.answers import StoredOnce
 
-ChatEvent = TurnStarted | TextStreamed | ToolUsed | TurnEnded
+ChatEvent: TypeAlias = TurnStarted | TextStreamed | ToolUsed | TurnEnded
 
 log = structlog.get_logger("klaw.gateway")
 
 
-class StoredOnce:
-    """A stored message on its way to every watcher, encoded at most once."""
-
-    __slots__ = ("_text", "message")
-
-    def __init__(self, message: Message) -> None:
-        self.message = message
-        self._text: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The ``message`` frame."""
-        if self._text is None:
-            from klaw.gateway.answers import message_text
-
-            self._text = message_text(self.message)
-        return self._text
-
-
 class Subscriber(Protocol):
     """One connection. None of these may wait."""
-
-    @property
-    def user(self) -> UserId: ...
 
     def stored(self, stored: StoredOnce) -> None:
         """A message of a watched chat is durable."""
@@ -145,3 +124,10 @@ class Hub:
             answer = self._running.get(event.chat)
             if answer is not None and answer.turn == event.turn:
                 answer.add(event.offset, event.text)
+
+    def _each(self, subscribers: dict[int, Subscriber], tell: Callable[[Subscriber], None]) -> None:
+        for subscriber in list(subscribers.values()):
+            try:
+                tell(subscriber)
+            except Exception as error:  # noqa: BLE001  a fault of one connection must not reach the chat that emits
+                log.error("subscriber_failed", error=error_class(error), where=where(error))

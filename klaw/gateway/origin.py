@@ -1,7 +1,7 @@
 """Which web pages may open a WebSocket: the guard against cross-site pages and DNS rebinding. Pure.
 
-A browser sends ``Origin``, a native client does not. Without tokens every page that a person visits could otherwise talk
-to the server on their own machine.
+A browser sends ``Origin``, a native client does not. Without tokens every page that a person visits could otherwise
+talk to the server on their own machine.
 """
 
 import ipaddress

@@ -31,8 +31,8 @@ DEPTH = 20
 """How many results each list gives to the fusion."""
 MAX_QUERY_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""
-MAX_QUERY_CHARACTERS = 8_000
-"""Of a longer query only the beginning is embedded."""
+MAX_QUERY_CHARACTERS = 1_500
+"""Of a longer query only the beginning is embedded: one run of the model, not several."""
 
 log = structlog.get_logger("klaw.recall")
 

@@ -4,6 +4,7 @@ Words are found by Unicode's own rules (UAX #29) and simplified by apsw's Unicod
 word's script, so a mixed text gets the right one for each word.
 """
 
+import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, cast
@@ -24,14 +25,17 @@ _russian = Stemmer.Stemmer("russian")
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """The index form of one word: folded, accents stripped, stemmed."""
-    folded = apsw.unicode.strip(apsw.unicode.casefold(word))[:_MAX_WORD]
-    if not folded:
-        return word.casefold()[:_MAX_WORD]
-    if folded.isascii():
-        return str(_english.stemWord(folded))
-    if "\u0400" <= folded[0] <= "\u04ff":
-        return str(_russian.stemWord(folded))
-    return folded
+    folded = apsw.unicode.casefold(word)[:_MAX_WORD]
+    if _is_cyrillic(folded):
+        # Not stripped like other scripts: й is no accented и, and stems depend on it.
+        plain = unicodedata.normalize("NFC", folded).replace("\u0301", "").replace("ё", "е")
+        return str(_russian.stemWord(plain))
+    stripped = str(apsw.unicode.strip(folded)) or folded
+    return str(_english.stemWord(stripped)) if stripped.isascii() else stripped
+
+
+def _is_cyrillic(word: str) -> bool:
+    return "\u0400" <= word[:1] <= "\u04ff"
 
 
 def words(text: str) -> list[str]:

@@ -53,7 +53,7 @@ class LocalSettings:
     Args:
         model: its name.
         file: the GGUF file.
-        threads: for inference; 0: one for each core.
+        threads: for inference; 0: one for each core, one less to generate.
         context_tokens: context length of each slot.
         parallel: slots.
         start_timeout_s: from the start of the process until the model is loaded.
@@ -182,6 +182,8 @@ class LocalProcess:
             report = json.loads(line)
         except ValueError:
             raise ModelError("ended before it was ready") from None
+        if report.get("error") == "ImportError":
+            raise ModelError("cannot import xllamacpp: is the system's libgomp installed?")
         if "port" not in report:
             raise ModelError("cannot load the model file")
         return int(report["port"])

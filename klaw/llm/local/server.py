@@ -42,9 +42,12 @@ def parameters(options: argparse.Namespace, key: str) -> Any:
     params.n_ctx = options.context * options.parallel
     params.n_parallel = options.parallel
     params.n_threads_http = options.parallel + 2
-    threads = options.threads or os.cpu_count() or 1
-    params.cpuparams.n_threads = threads
-    params.cpuparams_batch.n_threads = threads
+    cores = len(os.sched_getaffinity(0))
+    # llama.cpp's threads wait for each other by spinning, thousands of times a second while it generates. When another
+    # process wants one of the cores (and Klaw does, in every turn), all of them get slower, by up to ten times. Reading
+    # a prompt has few such waits and gains most from the last core.
+    params.cpuparams.n_threads = options.threads or max(1, cores - 1)
+    params.cpuparams_batch.n_threads = options.threads or cores
     params.cache_ram_mib = _PROMPT_CACHE_MIB
     params.sse_ping_interval = _PING_S
     params.use_jinja = True
@@ -66,7 +69,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, default=0, help="loopback port; 0: a free one")
     parser.add_argument("--context", type=int, default=8192, help="context length of each slot in tokens")
     parser.add_argument("--parallel", type=int, default=1, help="slots: requests worked on at the same time")
-    parser.add_argument("--threads", type=int, default=0, help="threads for inference; 0: one for each core")
+    parser.add_argument(
+        "--threads", type=int, default=0, help="threads for inference; 0: one for each core, one less to generate"
+    )
     options = parser.parse_args(arguments)
     key = os.environ.pop(KEY_VARIABLE, "")
     if not key:

@@ -59,7 +59,6 @@ def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message 
 
 _ADD_SESSION = """
 INSERT INTO sessions (chat_id, user_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)
-ON CONFLICT (chat_id) DO NOTHING
 """
 _NEXT_SEQ = """
 UPDATE sessions SET
@@ -107,8 +106,11 @@ def restore(connection: apsw.Connection, message: Message) -> None:
     Raises:
         apsw.ConstraintError: the row or its place is taken by another message.
     """
-    connection.execute(_ADD_SESSION, (message.chat, message.user, name_of(message.chat), message.created_at))
-    key = connection.execute(_SYNC_SESSION, (message.chat, message.seq, message.segment, message.created_at)).get
+    arguments = (message.chat, message.seq, message.segment, message.created_at)
+    key = connection.execute(_SYNC_SESSION, arguments).get
+    if key is None:
+        connection.execute(_ADD_SESSION, (message.chat, message.user, name_of(message.chat), message.created_at))
+        key = connection.execute(_SYNC_SESSION, arguments).get
     connection.execute(_INSERT, (message.rowid, *_row(message, message.seq, message.segment)))
     _index(connection, message.rowid, message, key)
 

@@ -112,6 +112,7 @@ async def test_the_child_sees_neither_our_secrets_nor_a_key_on_its_command_line(
         ("raise SystemExit(3)", "ended"),
         ("print('no json', flush=True); input()", "before it was ready"),
         ('print(\'{"error": "RuntimeError"}\', flush=True); input()', "cannot load"),
+        ('print(\'{"error": "ImportError"}\', flush=True); input()', "libgomp"),
         ("print('x' * 10000, flush=True); input()", "before it was ready"),
     ],
 )
@@ -134,7 +135,7 @@ async def test_a_child_that_dies_later_is_a_crash_and_callers_wait(make: Make, m
         os.kill(os.getpid(), signal.SIGKILL)
     """
     assert "ended with code -9" in await failure(make(script))
-    assert model.state in (LocalState.STARTING, LocalState.BROKEN)
+    assert model.state is not LocalState.READY
     assert model.endpoint is None
 
 
@@ -175,7 +176,7 @@ async def test_a_missing_package_names_the_command(
     async with running(make(SERVES)):
         while model.state is not LocalState.MISSING:
             await trio.lowlevel.checkpoint()
-    assert "klaw[local]" in model.report().reason or model.state is LocalState.STOPPED
+        assert "klaw[local]" in model.report().reason
 
 
 async def test_the_supervisor_starts_it_again(make: Make, model: LocalModel) -> None:

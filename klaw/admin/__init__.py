@@ -1,0 +1,1 @@
+"""For whoever runs the server: the admin socket with its commands, and systemd's notifications."""

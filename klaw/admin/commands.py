@@ -1,0 +1,255 @@
+"""The commands of the admin socket: each reads the running parts and answers with plain JSON values.
+
+No answer holds message content: receipts name messages by seq and id.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, assert_never
+
+import attrs
+import trio
+
+from klaw.actor import log as logging
+from klaw.actor.clock import Clock, iso
+from klaw.actor.supervisor import Supervisor
+from klaw.actor.threads import Threads
+from klaw.actor.vitals import State
+from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Status, Tasks
+from klaw.admin.tasks import task_tree
+from klaw.admin.tree import actor_tree
+from klaw.chats.health import Health as Problems
+from klaw.chats.service import Chats
+from klaw.config.paths import Paths
+from klaw.config.schema import EngineConfig
+from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_id
+from klaw.domain.turn import TurnRecord
+from klaw.errors import ActorStopped
+from klaw.llm.local.state import LocalModel
+from klaw.llm.slots import Slots
+from klaw.memory.embedder import Embedder
+from klaw.store.journal import COMMIT_LOG
+from klaw.store.readers import Readers
+from klaw.store.sql import messages, overview, turns
+from klaw.store.writer import Writer
+
+WRITER_PING_S = 5.0
+"""A writer that has not committed an empty transaction after this time counts as stuck."""
+
+
+@attrs.frozen(kw_only=True)
+class Sources:
+    """The running parts that the commands read."""
+
+    supervisor: Supervisor
+    writer: Writer
+    readers: Readers
+    chats: Chats
+    embedder: Embedder
+    slots: Slots
+    local_model: LocalModel | None
+    """None when no route leads to it."""
+    health: Problems
+    threads: Sequence[Threads]
+    connections: Callable[[], Sequence[Any]]
+    """Of the gateway, now: attrs values, each with an ``id``."""
+    address: Callable[[], str | None]
+    """Where the gateway listens; None before it does."""
+    config: EngineConfig
+    paths: Paths
+    clock: Clock
+    started_at: float
+    """Unix seconds."""
+    version: str
+
+
+class Commands:
+    """Carries out requests. Stateless, so any number may run at once."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._disk = Threads("admin", 1)
+
+    async def run(self, request: Request) -> dict[str, Any]:
+        """Carry out a request. The caller bounds it by the request's ``deadline_s``.
+
+        Raises:
+            BadRequest: it names something that does not exist.
+            KlawError, trio.TooSlowError: a part did not answer.
+
+        Cancellation: commands only read (but for ``log``, which is done at once).
+        """
+        match request:
+            case Status():
+                return await self._status()
+            case Actors():
+                return self._actors()
+            case Chat():
+                return await self._chat(request)
+            case Receipt():
+                return await self._receipt(request)
+            case Tasks():
+                return task_tree()
+            case Log():
+                return _log(request)
+            case Health():
+                return await self._health()
+            case _:
+                assert_never(request)
+
+    # -- commands --------------------------------------------------------------------------------------------------
+
+    async def _status(self) -> dict[str, Any]:
+        sources = self._sources
+        counts = attrs.asdict(await sources.readers.run(overview.counts))
+        schema = counts.pop("schema")
+        now = sources.clock.now()
+        embedder, local = sources.embedder.status, sources.local_model
+        return {
+            "version": sources.version,
+            "pid": os.getpid(),
+            "started_at": iso(sources.started_at),
+            "uptime_s": round(now - sources.started_at, 1),
+            "rss_bytes": _rss_bytes(),
+            "address": sources.address(),
+            "connections": len(sources.connections()),
+            "schema": schema,
+            "counts": counts,
+            "llm": {
+                "model": sources.config.routing.default,
+                "slots": attrs.asdict(sources.slots.report()),
+                "local": {"state": local.state.value, "reason": local.report().reason} if local else None,
+            },
+            "embedder": {
+                "state": embedder.state.value,
+                "reason": embedder.reason,
+                "since": iso(embedder.since),
+                "embedded": embedder.embedded,
+                "waiting": embedder.waiting,
+            },
+            "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
+            "degraded": _listed(sources.health.problems()),
+            "disk": await self._disk.run(_disk, sources.paths, abandon=True),
+            "log_level": logging.level(),
+        }
+
+    def _actors(self) -> dict[str, Any]:
+        sources = self._sources
+        connections = [attrs.asdict(connection) for connection in sources.connections()]
+        tree = actor_tree(sources.supervisor.report(), sources.slots.report(), connections)
+        return {"now": sources.clock.now(), "tree": tree}
+
+    async def _chat(self, request: Chat) -> dict[str, Any]:
+        sources, chat = self._sources, _chat_id(request.chat, "args.chat")
+        session = await sources.readers.run(messages.session, chat)
+        if session is None:
+            raise BadRequest("unknown_chat", "args.chat: there is no such chat")
+        last = await sources.readers.run(turns.last, chat)
+        reports = (report for report in sources.supervisor.report() if report.name == f"chat {chat}")
+        actor = next(reports, None)
+        return {
+            "session": attrs.asdict(session),
+            "now": sources.chats.chat_status(chat),
+            "pending": await sources.readers.run(overview.count_pending, chat),
+            "actor": attrs.asdict(actor) if actor else None,
+            "last_turn": turn_summary(last) if last else None,
+        }
+
+    async def _receipt(self, request: Receipt) -> dict[str, Any]:
+        sources = self._sources
+        given = [name for name in ("turn", "chat", "user") if getattr(request, name) is not None]
+        if len(given) > 1:
+            raise BadRequest("bad_args", f"args: give one of turn, chat and user, not {' and '.join(given)}")
+        found: TurnRecord | None
+        if request.turn is not None:
+            found = await sources.readers.run(overview.turn, request.turn)
+        elif request.chat is not None:
+            found = await sources.readers.run(turns.last, _chat_id(request.chat, "args.chat"))
+        else:
+            user = _user_id(request.user, "args.user") if request.user is not None else None
+            found = await sources.readers.run(overview.newest_turn, user)
+        if found is None:
+            raise BadRequest("unknown_turn", "there is no such turn")
+        return turn_json(found)
+
+    async def _health(self) -> dict[str, Any]:
+        """``ok``: all works; ``degraded``: it answers, but see the list; ``failing``: the writer is stuck."""
+        sources = self._sources
+        ping_ms = None
+        begin = trio.current_time()
+        with trio.move_on_after(WRITER_PING_S):
+            try:
+                await sources.writer.ping()
+                ping_ms = round((trio.current_time() - begin) * 1000, 2)
+            except ActorStopped:
+                pass
+        degraded = _listed(sources.health.problems())
+        failed = [report.name for report in sources.supervisor.report() if report.state is State.FAILED]
+        state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
+        return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
+
+
+# -- values --------------------------------------------------------------------------------------------------------
+
+
+def turn_summary(turn: TurnRecord) -> dict[str, Any]:
+    """A turn without its receipt."""
+    return attrs.asdict(turn, filter=lambda field, _value: field.name != "receipt")
+
+
+def turn_json(turn: TurnRecord) -> dict[str, Any]:
+    """A turn with its receipt: what ``receipt`` answers."""
+    return attrs.asdict(turn)
+
+
+def _listed(problems: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"code": code, "text": text} for code, text in problems.items()]
+
+
+def _log(request: Log) -> dict[str, Any]:
+    if request.level is not None:
+        logging.set_level(request.level)
+    return {"level": logging.level()}
+
+
+def _chat_id(text: str, field: str) -> ChatId:
+    user, colon, name = text.partition(":")
+    if not colon:
+        raise BadRequest("bad_args", f"{field}: a chat id has the form user:name")
+    try:
+        return chat_id(user_id(user), name)
+    except InvalidName as error:
+        raise BadRequest("bad_args", f"{field}: {error}") from None
+
+
+def _user_id(text: str, field: str) -> UserId:
+    try:
+        return user_id(text)
+    except InvalidName as error:
+        raise BadRequest("bad_args", f"{field}: {error}") from None
+
+
+def _rss_bytes() -> int:
+    """Resident memory of this process; procfs never blocks."""
+    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _disk(paths: Paths) -> dict[str, int]:
+    usage = shutil.disk_usage(paths.data_dir)
+    return {
+        "free_bytes": usage.free,
+        "total_bytes": usage.total,
+        "database_bytes": _size(paths.database),
+        "wal_bytes": _size(paths.database.with_name(paths.database.name + "-wal")),
+        "commit_log_bytes": _size(paths.data_dir / COMMIT_LOG),
+    }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

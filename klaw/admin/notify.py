@@ -1,0 +1,161 @@
+"""Telling systemd how the service is (``sd_notify``), and proving that it lives before the watchdog is fed.
+
+Without ``NOTIFY_SOCKET`` in the environment, which only systemd sets, everything here does nothing.
+"""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.store.writer import Writer
+
+ACTOR_NAME = "systemd.watchdog"
+CHECK_S = 5.0
+"""A part that has shown no sign of life after this time is stuck."""
+RETRY_SHARE = 0.2
+"""After a failed check the next one comes after this share of the interval, so that a short jam does not kill."""
+
+log = structlog.get_logger("klaw.notify")
+
+
+class Notifier:
+    """Sends notifications.
+
+    Args:
+        address: of systemd's datagram socket: a path, or ``@name`` for an abstract one; None or empty: send nothing.
+    """
+
+    def __init__(self, address: str | None) -> None:
+        self._address = "\0" + address[1:] if address and address.startswith("@") else address
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> "Notifier":
+        return cls(environ.get("NOTIFY_SOCKET"))
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self._address)
+
+    def send(self, *assignments: str) -> bool:
+        """Send assignments such as ``READY=1``. Never waits and never raises. Returns whether they were sent."""
+        if not self._address:
+            return False
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+                out.setblocking(False)
+                out.sendto("\n".join(assignments).encode(), self._address)
+        except OSError as error:
+            log.warning("notify_failed", error=error_class(error))
+            return False
+        return True
+
+    def ready(self) -> bool:
+        """Say that the service is up."""
+        return self.send("READY=1")
+
+    def stopping(self) -> bool:
+        """Say that the service is going down."""
+        return self.send("STOPPING=1")
+
+    def status(self, text: str) -> bool:
+        """Set the line that ``systemctl status`` shows."""
+        return self.send("STATUS=" + " ".join(text.split()))
+
+    def alive(self) -> bool:
+        """Feed the watchdog."""
+        return self.send("WATCHDOG=1")
+
+
+def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None:
+    """How often to feed the watchdog: half of what systemd allows. None when it expects nothing from this process."""
+    if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    try:
+        allowed_us = int(environ.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return None
+    return allowed_us / 2_000_000 if allowed_us > 0 else None
+
+
+# -- the watchdog's actor ------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Check:
+    """One proof of life: ``prove`` returns when the part lives; it raises, or does not return, when it does not."""
+
+    name: str
+    prove: Callable[[], Awaitable[None]]
+
+
+def writer_check(writer: Writer) -> Check:
+    """The writer commits an empty transaction."""
+    return Check(name="writer", prove=writer.ping)
+
+
+def listener_check(address: Callable[[], tuple[str, int] | None]) -> Check:
+    """The listener accepts a connection.
+
+    Args:
+        address: where it listens; None when it does not.
+    """
+    return Check(name="listener", prove=partial(_accepted, address))
+
+
+async def _accepted(address: Callable[[], tuple[str, int] | None]) -> None:
+    """Connect, end our side, and wait until the server ends its own.
+
+    The connect alone proves nothing: the kernel completes it for a process that never accepts. Only an accepted
+    connection is answered or closed.
+    """
+    place = address()
+    if place is None:
+        raise ConnectionRefusedError
+    host, port = place
+    stream = await trio.open_tcp_stream({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)  # noqa: S104
+    try:
+        await stream.send_eof()
+        await stream.receive_some(1)
+    except trio.BrokenResourceError:
+        pass  # reset by the server: it was accepted
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+async def run(
+    vitals: Vitals, task_status: Started, *, notifier: Notifier, interval_s: float, checks: Sequence[Check]
+) -> None:
+    """Feed the watchdog every ``interval_s`` seconds while all checks pass. Runs until cancelled.
+
+    While one fails, nothing is sent, and systemd restarts the service when its patience ends.
+    """
+    task_status.started()
+    while True:
+        failed = [check.name for check in checks if not await _passes(check)]
+        if failed:
+            vitals.doing(f"not feeding: {', '.join(failed)}")
+            log.error("watchdog_not_fed", reason=",".join(failed))
+            await trio.sleep(interval_s * RETRY_SHARE)
+        else:
+            vitals.doing("feeding")
+            notifier.alive()
+            await trio.sleep(interval_s)
+
+
+async def _passes(check: Check) -> bool:
+    with trio.move_on_after(CHECK_S):
+        try:
+            await check.prove()
+        except Exception as error:  # noqa: BLE001 - any failure is one thing: no proof of life
+            log.warning("watchdog_check_failed", name=check.name, error=error_class(error))
+            return False
+        return True
+    return False

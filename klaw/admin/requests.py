@@ -1,0 +1,190 @@
+"""What the admin socket understands: one attrs class for each command, structured strictly. Pure.
+
+A request that exists is valid. Errors name the field and never quote its value.
+"""
+
+import difflib
+import json
+from functools import cache
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias, cast, get_args
+
+import attrs
+import cattrs
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn
+
+from klaw.domain.text import has_forbidden
+
+MAX_LINE_BYTES = 65_536
+"""Longest request, without its line end."""
+MAX_NAME = 128
+"""Longest text in a request: a chat id has at most 97 characters."""
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+@attrs.frozen(kw_only=True)
+class Status:
+    """How the server is: version, counts, what is degraded."""
+
+    command: ClassVar[str] = "status"
+    deadline_s: ClassVar[float] = 5.0
+
+
+@attrs.frozen(kw_only=True)
+class Actors:
+    """The tree of actors with all counters."""
+
+    command: ClassVar[str] = "actors"
+    deadline_s: ClassVar[float] = 2.0
+
+
+@attrs.frozen(kw_only=True)
+class Chat:
+    """One chat: its row, its actor, what is pending, its last turn."""
+
+    command: ClassVar[str] = "chat"
+    deadline_s: ClassVar[float] = 5.0
+    chat: str
+    """Its id, ``user:name``."""
+
+
+@attrs.frozen(kw_only=True)
+class Receipt:
+    """A turn with its receipt: by its id, or the newest of a chat, of a user, or of all."""
+
+    command: ClassVar[str] = "receipt"
+    deadline_s: ClassVar[float] = 5.0
+    turn: str | None = None
+    chat: str | None = None
+    user: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Tasks:
+    """The tree of Trio's tasks with their stacks."""
+
+    command: ClassVar[str] = "tasks"
+    deadline_s: ClassVar[float] = 2.0
+
+
+@attrs.frozen(kw_only=True)
+class Log:
+    """Read the log's level; with ``level`` set it first, until the next start."""
+
+    command: ClassVar[str] = "log"
+    deadline_s: ClassVar[float] = 2.0
+    level: Level | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Health:
+    """Whether everything works, for monitoring; asks the writer for a sign of life."""
+
+    command: ClassVar[str] = "health"
+    deadline_s: ClassVar[float] = 8.0
+
+
+Request: TypeAlias = Status | Actors | Chat | Receipt | Tasks | Log | Health
+
+COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
+
+
+class BadRequest(Exception):
+    """A request that cannot be carried out; ``code`` is for programs, the text for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def parse(line: bytes) -> Request:
+    """Read one request: ``{"command": NAME, "args": {...}}``.
+
+    Raises:
+        BadRequest: ``bad_json``, ``bad_request``, ``unknown_command`` or ``bad_args``.
+    """
+    tree = _tree(line)
+    unknown = sorted(set(tree) - {"command", "args"})
+    if unknown:
+        raise BadRequest("bad_request", f"a request has the fields command and args only, and this has {len(tree)}")
+    name, args = tree.get("command"), tree.get("args", {})
+    if not isinstance(name, str):
+        raise BadRequest("bad_request", "command: must be a text" if "command" in tree else "command: is required")
+    if name not in COMMANDS:
+        raise BadRequest("unknown_command", f"command: there is no such command; known are {', '.join(COMMANDS)}")
+    if not isinstance(args, dict):
+        raise BadRequest("bad_request", "args: must be an object")
+    try:
+        return _converter().structure(args, COMMANDS[name])
+    except ClassValidationError as error:
+        raise BadRequest("bad_args", _first_problem(error, COMMANDS[name])) from None
+
+
+def _tree(line: bytes) -> dict[str, Any]:
+    try:
+        tree = _DECODER.decode(line.decode())
+    except (ValueError, RecursionError):
+        # From None: the error's text quotes the line.
+        raise BadRequest("bad_json", "a request is one JSON object in one line of UTF-8") from None
+    if not isinstance(tree, dict):
+        raise BadRequest("bad_request", "a request is a JSON object")
+    return tree
+
+
+def _refuse_constant(_text: str) -> NoReturn:
+    raise ValueError
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+class _WrongValue(Exception):
+    """What a field must be."""
+
+
+@cache
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(detailed_validation=True)
+    converter.register_structure_hook(str, _read_name)
+    converter.register_structure_hook_func(lambda cls: cls == Level, _read_level)
+    converter.register_structure_hook_factory(
+        attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
+    )
+    return converter
+
+
+def _read_name(value: object, _: object) -> str:
+    if not isinstance(value, str):
+        raise _WrongValue("must be a text")
+    if not 1 <= len(value) <= MAX_NAME:
+        raise _WrongValue(f"must have 1 to {MAX_NAME} characters")
+    if has_forbidden(value):
+        raise _WrongValue("must not hold NUL or lone surrogates")
+    return value
+
+
+def _read_level(value: object, _: object) -> Level:
+    if not isinstance(value, str) or value not in get_args(Level):
+        raise _WrongValue(f"must be one of {', '.join(get_args(Level))}")
+    return cast("Level", value)
+
+
+def _first_problem(error: ClassValidationError, cls: type[Request]) -> str:
+    inside, about_itself = error.group_exceptions()
+    for problem, note in inside:
+        if isinstance(problem, _WrongValue):
+            return f"args.{note.name}: {problem}"
+        if isinstance(problem, KeyError):
+            return f"args.{note.name}: is required"
+    for problem in about_itself:
+        if isinstance(problem, ForbiddenExtraKeysError):
+            return _unknown_field(problem, cls)
+    raise error
+
+
+def _unknown_field(problem: ForbiddenExtraKeysError, cls: type[Request]) -> str:
+    known = [field.name for field in attrs.fields(cls)]
+    close = [name for given in sorted(problem.extra_fields) for name in difflib.get_close_matches(given, known, n=1)]
+    accepts = f"takes {', '.join(known)}" if known else "takes none"
+    return f"args: unknown field; this command {accepts}" + (f"; did you mean {close[0]}?" if close else "")

@@ -1,0 +1,253 @@
+"""Actor ``admin.socket``: the unix socket through which whoever runs the server looks into it.
+
+One JSON request and one JSON answer a line, any number on a connection: ``{"command": "actors", "args": {}}`` ->
+``{"ok": true, "result": ...}`` or ``{"ok": false, "error": {"code": ..., "message": ...}}``. The folder and the socket
+are private, and the peer must be our own user or root. It has no mailbox: nobody inside sends it anything.
+"""
+
+import errno
+import json
+import os
+import socket as stdlib_socket
+import stat
+import struct
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+import trio
+
+from klaw.actor.failure import error_class, where
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.admin.requests import MAX_LINE_BYTES, BadRequest, Request, parse
+from klaw.config.paths import ensure_private_dir
+from klaw.errors import ActorStopped, ActorTooSlow, KlawError, StorageError
+
+ACTOR_NAME = "admin.socket"
+STOP_BUDGET_S = 2.0
+MAX_CONNECTIONS = 8
+"""More are told so and closed: an operator and a monitor need two."""
+IDLE_S = 300.0
+"""A connection without a request for so long is closed."""
+WRITE_S = 10.0
+"""A peer that does not take its answer in this time is closed."""
+PROBE_S = 2.0
+"""How long a server that may live behind an existing socket has to accept."""
+ACCEPT_PAUSE_S = 0.5
+"""After a failed accept (no file descriptors are left, for instance)."""
+_BACKLOG = 16
+_READ_BYTES = 16_384
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+log = structlog.get_logger("klaw.admin")
+
+
+class Runs(Protocol):
+    """What carries out requests; ``commands.Commands`` does."""
+
+    async def run(self, request: Request) -> dict[str, Any]: ...
+
+
+class SocketTaken(KlawError):
+    """A live server answers on the socket's path, or something that is no socket is there."""
+
+
+async def run(vitals: Vitals, task_status: Started, *, path: Path, commands: Runs) -> None:
+    """Serve until cancelled. The socket's file is removed in the end.
+
+    Raises:
+        SocketTaken: the path is in use.
+        ConfigError: its folder cannot be made private.
+        OSError: the socket cannot be made.
+    """
+    ensure_private_dir(path.parent)
+    if _is_there(path):
+        if await _answers(path):
+            raise SocketTaken(f"another Klaw server answers at {path}")
+        _remove(path)
+        log.info("stale_socket_removed", path=str(path))
+    listener, inode = _listen(path)
+    try:
+        server = _Server(vitals, commands)
+        task_status.started()
+        log.info("admin_listening", path=str(path))
+        async with trio.open_nursery() as nursery:
+            await server.accept(listener, nursery)
+    finally:
+        listener.close()
+        _remove(path, inode)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISSOCK(mode):
+        raise SocketTaken(f"{path} is not a socket: move it away")
+    return True
+
+
+async def _answers(path: Path) -> bool:
+    """Whether a live server is behind the socket. One whose queue is too full to connect counts as live."""
+    with trio.move_on_after(PROBE_S), trio.socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM) as probe:
+        try:
+            await probe.connect(str(path))
+        except OSError as error:
+            if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
+                return False
+            raise
+    return True
+
+
+def _listen(path: Path) -> tuple[trio.socket.SocketType, int]:
+    """The listening socket, and the inode of its file."""
+    listener = stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        # The folder keeps others out in the moment before this; umask would change the whole process.
+        path.chmod(0o600)
+        listener.listen(_BACKLOG)
+        return trio.socket.from_stdlib_socket(listener), path.stat().st_ino
+    except BaseException:
+        listener.close()
+        raise
+
+
+def _remove(path: Path, inode: int | None = None) -> None:
+    """Remove the file; with an inode only if it is that one, because another server may have put its own there."""
+    try:
+        if inode is None or path.stat().st_ino == inode:
+            path.unlink()
+    except FileNotFoundError:
+        pass
+
+
+def allowed_uids() -> frozenset[int]:
+    """Whose processes may connect: our own user's, and root's."""
+    return frozenset({os.geteuid(), 0})
+
+
+def _peer_uid(connection: trio.socket.SocketType) -> int:
+    raw = connection.getsockopt(stdlib_socket.SOL_SOCKET, stdlib_socket.SO_PEERCRED, _CREDENTIALS.size)
+    _pid, uid, _gid = _CREDENTIALS.unpack(raw)
+    return int(uid)
+
+
+class _Server:
+    """The accept loop and the connections of one incarnation."""
+
+    def __init__(self, vitals: Vitals, commands: Runs) -> None:
+        self._vitals = vitals
+        self._commands = commands
+        self._open = 0
+
+    async def accept(self, listener: trio.socket.SocketType, nursery: trio.Nursery) -> None:
+        while True:
+            self._vitals.doing(f"{self._open} connections")
+            try:
+                connection, _ = await listener.accept()
+            except OSError as error:
+                log.warning("admin_accept_failed", error=error_class(error))
+                await trio.sleep(ACCEPT_PAUSE_S)
+                continue
+            uid = _peer_uid(connection)
+            if uid not in allowed_uids():
+                log.warning("admin_peer_refused", uid=uid)
+                connection.close()
+                continue
+            self._open += 1
+            nursery.start_soon(self._serve, trio.SocketStream(connection), name="admin connection")
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        """One connection. Whatever happens on it concerns nobody else."""
+        try:
+            if self._open > MAX_CONNECTIONS:
+                await _send(stream, _refusal("busy", f"at most {MAX_CONNECTIONS} connections at the same time"))
+                return
+            lines = Lines(stream)
+            while True:
+                with trio.move_on_after(IDLE_S) as idle:
+                    line = await lines.next()
+                if idle.cancelled_caught or line is None:
+                    return
+                if not await _send(stream, await self._answer(line)):
+                    return
+        except trio.BrokenResourceError:
+            pass  # the peer has gone
+        except Exception as error:  # noqa: BLE001 - a connection's failure is not the socket's
+            log.error("admin_connection_failed", error=error_class(error), where=where(error))
+        finally:
+            self._open -= 1
+            self._vitals.doing(f"{self._open} connections")
+            await trio.aclose_forcefully(stream)
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        if len(line) > MAX_LINE_BYTES:
+            return _refusal("line_too_long", f"a request has at most {MAX_LINE_BYTES} bytes")
+        try:
+            request = parse(line)
+            with trio.move_on_after(request.deadline_s):
+                return {"ok": True, "result": await self._commands.run(request)}
+            return _refusal("too_slow", f"no answer within {request.deadline_s:g} s")
+        except BadRequest as error:
+            return _refusal(error.code, str(error))
+        except (trio.TooSlowError, ActorTooSlow):
+            return _refusal("too_slow", "a part of the server did not answer in time")
+        except ActorStopped:
+            return _refusal("unavailable", "a part of the server is stopped")
+        except StorageError as error:
+            return _refusal("storage", str(error))
+        except Exception as error:  # noqa: BLE001 - the operator is told and the socket goes on
+            log.error("admin_command_failed", error=error_class(error), where=where(error))
+            return _refusal("internal", f"an internal error occurred ({error_class(error)}); the log has its place")
+
+
+class Lines:
+    """Splits a stream into lines.
+
+    Args:
+        stream: read from; never more than one line and one read is kept.
+    """
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+
+    async def next(self) -> bytes | None:
+        """The next line without its end; None at the end of the stream, where an unfinished line is dropped.
+
+        Of a line over ``MAX_LINE_BYTES`` only one byte more than that is kept, the rest is read and forgotten.
+
+        Raises:
+            trio.BrokenResourceError: the peer has gone.
+        """
+        kept: bytearray | None = None
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            if kept is None and len(self._buffer) > MAX_LINE_BYTES:
+                kept = self._buffer[: MAX_LINE_BYTES + 1]
+            if kept is not None:
+                self._buffer.clear()
+            searched = len(self._buffer)
+            part = await self._stream.receive_some(_READ_BYTES)
+            if not part:
+                return None
+            self._buffer += part
+        line = bytes(self._buffer[:end] if kept is None else kept)
+        del self._buffer[: end + 1]
+        return line
+
+
+async def _send(stream: trio.SocketStream, answer: dict[str, Any]) -> bool:
+    """Send one answer. False when the peer does not take it."""
+    # ASCII with escapes: one line, and no control character, whatever names it holds.
+    data = json.dumps(answer, separators=(",", ":"), default=str).encode() + b"\n"
+    with trio.move_on_after(WRITE_S) as scope:
+        await stream.send_all(data)
+    return not scope.cancelled_caught
+
+
+def _refusal(code: str, message: str) -> dict[str, Any]:
+    return {"ok": False, "error": {"code": code, "message": message}}

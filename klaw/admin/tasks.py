@@ -1,0 +1,48 @@
+"""Trio's tree of tasks with their stacks: where everything waits right now. Places in the code only, no values."""
+
+from pathlib import PurePath
+from typing import Any
+
+import trio
+
+MAX_TASKS = 2000
+"""Tasks shown; the rest is counted. A snapshot is taken in one step, which must stay short."""
+MAX_FRAMES = 40
+_PARTS = 3
+"""Folders and file of a path that are shown: enough to know the file, nothing about the machine."""
+
+
+def task_tree() -> dict[str, Any]:
+    """A snapshot of all tasks, from Trio's root task down.
+
+    Returns:
+        ``task``: the root; every task has ``name``, ``stack`` (``file:line function``, outermost first) and
+        ``nurseries``, each a list of tasks. ``shown`` and ``left_out`` count the tasks.
+    """
+    root = trio.lowlevel.current_root_task()
+    counter = _Counter()
+    return {"task": _task(root, counter) if root else None, "shown": counter.shown, "left_out": counter.left_out}
+
+
+class _Counter:
+    shown = 0
+    left_out = 0
+
+
+def _task(task: trio.lowlevel.Task, counter: _Counter) -> dict[str, Any]:
+    counter.shown += 1
+    nurseries = []
+    for nursery in task.child_nurseries:
+        children = sorted(nursery.child_tasks, key=lambda child: child.name)
+        room = max(0, MAX_TASKS - counter.shown)
+        counter.left_out += max(0, len(children) - room)
+        nurseries.append([_task(child, counter) for child in children[:room]])
+    return {"name": task.name, "stack": _stack(task), "nurseries": nurseries}
+
+
+def _stack(task: trio.lowlevel.Task) -> list[str]:
+    frames = [
+        f"{'/'.join(PurePath(frame.f_code.co_filename).parts[-_PARTS:])}:{line} {frame.f_code.co_qualname}"
+        for frame, line in task.iter_await_frames()
+    ]
+    return frames[-MAX_FRAMES:]

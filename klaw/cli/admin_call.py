@@ -1,0 +1,122 @@
+"""Asking a running server through its admin socket; plain blocking code, since a command has nothing else to do."""
+
+import json
+import socket
+import sys
+from typing import Any
+
+from klaw.client.cells import harmless
+from klaw.config.paths import Paths
+from klaw.errors import KlawError
+
+TIMEOUT_S = 15.0
+"""Longer than any command's deadline at the server, which answers by itself."""
+
+
+class NoServer(KlawError):
+    """Nobody answers on the socket."""
+
+
+class Refused(KlawError):
+    """The server answered with an error; ``code`` tells which."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def call(paths: Paths, command: str, **args: object) -> dict[str, Any]:
+    """Ask one thing.
+
+    Args:
+        paths: of the server's home.
+        command: its name.
+        args: its arguments; those that are None are left out.
+
+    Raises:
+        NoServer: there is none, or it does not answer.
+        Refused: it answered with an error.
+    """
+    request = {"command": command, "args": {name: value for name, value in args.items() if value is not None}}
+    line = _exchange(paths, json.dumps(request).encode() + b"\n")
+    try:
+        answer = json.loads(line)
+        if answer["ok"]:
+            return dict(answer["result"])
+        error = Refused(str(answer["error"]["code"]), str(answer["error"]["message"]))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server") from problem
+    raise error
+
+
+def _exchange(paths: Paths, line: bytes) -> bytes:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(TIMEOUT_S)
+            connection.connect(str(paths.admin_socket))
+            connection.sendall(line)
+            with connection.makefile("rb") as reader:
+                answer = reader.readline()
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NoServer(f"no server is running for {_home(paths)}: start it with `klaw serve`") from error
+    except PermissionError as error:
+        raise NoServer(f"{paths.admin_socket} belongs to another user: run this as that user or as root") from error
+    except TimeoutError as error:
+        raise NoServer(f"the server for {_home(paths)} does not answer") from error
+    except OSError as error:
+        raise NoServer(f"the server for {_home(paths)} hung up ({error.strerror or type(error).__name__})") from error
+    if not answer.endswith(b"\n"):
+        raise NoServer(f"the server for {_home(paths)} hung up without an answer")
+    return answer
+
+
+def _home(paths: Paths) -> str:
+    """How a person knows the installation: the folder that ``--home`` gave, else the data folder."""
+    return str(paths.data_dir.parent if paths.data_dir.parent == paths.runtime_dir.parent else paths.data_dir)
+
+
+# -- output ----------------------------------------------------------------------------------------------------------
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def line(text: str) -> str:
+    """One harmless line of foreign text: line ends become spaces."""
+    return " ".join(harmless(text).split("\n"))
+
+
+def fail(error: KlawError) -> int:
+    """Say what went wrong; returns the exit code."""
+    print(f"klaw: {line(str(error))}", file=sys.stderr)
+    return 1
+
+
+def mebibytes(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MiB" if count < 10 << 30 else f"{count / (1 << 30):.1f} GiB"
+
+
+def span(seconds: float) -> str:
+    """A duration in its two largest units: ``45s``, ``3m 20s``, ``2d 4h``."""
+    whole = max(0, int(seconds))
+    units = [("d", whole // 86_400), ("h", whole // 3600 % 24), ("m", whole // 60 % 60), ("s", whole % 60)]
+    first = next((place for place, (_, count) in enumerate(units) if count), len(units) - 1)
+    return " ".join(f"{count}{unit}" for unit, count in units[first : first + 2])
+
+
+def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
+    """Lines with aligned columns; ``right`` names the columns that are flush right. The last column is not padded."""
+    from klaw.client.cells import width
+
+    if not rows:
+        return []
+    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = []
+        for column, cell in enumerate(row):
+            padding = " " * (widths[column] - width(cell))
+            cells.append(padding + cell if column in right else cell + padding)
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,146 @@
+"""``klaw chat``: talk to a running server, at a terminal or in a pipe."""
+
+import argparse
+import ipaddress
+import math
+import os
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from klaw.client.client import Client
+
+PIPE_PATIENCE_S = 60.0
+"""How long a pipe tries to get a lost connection back."""
+_STDIN = 0
+_EXIT_INTERRUPTED = 130
+
+
+def chat_command(args: argparse.Namespace) -> int:
+    """Talk. Returns 0; 1 when there is no server or a message got no answer; 2 for wrong arguments."""
+    import trio
+
+    from klaw.client.connection import check_url
+    from klaw.domain.names import InvalidName, chat_name
+    from klaw.errors import ConfigError
+
+    try:
+        chat = chat_name(args.chat)
+        url = args.url or os.environ.get("KLAW_URL") or _configured_url(args.home)
+        check_url(url)
+    except (InvalidName, ValueError) as exc:
+        return _complain(str(exc), 2)
+    except ConfigError as exc:
+        return _complain(str(exc), 1)
+    token = args.token or os.environ.get("KLAW_TOKEN") or None
+    if token and not _is_private(url):
+        print("klaw: warning: the token goes over the network unencrypted; use wss://", file=sys.stderr)
+    try:
+        return trio.run(_chat, args, url, token, chat)
+    except BrokenPipeError:
+        # Nobody reads any more; Python would complain about that once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
+    import signal
+
+    import trio
+
+    from klaw.client.together import run_until_first_ends
+
+    code = _EXIT_INTERRUPTED
+
+    async def talk() -> None:
+        nonlocal code
+        code = await _connected(args, url, token, chat)
+
+    async def heed_signals() -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                return
+
+    await run_until_first_ends(talk, heed_signals)
+    return code
+
+
+async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
+    from klaw import __version__
+    from klaw.client.connection import connect
+    from klaw.client.errors import ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
+    from klaw.client.pipe import InputError, Messages, run_pipe
+
+    at_terminal = not (args.json or args.whole) and _has_terminal()
+    welcomed = False
+    try:
+        again_s = math.inf if at_terminal else PIPE_PATIENCE_S
+        async with connect(url, token=token, name=f"klaw chat {__version__}", again_s=again_s) as client:
+            welcomed = True
+            if at_terminal:
+                await _at_terminal(client, chat, 0 if args.no_history else args.history)
+                return 0
+            messages = Messages(_STDIN, whole=args.whole)
+            return await run_pipe(client, chat, messages, sys.stdout, sys.stderr, as_json=args.json)
+    except (ServerUnreachable, ConnectionLost) as exc:
+        reason = f"the server at {url} is gone" if welcomed else f"no server at {url}: start it with `klaw serve`"
+        return _complain(f"{reason} ({exc})", 1)
+    except ServerRefused as exc:
+        return _complain(f"the server at {url} refuses: {exc}" + ("" if token else " (no token in $KLAW_TOKEN)"), 1)
+    except (RequestRefused, InputError) as exc:
+        return _complain(str(exc), 1)
+
+
+def _has_terminal() -> bool:
+    """Whether both ends are a terminal that can be drawn on."""
+    from klaw.client.tty import is_usable
+
+    streams = (sys.stdin, sys.stdout)
+    return all(each is not None and each.isatty() for each in streams) and is_usable(os.environ.get("TERM"))
+
+
+async def _at_terminal(client: "Client", chat: str, history: int) -> None:
+    from klaw.client.screen import Screen
+    from klaw.client.terminal import Terminal
+    from klaw.client.tty import borrowed_terminal, size_of
+
+    screen = Screen(sys.stdout, lambda: size_of(sys.stdout.fileno()), colours="NO_COLOR" not in os.environ)
+    with borrowed_terminal(_STDIN, sys.stdout):
+        await Terminal(client, chat, screen, _STDIN).run(history)
+
+
+def _configured_url(home: str | None) -> str:
+    """The address that the configuration gives the server."""
+    from klaw.config.load import load
+    from klaw.config.paths import Paths
+
+    config, _ = load(Paths.resolve(home).config_file)
+    host, port = config.gateway.host, config.gateway.port
+    if port == 0:
+        raise ValueError(
+            "the configuration leaves the server's port open (gateway.port 0): give its address with --url"
+        )
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"ws://{host}:{port}/ws"
+    if address.is_unspecified:
+        address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
+    return f"ws://{f'[{address}]' if address.version == 6 else address}:{port}/ws"
+
+
+def _is_private(url: str) -> bool:
+    """Whether nobody on the way can read what is sent."""
+    parts = urlsplit(url)
+    if parts.scheme == "wss" or parts.hostname == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"klaw: {text}", file=sys.stderr)
+    return code

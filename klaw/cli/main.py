@@ -1,0 +1,130 @@
+"""The command line: parses arguments and hands over to the command's own module, which is imported only then."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from klaw import __version__
+
+EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    arguments = parser().parse_args(argv)
+    if not hasattr(arguments, "run"):
+        parser().print_help()
+        return 2
+    try:
+        return int(arguments.run(arguments))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone; nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        from klaw.errors import ConfigError, KlawError
+
+        if isinstance(error, ConfigError):
+            for problem in error.problems:
+                print(f"klaw: {problem}", file=sys.stderr)
+            return 1
+        if isinstance(error, KlawError):
+            print(f"klaw: {error}", file=sys.stderr)
+            return 1
+        raise
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    root = argparse.ArgumentParser(prog="klaw", description="A memory-first personal chat agent.", epilog=EPILOG)
+    root.add_argument("--version", action="version", version=f"klaw {__version__}")
+    commands = root.add_subparsers(metavar="COMMAND", title="commands")
+    _server_commands(commands)
+    _looking_commands(commands)
+    _config_commands(commands)
+    _models_commands(commands)
+    _token_commands(commands)
+    return root
+
+
+def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """A command that imports its module when it is called: `klaw --help` stays quick."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        return int(getattr(import_module(f"klaw.cli.{module}"), function)(arguments))
+
+    return run
+
+
+def _command(
+    commands: Any, name: str, text: str, module: str, function: str, *, json: bool = True
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--home", metavar="DIR", help="keep everything under this folder (default: the XDG folders)")
+    if json:
+        command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_lazy(module, function))
+    return command
+
+
+def _server_commands(commands: Any) -> None:
+    serve = _command(commands, "serve", "run the server", "serve", "serve_command", json=False)
+    serve.add_argument("--config", metavar="FILE", help="the configuration file (default: engine.json of the home)")
+    chat = _command(commands, "chat", "chat in the terminal, or from a pipe", "chat", "chat_command")
+    chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")
+    chat.add_argument("--url", help="address of the server (default: from the configuration, or $KLAW_URL)")
+    chat.add_argument("--token", help="token of the user (better: $KLAW_TOKEN)")
+    chat.add_argument("--history", metavar="N", type=int, default=10, help="messages shown at the start (default: 10)")
+    chat.add_argument("--no-history", action="store_true", help="show no earlier messages")
+    chat.add_argument("--whole", action="store_true", help="in a pipe: all of the input is one message")
+
+
+def _looking_commands(commands: Any) -> None:
+    _command(commands, "status", "show what the server does and what is degraded", "status", "status_command")
+    actors = _command(commands, "actors", "show the tree of actors with their counters", "actors", "actors_command")
+    actors.add_argument("--watch", action="store_true", help="refresh every two seconds")
+    receipt = _command(commands, "receipt", "show what an answer was made from", "receipt", "receipt_command")
+    receipt.add_argument("turn", nargs="?", help="id of the turn (default: the newest)")
+    receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
+    receipt.add_argument("--user", metavar="NAME", default="local", help="whose chat (default: local)")
+
+
+def _group(commands: Any, name: str, text: str) -> Any:
+    group = commands.add_parser(name, help=text, description=text)
+    group.set_defaults(run=lambda _arguments: (group.print_help(), 2)[1])
+    return group.add_subparsers(metavar="COMMAND", title="commands")
+
+
+def _config_commands(commands: Any) -> None:
+    group = _group(commands, "config", "check, show or describe the configuration")
+    _command(group, "check", "check the configuration and name every problem", "config", "check_command")
+    _command(group, "show", "show the configuration as it takes effect", "config", "show_command")
+    _command(group, "schema", "print the JSON schema of the configuration", "config", "schema_command")
+
+
+def _models_commands(commands: Any) -> None:
+    group = _group(commands, "models", "fetch and list models")
+    pull = _command(group, "pull", "fetch models and make them usable", "models", "pull_command")
+    pull.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
+    pull.add_argument("--verify", action="store_true", help="check the checksums of what is there already")
+    listing = _command(group, "list", "list known models and whether they are here", "models", "list_command")
+    listing.add_argument("--verify", action="store_true", help="check the checksums")
+    listing.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
+
+
+def _token_commands(commands: Any) -> None:
+    group = _group(commands, "token", "make, list and revoke access tokens")
+    add = _command(group, "add", "make a token for a user and print it once", "token", "add_command")
+    add.add_argument("name", metavar="NAME", help="the user: a-z, 0-9, _ and -")
+    _command(group, "list", "list the tokens", "token", "list_command")
+    revoke = _command(group, "revoke", "revoke a user's tokens", "token", "revoke_command")
+    revoke.add_argument("name", metavar="NAME", help="the user")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""``klaw status``: what the server is, has and does, and what of it is degraded."""
+
+import argparse
+from typing import Any
+
+from klaw.cli.admin_call import NoServer, Refused, call, fail, line, mebibytes, print_json, span, table
+from klaw.config.paths import Paths
+
+
+def status_command(args: argparse.Namespace) -> int:
+    """Prints the server's status; 1 when none runs."""
+    try:
+        answer = call(Paths.resolve(args.home), "status")
+    except (NoServer, Refused) as error:
+        return fail(error)
+    if args.json:
+        print_json(answer)
+    else:
+        print("\n".join(lines(answer)))
+    return 0
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """The status as text."""
+    counts, llm, embedder, disk = answer["counts"], answer["llm"], answer["embedder"], answer["disk"]
+    slots, local = llm["slots"], llm["local"]
+    vectors = f"{embedder['embedded']} vectors, {embedder['waiting']} waiting"
+    rows = [
+        ["server", f"Klaw {answer['version']}, pid {answer['pid']}, up {span(answer['uptime_s'])}"],
+        ["address", f"{answer['address'] or 'not listening'}, {answer['connections']} connections"],
+        ["memory", mebibytes(answer["rss_bytes"])],
+        ["content", f"{counts['messages']} messages, {counts['chats']} chats, {counts['users']} users"],
+        ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
+        *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
+        ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
+        ["database", f"{mebibytes(disk['database_bytes'])}, schema {answer['schema']}"],
+        ["logs to sync", mebibytes(disk["commit_log_bytes"])],
+        ["disk", f"{mebibytes(disk['free_bytes'])} free"],
+        *[["degraded" if not place else "", each["text"]] for place, each in enumerate(answer["degraded"])],
+    ]
+    if not answer["degraded"]:
+        rows.append(["degraded", "nothing"])
+    return table([[name, line(text)] for name, text in rows])
+
+
+def _with_reason(state: str, reason: str | None) -> str:
+    return f"{state} ({reason})" if reason else state

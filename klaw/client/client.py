@@ -1,0 +1,319 @@
+"""The client's handle and the state behind it: what is to be sent, who waits for which answer. No network, no tasks.
+
+``connection`` drives it: it makes the connections and tells this what came.
+"""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import NewId
+from klaw.actor.reply import Reply
+from klaw.client.errors import ConnectionLost, RequestRefused
+from klaw.client.events import Connected, Disconnected, Entry, Event
+from klaw.client.inbox import Inbox
+from klaw.client.link import Loss
+from klaw.client.streams import Streams
+from klaw.domain.names import chat_name
+from klaw.gateway.codec import encode
+from klaw.gateway.frames import (
+    PROTOCOL_VERSION,
+    Ack,
+    CaughtUp,
+    ChatMessage,
+    ClientFrame,
+    Error,
+    GetChats,
+    GetHistory,
+    GetReceipt,
+    GetStatus,
+    Hello,
+    History,
+    Send,
+    ServerFrame,
+    Stop,
+    Watch,
+    Welcome,
+)
+
+MAX_UNACKED = 16
+"""Messages of this client that wait for their acknowledgement; further ``send`` calls wait."""
+MAX_POSTS = 256
+"""Requests that wait to be sent; more are refused, since nobody waits for that many answers."""
+
+log = structlog.get_logger("klaw.client")
+
+Request: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch
+"""Frames that are answered by one frame with the same ``ref``."""
+
+
+@attrs.define(kw_only=True)
+class _Unacked:
+    frame: Send
+    reply: Reply[int]
+    link: int = 0
+    """Number of the connection it was last sent on."""
+
+
+class Client:
+    """The handle that ``connect`` gives; also the state behind it. One consumer of events, many senders."""
+
+    def __init__(self, positions: Mapping[str, int], ids: NewId) -> None:
+        self._positions: dict[str, int] = {chat_name(chat): seq for chat, seq in positions.items()}
+        self._ids = ids
+        self._inbox = Inbox()
+        self._streams = Streams(positions, self._inbox, self._append)
+        self._unacked: dict[str, _Unacked] = {}
+        self._slots = trio.Semaphore(MAX_UNACKED, max_value=MAX_UNACKED)
+        self._posts: deque[ClientFrame] = deque()
+        self._answers: dict[str, Reply[ServerFrame]] = {}
+        self._work = trio.Event()
+        self._closing = trio.Event()
+        self._up = False
+        self._changed = trio.Event()
+        """Set, and replaced, when there is a connection or will be none."""
+        self._link = 0
+        """Counts connections."""
+        self._refs = 0
+        self._failure: Exception | None = None
+        self.ready: Reply[Welcome] = Reply()
+        """The first connection."""
+        self.ended = trio.Event()
+        """Set when no further connection will be made."""
+        self.welcome: Welcome | None = None
+        """What the server last said of itself; None before the first connection."""
+
+    # -- for the consumer ------------------------------------------------------------------------------------------
+
+    async def send(self, chat: str, text: str, message_id: str | None = None) -> int:
+        """Send a message (or a slash command) and wait until it is durable; watches the chat.
+
+        Args:
+            chat: the chat's name.
+            text: not blank.
+            message_id: the same id again is the same message; made here if left out.
+
+        Returns:
+            The message's seq.
+
+        Raises:
+            InvalidName: of the chat.
+            RequestRefused: the server did not take it, or it is too long. Nothing was stored.
+            ServerRefused, ServerUnreachable, ClientClosed: the client ended; whether it was stored is unknown.
+
+        Cancellation: it is not sent again; whether it was stored is unknown. The same id makes a repetition safe.
+        """
+        frame = Send(id=message_id or self._ids(), chat=chat_name(chat), text=text)
+        limit = self.welcome.limits.max_frame_bytes if self.welcome else math.inf
+        if len(encode(frame).encode()) > limit:
+            raise RequestRefused("frame_too_large", f"a message is too long: at most {limit} bytes")
+        async with self._slots:
+            self._check()
+            if frame.id in self._unacked:
+                raise RequestRefused("id_conflict", "a message with this id is being sent")
+            unacked = _Unacked(frame=frame, reply=Reply())
+            self._unacked[frame.id] = unacked
+            self._wake()
+            try:
+                return await unacked.reply.wait()
+            finally:
+                self._unacked.pop(frame.id, None)
+
+    async def request(self, frame: Request) -> ServerFrame:
+        """Send a request frame (history, chats, stop, receipt, status, watch) and wait for its answer.
+
+        Raises:
+            RequestRefused: the server answered with an error.
+            ConnectionLost: there is no connection, or it broke before the answer; ask again if it still matters.
+            ServerRefused, ServerUnreachable, ClientClosed: the client ended.
+        """
+        reply: Reply[ServerFrame] = Reply()
+        ref = self._new_ref("r")
+        self._answers[ref] = reply
+        try:
+            self.post(attrs.evolve(frame, ref=ref))
+            return await reply.wait()
+        finally:
+            self._answers.pop(ref, None)
+
+    def post(self, frame: ClientFrame) -> None:
+        """Send a request whose answer comes as an event.
+
+        Raises:
+            ConnectionLost: too many requests wait to be sent, or there is no connection.
+            ServerRefused, ServerUnreachable, ClientClosed: the client ended.
+        """
+        self._check()
+        if not self._up or len(self._posts) >= MAX_POSTS:
+            raise ConnectionLost("there is no connection to the server")
+        self._append(frame)
+
+    async def watch(self, chat: str, after: int) -> None:
+        """See a chat's messages after a seq: now, and again after every reconnect. No effect on a watched chat."""
+        name = chat_name(chat)
+        if name in self._streams:
+            return
+        self._streams.begin(name, after)
+        self._positions[name] = after
+        try:
+            await self.request(Watch(chat=name, seq=after))
+        except RequestRefused:
+            self._streams.forget(name)
+            del self._positions[name]
+            raise
+
+    async def reconnected(self) -> None:
+        """Wait until there is a connection.
+
+        Raises:
+            ServerRefused, ServerUnreachable, ClientClosed: there will be none.
+        """
+        while not self._up:
+            self._check()
+            await self._changed.wait()
+
+    async def next_event(self) -> Event:
+        """The next event; waits for one.
+
+        Raises:
+            ServerRefused, ServerUnreachable, ClientClosed: the client ended; everything before was given out.
+
+        Cancellation: no event is lost.
+        """
+        event = await self._inbox.get()
+        if isinstance(event, Entry):
+            self._positions[event.chat] = event.seq
+        self._streams.relieve()
+        return event
+
+    def positions(self) -> dict[str, int]:
+        """The seq of the last message that was given out of each chat: ``connect`` with it goes on from there."""
+        return dict(self._positions)
+
+    # -- for the link ----------------------------------------------------------------------------------------------
+
+    def hello(self, name: str, token: str | None) -> Hello:
+        return Hello(version=PROTOCOL_VERSION, client=name, token=token, chats=self._streams.positions())
+
+    def welcomed(self, welcome: Welcome) -> None:
+        self._up = True
+        self._tell_change()
+        self._link += 1
+        again, self.welcome = self.welcome is not None, welcome
+        self._streams.connected()
+        self._inbox.offer(Connected(welcome=welcome, again=again))
+        self.ready.set(welcome)
+
+    def received(self, frame: ServerFrame) -> None:
+        match frame:
+            case Ack():
+                self._acknowledge(frame)
+            case ChatMessage():
+                self._streams.message(frame)
+            case CaughtUp():
+                self._streams.caught_up(frame)
+                self._answer(frame.ref, frame)
+            case History() if self._streams.page(frame):
+                pass
+            case Error():
+                self._complain(frame)
+            case Welcome():
+                log.warning("second_welcome")
+            case _:
+                if not self._answer(getattr(frame, "ref", None), frame):
+                    self._inbox.offer(frame)  # type: ignore[arg-type]  # answers have a ref; the rest are events
+
+    def next_frame(self) -> ClientFrame | None:
+        if self._posts:
+            return self._posts.popleft()
+        for unacked in self._unacked.values():
+            if unacked.link != self._link:
+                unacked.link = self._link
+                return unacked.frame
+        self._work = trio.Event()
+        return None
+
+    async def wait_for_frame(self) -> None:
+        await self._work.wait()
+
+    async def wait_closing(self) -> None:
+        await self._closing.wait()
+
+    def lost(self, loss: Loss) -> None:
+        """The connection is gone: forget what was asked of it; keep what is to be sent again."""
+        self._up = False
+        self._posts.clear()
+        self._streams.lost()
+        for reply in self._answers.values():
+            reply.fail(ConnectionLost(loss.text))
+        if loss.welcomed:
+            self._inbox.offer(Disconnected(code=loss.code))
+
+    def close(self) -> None:
+        self._closing.set()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing.is_set()
+
+    def end(self, error: Exception) -> None:
+        """Nothing more will come: everybody who waits gets ``error``. The first end counts."""
+        self._failure = self._failure or error
+        self.ready.fail(self._failure)
+        self._inbox.end(self._failure)
+        for reply in self._answers.values():
+            reply.fail(self._failure)
+        for unacked in self._unacked.values():
+            unacked.reply.fail(self._failure)
+        self._tell_change()
+        self.ended.set()
+
+    # -- bookkeeping -----------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _wake(self) -> None:
+        self._work.set()
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _new_ref(self, kind: str) -> str:
+        self._refs += 1
+        return f"{kind}{self._refs}"
+
+    def _append(self, frame: ClientFrame) -> None:
+        self._posts.append(frame)
+        self._wake()
+
+    def _answer(self, ref: str | None, frame: ServerFrame) -> bool:
+        """Returns whether somebody had asked for it."""
+        reply = self._answers.get(ref or "")
+        return reply is not None and reply.set(frame)
+
+    def _acknowledge(self, ack: Ack) -> None:
+        unacked = self._unacked.get(ack.id)
+        text = unacked.frame.text if unacked is not None else ""
+        self._streams.place(Entry(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
+        if unacked is not None:
+            unacked.reply.set(ack.seq)
+
+    def _complain(self, error: Error) -> None:
+        refused = RequestRefused(
+            error.code, error.message, retryable=error.retryable, retry_after_ms=error.retry_after_ms
+        )
+        if error.id is not None and error.id in self._unacked:
+            self._unacked[error.id].reply.fail(refused)
+        elif error.ref is not None and error.ref in self._answers:
+            self._answers[error.ref].fail(refused)
+        elif not self._streams.refused(error.ref, error.chat) and error.code != "seq_ahead":
+            # seq_ahead says the same as the caught_up after it.
+            self._inbox.offer(error)

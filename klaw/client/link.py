@@ -1,0 +1,213 @@
+"""One WebSocket connection of a client, from dialling to its loss. Knows the wire, not the chats.
+
+The only module of the client that touches the network. Called again and again by ``connection``.
+"""
+
+from typing import Protocol
+
+import attrs
+import structlog
+import trio
+from trio_websocket import (
+    ConnectionClosed,
+    ConnectionRejected,
+    ConnectionTimeout,
+    DisconnectionTimeout,
+    HandshakeError,
+    WebSocketConnection,
+    open_websocket_url,
+)
+from wsproto.utilities import ProtocolError as WebSocketProtocolError
+
+from klaw.client.together import run_until_first_ends
+from klaw.gateway.codec import FrameError, decode_server, encode
+from klaw.gateway.frames import ClientFrame, Error, Hello, Notice, ServerFrame, Welcome
+
+log = structlog.get_logger("klaw.client")
+
+CONNECT_S = 10.0
+WELCOME_S = 10.0
+SEND_S = 30.0
+"""A frame that cannot be handed to the network for this long means the connection is dead."""
+QUIET_S = 30.0
+"""After this time without any frame the server is asked for a sign of life."""
+PONG_S = 10.0
+CLOSE_S = 2.0
+
+MAX_FRAME_CHARACTERS = 32 * 1024 * 1024
+"""A page of long messages is many times as large as what a client may send."""
+READ_BYTES = 64 * 1024
+QUEUE_FRAMES = 64
+"""Frames between the WebSocket library and the reader, which never waits for anything else."""
+
+FATAL_CLOSE_CODES = frozenset({4400, 4401, 4403, 4406})
+"""No hello first, token refused or revoked, not allowed, protocol version: the next attempt would end the same way."""
+PASSING = frozenset({"hello_timeout", "internal"})
+"""Refusals of a hello that mean nothing for the next one, though they are not called retryable."""
+
+
+@attrs.frozen(kw_only=True)
+class Loss:
+    """Why a connection ended."""
+
+    code: str
+    text: str
+    fatal: bool = False
+    """Another attempt cannot help."""
+    welcomed: bool = False
+    """The server had accepted the client."""
+
+
+class Side(Protocol):
+    """What a link serves. The methods do not wait."""
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """The connection is up; frames may be sent."""
+        ...
+
+    def received(self, frame: ServerFrame) -> None: ...
+
+    def next_frame(self) -> ClientFrame | None:
+        """What to send now; None: nothing until ``wait_for_frame`` returns."""
+        ...
+
+    async def wait_for_frame(self) -> None: ...
+
+    async def wait_closing(self) -> None:
+        """Return when the owner wants the connection closed."""
+        ...
+
+
+async def run_link(url: str, hello: Hello, side: Side) -> Loss:
+    """Make one connection and keep it until it is lost or ``side`` wants it closed.
+
+    Never raises for what the network or the server does. Cancellation: cuts the connection.
+    """
+    loss = Loss(code="unreachable", text="the connection could not be made")
+    try:
+        async with open_websocket_url(
+            url,
+            message_queue_size=QUEUE_FRAMES,
+            max_message_size=MAX_FRAME_CHARACTERS,
+            connect_timeout=CONNECT_S,
+            disconnect_timeout=CLOSE_S,
+            receive_buffer_size=READ_BYTES,
+        ) as websocket:
+            loss = await _talk(websocket, hello, side)
+    except ConnectionRejected as exc:
+        fatal = exc.status_code in (400, 401, 403, 404)
+        loss = Loss(code=f"http_{exc.status_code}", text=f"the server answered HTTP {exc.status_code}", fatal=fatal)
+    except ConnectionTimeout:
+        loss = Loss(code="connect_timeout", text="the server did not answer in time")
+    except (HandshakeError, ConnectionClosed, OSError, WebSocketProtocolError) as exc:
+        # A failure while closing does not change why the connection ended.
+        log.debug("link_failed", error=type(exc).__name__, closing=isinstance(exc, DisconnectionTimeout))
+    return loss
+
+
+async def _talk(websocket: WebSocketConnection, hello: Hello, side: Side) -> Loss:
+    first = await _greet(websocket, hello)
+    if isinstance(first, Loss):
+        return first
+    side.welcomed(first)
+    talk = _Talk(websocket, side)
+    await run_until_first_ends(talk.read, talk.write, talk.listen_for_silence, side.wait_closing)
+    return talk.loss or Loss(code="closed", text="the client closed the connection", welcomed=True)
+
+
+async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss:
+    with trio.move_on_after(WELCOME_S):
+        try:
+            await websocket.send_message(encode(hello))
+            frame = decode_server(_text(await websocket.get_message()))
+            while isinstance(frame, Notice):
+                frame = decode_server(_text(await websocket.get_message()))
+        except ConnectionClosed as exc:
+            return _closed(exc, None, welcomed=False)
+        except FrameError:
+            return Loss(code="not_klaw", text="the server does not speak Klaw's protocol", fatal=True)
+        if isinstance(frame, Welcome):
+            return frame
+        if isinstance(frame, Error):
+            return Loss(code=frame.code, text=frame.message, fatal=not frame.retryable and frame.code not in PASSING)
+        return Loss(code="not_klaw", text="the server does not speak Klaw's protocol", fatal=True)
+    return Loss(code="welcome_timeout", text="the server did not answer in time")
+
+
+class _Talk:
+    """The tasks of one welcomed connection. The first that ends, ends all."""
+
+    def __init__(self, websocket: WebSocketConnection, side: Side) -> None:
+        self._websocket = websocket
+        self._side = side
+        self._heard_at = trio.current_time()
+        self._complaint: Error | None = None
+        self.loss: Loss | None = None
+
+    async def read(self) -> None:
+        try:
+            while True:
+                frame = decode_server(_text(await self._websocket.get_message()))
+                self._heard_at = trio.current_time()
+                if frame is None:
+                    continue
+                if isinstance(frame, Error) and frame.id is None and frame.ref is None and frame.turn is None:
+                    self._complaint = frame
+                self._side.received(frame)
+        except ConnectionClosed as exc:
+            self._lose(_closed(exc, self._complaint, welcomed=True))
+        except FrameError as exc:
+            self._lose(Loss(code=exc.code, text="the server sent a frame that cannot be used", welcomed=True))
+
+    async def write(self) -> None:
+        """The one task that sends frames: a cancelled send leaves the stream unusable."""
+        while True:
+            frame = self._side.next_frame()
+            if frame is None:
+                await self._side.wait_for_frame()
+                continue
+            with trio.move_on_after(SEND_S) as scope:
+                try:
+                    await self._websocket.send_message(encode(frame))
+                except ConnectionClosed as exc:
+                    # The reader is still to find what the server said before it closed.
+                    await trio.sleep(CLOSE_S)
+                    self._lose(_closed(exc, self._complaint, welcomed=True))
+                    return
+            if scope.cancelled_caught:
+                self._lose(Loss(code="send_timeout", text="the server does not read", welcomed=True))
+                return
+
+    async def listen_for_silence(self) -> None:
+        while True:
+            quiet_s = trio.current_time() - self._heard_at
+            if quiet_s < QUIET_S:
+                await trio.sleep(QUIET_S - quiet_s)
+                continue
+            with trio.move_on_after(PONG_S) as scope:
+                try:
+                    await self._websocket.ping()
+                except ConnectionClosed:
+                    # The reader knows why.
+                    await trio.sleep_forever()
+                self._heard_at = trio.current_time()
+            if scope.cancelled_caught:
+                self._lose(Loss(code="silent", text="the server gives no sign of life", welcomed=True))
+                return
+
+    def _lose(self, loss: Loss) -> None:
+        self.loss = self.loss or loss
+
+
+def _closed(exc: ConnectionClosed, complaint: Error | None, *, welcomed: bool) -> Loss:
+    code = exc.reason.code if exc.reason is not None else 1006
+    fatal = code in FATAL_CLOSE_CODES
+    if complaint is not None:
+        return Loss(code=complaint.code, text=complaint.message, fatal=fatal, welcomed=welcomed)
+    return Loss(code=f"closed_{code}", text=f"the connection was closed ({code})", fatal=fatal, welcomed=welcomed)
+
+
+def _text(message: str | bytes) -> str:
+    if isinstance(message, bytes):
+        raise FrameError("binary_frame", "a frame is text")
+    return message

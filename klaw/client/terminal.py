@@ -1,0 +1,181 @@
+"""``klaw chat`` at a terminal: what is typed goes out, what happens appears above the input line."""
+
+import enum
+import math
+import signal
+
+import trio
+
+from klaw.actor.clock import new_id
+from klaw.client.client import Client
+from klaw.client.editor import Key, LineEditor, Submitted
+from klaw.client.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
+from klaw.client.opening import open_chat
+from klaw.client.screen import Screen
+from klaw.client.together import run_until_first_ends
+from klaw.client.transcript import PROMPT, Transcript
+from klaw.client.tty import key_by_key, read_keys
+from klaw.gateway.frames import Stop
+
+MAX_WAITING = 32
+"""Lines typed while earlier ones are on their way (or the connection is down); more are refused, and stay typed."""
+SECOND_PRESS_S = 2.0
+QUIT = "/quit"
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCONT)
+
+
+class Press(enum.Enum):
+    """What Ctrl-C does."""
+
+    STOP = "stop"
+    CLEAR = "clear"
+    QUIT = "quit"
+
+
+class Interrupts:
+    """Ctrl-C: the first stops the turn or clears what is typed; one soon after, or with nothing to do, quits."""
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def press(self, now: float, *, busy: bool, typed: bool) -> Press:
+        """What the key does now; ``now`` in seconds."""
+        soon = now - self._last < SECOND_PRESS_S
+        self._last = now
+        if soon or not (busy or typed):
+            return Press.QUIT
+        return Press.STOP if busy else Press.CLEAR
+
+
+class Terminal:
+    """One conversation at a terminal.
+
+    Args:
+        client: connected.
+        chat: the chat's name.
+        screen: where everything is shown.
+        fd: the terminal's input, giving key by key.
+    """
+
+    def __init__(self, client: Client, chat: str, screen: Screen, fd: int) -> None:
+        self._client = client
+        self._chat = chat
+        self._screen = screen
+        self._fd = fd
+        self._editor = LineEditor()
+        self._transcript = Transcript(screen, chat)
+        self._interrupts = Interrupts()
+        self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
+
+    async def run(self, history: int) -> None:
+        """Talk until the user leaves.
+
+        Args:
+            history: messages to show at the beginning.
+
+        Raises:
+            RequestRefused: the chat cannot be opened.
+            ServerRefused, ServerUnreachable: there is no connection any more.
+
+        Cancellation: what was typed last may not have been sent.
+        """
+        for entry in await open_chat(self._client, self._chat, history):
+            self._transcript.entry(entry)
+            if entry.role == "user":
+                self._editor.remember(entry.content)
+        self._refresh()
+        try:
+            await run_until_first_ends(self._read_keys, self._send, self._show_events, self._heed_signals)
+        finally:
+            self._screen.hide_input()
+            self._screen.end_line()
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    async def _read_keys(self) -> None:
+        while keys := await read_keys(self._fd):
+            for happened in self._editor.feed(keys):
+                if self._on_key(happened):
+                    return
+            self._refresh()
+
+    async def _heed_signals(self) -> None:
+        with trio.open_signal_receiver(*_SIGNALS) as signals:
+            async for number in signals:
+                if self._on_signal(number):
+                    return
+
+    async def _send(self) -> None:
+        """One message after the other, so that they are stored in the order in which they were typed."""
+        async for message_id, text in self._typed:
+            try:
+                await self._client.send(self._chat, text, message_id)
+            except RequestRefused as exc:
+                self._transcript.refused(message_id, str(exc))
+            else:
+                self._transcript.busy |= not text.startswith("/")
+            self._refresh()
+
+    async def _show_events(self) -> None:
+        while True:
+            self._transcript.show(await self._client.next_event())
+            self._refresh()
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def _on_key(self, happened: Submitted | Key) -> bool:
+        """Returns whether the user leaves."""
+        match happened:
+            case Submitted(text=text):
+                return self._submit(text.strip())
+            case Key.END:
+                return True
+            case Key.INTERRUPT:
+                return self._interrupt()
+            case Key.REDRAW:
+                self._screen.clear()
+        return False
+
+    def _submit(self, text: str) -> bool:
+        if text.lower() == QUIT:
+            return True
+        if text:
+            message_id = new_id()
+            try:
+                self._outgoing.send_nowait((message_id, text))
+            except trio.WouldBlock:
+                self._transcript.say("too many messages wait to be sent; this one was not taken")
+            else:
+                self._transcript.submitted(message_id, text)
+        return False
+
+    def _interrupt(self) -> bool:
+        press = self._interrupts.press(trio.current_time(), busy=self._transcript.busy, typed=bool(self._editor.text))
+        if press is Press.STOP:
+            try:
+                self._client.post(Stop(chat=self._chat))
+                self._transcript.say("stopping; Ctrl-C again leaves")
+            except (ConnectionLost, ClientClosed, ServerRefused, ServerUnreachable):
+                self._transcript.say("not connected: cannot stop; Ctrl-C again leaves")
+        elif press is Press.CLEAR:
+            self._editor.clear()
+        self._refresh()
+        return press is Press.QUIT
+
+    def _on_signal(self, number: int) -> bool:
+        if number == signal.SIGINT:
+            return self._interrupt()
+        if number == signal.SIGCONT:
+            key_by_key(self._fd)
+        if number in (signal.SIGCONT, signal.SIGWINCH):
+            self._refresh()
+            return False
+        return True
+
+    def _refresh(self) -> None:
+        """The input line stands below the text, except while an answer is written and nothing is typed."""
+        if self._transcript.streaming and not self._editor.text:
+            self._screen.hide_input()
+        else:
+            self._screen.show_input(PROMPT, self._editor.view(self._screen.input_columns))

@@ -1,0 +1,150 @@
+"""What a chat's events look like on a screen. No waiting, no network: events in, calls of ``Screen`` out."""
+
+from klaw.client.answer import Answer
+from klaw.client.events import Connected, Disconnected, Entry, Event
+from klaw.client.screen import Screen, Style
+from klaw.gateway.frames import Delta, Error, Notice, Status, Stopped, Tool
+
+PROMPT = "> "
+BUSY_STATES = frozenset({"waiting", "thinking", "answering"})
+
+
+class Transcript:
+    """The text of one chat.
+
+    Args:
+        screen: where it goes.
+        chat: whose events are shown.
+    """
+
+    def __init__(self, screen: Screen, chat: str) -> None:
+        self._screen = screen
+        self._chat = chat
+        self._mine: set[str] = set()
+        self._answer: Answer | None = None
+        self._finished = ""
+        """The last turn whose answer is complete."""
+        self._degraded: dict[str, str] = {}
+        self.busy = False
+        """A turn runs or is about to."""
+
+    @property
+    def streaming(self) -> bool:
+        """An answer is being written, and its line is open."""
+        return self._answer is not None and self._answer.begun
+
+    def submitted(self, message_id: str, text: str) -> None:
+        """The user sent a message: it stands there at once, and not again when it comes back stored."""
+        self._mine.add(message_id)
+        self._screen.line(_quoted(text), Style.BOLD)
+
+    def refused(self, message_id: str, text: str) -> None:
+        """A message was not taken."""
+        self._mine.discard(message_id)
+        self._screen.line(f"[not sent: {text}]", Style.ALARM)
+
+    def say(self, text: str) -> None:
+        """Something that the client itself has to say."""
+        self._screen.line(f"[{text}]", Style.FAINT)
+
+    def _connected(self, connected: Connected) -> None:
+        if connected.again:
+            self.say("connected again")
+        current = {part.code: part.text for part in connected.welcome.degraded}
+        for code, text in current.items():
+            if self._degraded.get(code) != text:
+                self.say(text)
+        self._degraded = current
+
+    def show(self, event: Event) -> None:
+        """Show an event of this chat, or of the server."""
+        if getattr(event, "chat", None) not in (None, self._chat):
+            return
+        match event:
+            case Entry():
+                self.entry(event)
+            case Delta():
+                self._delta(event)
+            case Tool(state="started" | "failed"):
+                self.say(f"{event.name} …" if event.state == "started" else f"{event.name} failed")
+            case Status():
+                self._status(event)
+            case Error():
+                self._error(event)
+            case Stopped():
+                self._stopped(event)
+            case Notice():
+                self._notice(event)
+            case Disconnected():
+                self.say("connection lost; trying to get it back")
+            case Connected():
+                self._connected(event)
+            case _:
+                pass
+
+    def entry(self, entry: Entry) -> None:
+        """Show a stored message, unless it stands there already."""
+        if entry.role == "user":
+            if entry.id in self._mine:
+                self._mine.discard(entry.id)
+            else:
+                self._screen.line(_quoted(entry.content), Style.BOLD)
+        elif entry.kind == "session_break":
+            self._screen.line(entry.content or "--- a new conversation ---", Style.FAINT)
+        elif entry.role == "system":
+            self._screen.line(entry.content, Style.FAINT)
+        elif entry.role == "assistant" and entry.kind != "tool_call":
+            self._final(entry)
+
+    def _final(self, entry: Entry) -> None:
+        if self._answer is not None and entry.turn == self._answer.turn:
+            self._screen.write(self._answer.rest(entry.content))
+            self._answer = None
+            self._screen.end_line()
+        else:
+            self._screen.line(entry.content)
+        self._finished = entry.turn or self._finished
+
+    def _delta(self, delta: Delta) -> None:
+        if delta.turn == self._finished:
+            return
+        if self._answer is None or self._answer.turn != delta.turn:
+            self._answer = Answer(delta.turn)
+        self._screen.write(self._answer.piece(delta.offset, delta.text))
+        self.busy = True
+
+    def _status(self, status: Status) -> None:
+        if status.chat is None:
+            return
+        self.busy = status.state in BUSY_STATES
+        if status.ended is not None:
+            self._close_answer()
+        if status.ended == "stopped":
+            self.say("stopped")
+
+    def _stopped(self, stopped: Stopped) -> None:
+        self.busy = False
+        if not stopped.running:
+            self.say("nothing to stop")
+
+    def _error(self, error: Error) -> None:
+        if error.turn is not None:
+            self._close_answer()
+            self.busy = False
+        again = "; /retry tries again" if error.turn is not None and error.retryable else ""
+        self._screen.line(f"[{error.message}{again}]", Style.ALARM)
+
+    def _notice(self, notice: Notice) -> None:
+        if self._degraded.get(notice.code) != notice.text:
+            self._degraded[notice.code] = notice.text
+            self.say(notice.text)
+
+    def _close_answer(self) -> None:
+        if self._answer is not None:
+            self._finished = self._answer.turn
+            self._answer = None
+            self._screen.end_line()
+
+
+def _quoted(text: str) -> str:
+    return PROMPT + text.replace("\n", "\n  ")

@@ -1,0 +1,115 @@
+"""From values of the domain to frames: stored messages, events, status. Pure; what to ask the chats is ``requests``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from klaw.domain.events import TextStreamed, ToolUsed, TurnEnded, TurnStarted
+from klaw.domain.message import Message
+from klaw.domain.names import name_of
+from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.gateway.codec import encode
+from klaw.gateway.frames import ChatMessage, Degraded, Error, Receipt, Status, StoredMessage, Tool
+
+HISTORY_CHARS = 500_000
+"""A page of history is cut at this many characters of content, so that its frame stays near 1 MiB."""
+
+
+class StoredOnce:
+    """A stored message on its way to every watcher, encoded at most once."""
+
+    __slots__ = ("_text", "message")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self._text: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The ``message`` frame."""
+        if self._text is None:
+            self._text = message_text(self.message, replayed=False)
+        return self._text
+
+
+def message_text(message: Message, *, replayed: bool) -> str:
+    """The ``message`` frame of a stored message, encoded."""
+    return encode(
+        ChatMessage(
+            chat=name_of(message.chat),
+            seq=message.seq,
+            id=message.id,
+            role=message.role,
+            kind=message.type,
+            content=message.content,
+            created_at=message.created_at,
+            turn=_turn_of(message),
+            replayed=replayed or None,
+        )
+    )
+
+
+def in_history(message: Message) -> StoredMessage:
+    return StoredMessage(
+        seq=message.seq,
+        id=message.id,
+        role=message.role,
+        kind=message.type,
+        content=message.content,
+        created_at=message.created_at,
+        turn=_turn_of(message),
+    )
+
+
+def _turn_of(message: Message) -> str | None:
+    turn = message.metadata.get("turn")
+    return turn if isinstance(turn, str) else None
+
+
+def event_texts(event: TurnStarted | TextStreamed | ToolUsed | TurnEnded) -> list[str]:
+    """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
+    chat = name_of(event.chat)
+    match event:
+        case TurnStarted(turn=turn):
+            return [encode(Status(chat=chat, state="thinking", turn=turn))]
+        case ToolUsed(turn=turn, call=call, name=name, state=state):
+            return [encode(Tool(chat=chat, turn=turn, call=call, name=name, state=state))]
+        case TurnEnded(turn=turn, status=TurnStatus.FAILED):
+            message = event.text or "the answer failed"
+            return [
+                encode(Error(code=event.code or "turn_failed", message=message, retryable=True, chat=chat, turn=turn)),
+                encode(Status(chat=chat, state="failed", turn=turn, ended=event.status)),
+            ]
+        case TurnEnded(turn=turn, status=status):
+            return [encode(Status(chat=chat, state="idle", turn=turn, ended=status))]
+        case TextStreamed():
+            return []
+
+
+def chat_status(name: str, status: Mapping[str, Any]) -> Status:
+    """What a chat does now, as ``Chats.chat_status`` says."""
+    details = {key: value for key, value in status.items() if key not in ("state", "turn")}
+    return Status(chat=name, state=str(status["state"]), turn=status.get("turn"), details=details or None)
+
+
+def degraded(health: Mapping[str, Any]) -> list[Degraded]:
+    """What does not work as it should, as ``Chats.health`` says."""
+    return [Degraded(code=code, text=str(text)) for code, text in sorted(health.items())]
+
+
+def receipt(name: str, record: TurnRecord, ref: str | None) -> Receipt:
+    return Receipt(
+        chat=name,
+        turn=record.id,
+        status=record.status,
+        model=record.model,
+        segment=record.segment,
+        first_seq=record.first_seq,
+        last_seq=record.last_seq,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        receipt=record.receipt,
+        usage=record.usage,
+        timings=record.timings,
+        error=record.error,
+        ref=ref,
+    )

@@ -1,0 +1,302 @@
+"""What one connection watches: a cursor for each chat, live delivery, and the catch-up from the database.
+
+Exactly once and in order: a message goes out only if its ``seq`` is the cursor's next one. A message that is not, or
+that finds the outbox rather full, only marks the chat as behind; the catch-up then reads pages from the database, with
+the outbox's back-pressure, until it has the newest, and live delivery takes over without a gap, because nothing is
+awaited between the last page's end and that.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import attrs
+import structlog
+import trio
+
+from klaw.chats.service import Chats
+from klaw.domain.events import TextStreamed
+from klaw.domain.names import ChatId, UserId, chat_id, name_of
+from klaw.gateway.answers import StoredOnce, chat_status, event_texts, message_text
+from klaw.gateway.codec import FrameError, encode
+from klaw.gateway.frames import Ack, CaughtUp, Error
+from klaw.gateway.hub import ChatEvent, Hub, Subscriber
+from klaw.gateway.outbox import Outbox
+from klaw.store.requests import Appended
+
+MAX_WATCHED = 1000
+"""Chats that one connection may watch."""
+PAGE = 64
+"""Messages that the catch-up reads at once."""
+LIVE_SHARE = 0.75
+"""A live message goes straight out while less than this share of the outbox is taken; the rest is for answers."""
+CATCH_UP_SHARE = 0.5
+"""The catch-up waits until less than this share is taken."""
+MAX_HELD = 32
+"""Events of a chat that wait for its catch-up; the oldest go first, since each status replaces the one before."""
+
+log = structlog.get_logger("klaw.gateway")
+
+
+@attrs.define
+class _Cursor:
+    """Where one watched chat stands."""
+
+    chat: ChatId
+    next_seq: int | None = None
+    """What is sent next; None until the chat's head is known."""
+    head: int = 0
+    """The newest ``seq`` heard of."""
+    behind: bool = False
+    replay_until: int = 0
+    """Up to this ``seq`` messages are marked as replayed."""
+    announce: bool = False
+    """Say ``caught_up`` when the catch-up has ended."""
+    ref: str | None = None
+    missed_text: bool = False
+    """Streamed text was left out meanwhile."""
+    held: list[str] = attrs.Factory(list)
+
+
+@attrs.define
+class _Expected:
+    """A message of this connection without an ack yet."""
+
+    count: int = 0
+    """How many times it was sent."""
+    seq: int | None = None
+    """Its place, once it is known to be stored; the stream will acknowledge it there."""
+
+
+class Delivery:
+    """The streams of one connection.
+
+    Args:
+        user: whose chats.
+        subscriber: what the hub is to tell of events; passes them to ``stored`` and ``happened``.
+        overflow: called when the outbox cannot take a frame that must not be lost.
+    """
+
+    def __init__(
+        self,
+        *,
+        user: UserId,
+        chats: Chats,
+        hub: Hub,
+        outbox: Outbox,
+        subscriber: Subscriber,
+        overflow: Callable[[], None],
+    ) -> None:
+        self._user = user
+        self._chats = chats
+        self._hub = hub
+        self._outbox = outbox
+        self._subscriber = subscriber
+        self._overflow = overflow
+        self._cursors: dict[ChatId, _Cursor] = {}
+        self._behind: OrderedDict[ChatId, _Cursor] = OrderedDict()
+        self._expected: dict[tuple[ChatId, str], _Expected] = {}
+        """Messages of this connection without an ack yet."""
+        self._wake = trio.lowlevel.ParkingLot()
+        self._watching = trio.Lock()
+
+    @property
+    def watched(self) -> int:
+        return len(self._cursors)
+
+    # -- watching --------------------------------------------------------------------------------------------------
+
+    async def watch(self, name: str, seq: int | None, ref: str | None = None) -> None:
+        """Watch a chat from after ``seq`` (None: from now on); ``caught_up`` follows when all is sent.
+
+        Raises:
+            FrameError: ``too_many_watched``.
+            KlawError: the chat could not be read.
+
+        Cancellation: the chat may be left as it was before.
+        """
+        async with self._watching:
+            cursor = await self._locate(chat_id(self._user, name))
+            if seq is not None:
+                if seq > cursor.head:
+                    text = "the server has fewer messages of this chat than that; load its history anew"
+                    self._put(encode(Error(code="seq_ahead", message=text, chat=name, ref=ref)))
+                self._move(cursor, min(seq, cursor.head) + 1)
+            elif cursor.next_seq is None:
+                self._move(cursor, cursor.head + 1)
+            cursor.replay_until = cursor.head
+            cursor.announce, cursor.ref = True, ref
+            cursor.missed_text = True
+            self._settle(cursor)
+
+    async def watch_from_now(self, name: str) -> None:
+        """Watch a chat if it is not watched, without any frame about it. Raises like ``watch``."""
+        chat = chat_id(self._user, name)
+        cursor = self._cursors.get(chat)
+        if cursor is not None and cursor.next_seq is not None:
+            return
+        async with self._watching:
+            cursor = await self._locate(chat)
+            if cursor.next_seq is None:
+                self._move(cursor, cursor.head + 1)
+
+    def _move(self, cursor: _Cursor, next_seq: int) -> None:
+        """Go on from another place; what the stream still owed before it is acknowledged now."""
+        cursor.next_seq = next_seq
+        for (chat, message_id), expected in list(self._expected.items()):
+            if chat == cursor.chat and expected.seq is not None and expected.seq < next_seq:
+                self._acknowledge(chat, message_id, expected.seq)
+
+    async def _locate(self, chat: ChatId) -> _Cursor:
+        """The chat's cursor, subscribed and with its head read from the database, in that order: no gap between."""
+        cursor = self._cursors.get(chat)
+        if cursor is None:
+            if len(self._cursors) >= MAX_WATCHED:
+                raise FrameError("too_many_watched", f"one connection watches at most {MAX_WATCHED} chats")
+            cursor = self._cursors[chat] = _Cursor(chat)
+            self._hub.watch(self._subscriber, chat)
+        session = await self._chats.session(self._user, name_of(chat))
+        cursor.head = max(cursor.head, session.last_seq if session else 0)
+        return cursor
+
+    # -- acknowledgements ------------------------------------------------------------------------------------------
+
+    def expect(self, chat: ChatId, message_id: str) -> None:
+        """From now on this message, when it is stored, goes out as ``ack``."""
+        self._expected.setdefault((chat, message_id), _Expected()).count += 1
+
+    def give_up(self, chat: ChatId, message_id: str) -> None:
+        """One sending of this message failed."""
+        expected = self._expected.get((chat, message_id))
+        if expected is not None:
+            expected.count -= 1
+            if expected.count == 0:
+                del self._expected[chat, message_id]
+
+    def confirm(self, appended: Appended) -> None:
+        """The message is stored. Acknowledge it, unless the chat's stream has done or will do so in its place."""
+        message = appended.message
+        cursor = self._cursors[message.chat]
+        expected = self._expected.get((message.chat, message.id))
+        if expected is None:
+            return
+        assert cursor.next_seq is not None  # sending to a chat watches it first
+        if message.seq < cursor.next_seq:
+            self._acknowledge(message.chat, message.id, message.seq)
+        else:
+            expected.seq = message.seq
+            cursor.head = max(cursor.head, message.seq)
+            self._fall_behind(cursor)
+
+    def _acknowledge(self, chat: ChatId, message_id: str, seq: int) -> bool:
+        """Send an ack for each time that the message was sent. Returns whether this connection sent it."""
+        expected = self._expected.pop((chat, message_id), None)
+        if expected is None:
+            return False
+        name = name_of(chat)
+        text = encode(Ack(id=message_id, chat=name, seq=seq))
+        for _ in range(expected.count):
+            self._put(text, name)
+        return True
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def stored(self, stored: StoredOnce) -> None:
+        """A message of a watched chat is durable. Never waits."""
+        message = stored.message
+        cursor = self._cursors[message.chat]
+        cursor.head = max(cursor.head, message.seq)
+        if cursor.next_seq is None or cursor.behind or message.seq < cursor.next_seq:
+            return
+        if message.seq == cursor.next_seq and self._outbox.has_room(LIVE_SHARE):
+            cursor.next_seq += 1
+            if not self._acknowledge(message.chat, message.id, message.seq):
+                self._put(stored.text, name_of(message.chat))
+        else:
+            self._fall_behind(cursor)
+
+    def happened(self, event: ChatEvent) -> None:
+        """Something else happened in a watched chat. Never waits."""
+        cursor = self._cursors[event.chat]
+        name = name_of(event.chat)
+        if isinstance(event, TextStreamed):
+            if cursor.behind or cursor.next_seq is None:
+                cursor.missed_text = True
+            elif not self._outbox.put_delta(name, event.turn, event.offset, event.text):
+                self._overflow()
+        elif cursor.behind:
+            # After the messages, so that an answer is never announced as ended before it is there.
+            cursor.held = [*cursor.held, *event_texts(event)][-MAX_HELD:]
+        else:
+            for text in event_texts(event):
+                self._put(text, name)
+
+    # -- catch-up --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Bring chats that are behind up to date, a page each in turn; until cancelled.
+
+        Raises:
+            KlawError: the messages could not be read; the client has to resume on a new connection.
+
+        Cancellation: whatever was not sent is sent again on resume.
+        """
+        while True:
+            while not self._behind:
+                await self._wake.park()
+            chat, cursor = next(iter(self._behind.items()))
+            self._behind.move_to_end(chat)
+            await self._outbox.wait_for_room(CATCH_UP_SHARE)
+            await self._send_page(cursor)
+
+    async def _send_page(self, cursor: _Cursor) -> None:
+        start = cursor.next_seq
+        assert start is not None  # only a cursor with a place falls behind
+        page = await self._chats.after(cursor.chat, start - 1, PAGE)
+        if cursor.next_seq != start or not cursor.behind:
+            return  # a new watch has moved it meanwhile
+        name = name_of(cursor.chat)
+        for message in page:
+            if not self._outbox.has_room(LIVE_SHARE):
+                return
+            cursor.next_seq = message.seq + 1
+            if not self._acknowledge(message.chat, message.id, message.seq):
+                self._put(message_text(message, replayed=message.seq <= cursor.replay_until), name)
+        if not page and cursor.next_seq <= cursor.head:
+            # Every message is committed before it is heard of, so these are no more.
+            log.warning("stream_gap", seq=cursor.next_seq, missing=cursor.head + 1 - cursor.next_seq)
+            cursor.next_seq = cursor.head + 1
+        if len(page) < PAGE and cursor.next_seq > cursor.head:
+            self._go_live(cursor)
+
+    def _settle(self, cursor: _Cursor) -> None:
+        if cursor.next_seq is not None and cursor.next_seq > cursor.head:
+            self._go_live(cursor)
+        else:
+            self._fall_behind(cursor)
+
+    def _fall_behind(self, cursor: _Cursor) -> None:
+        cursor.behind = True
+        self._behind[cursor.chat] = cursor
+        self._wake.unpark()
+
+    def _go_live(self, cursor: _Cursor) -> None:
+        """All stored messages are sent: send what waited for that."""
+        cursor.behind = False
+        self._behind.pop(cursor.chat, None)
+        name = name_of(cursor.chat)
+        if cursor.announce:
+            assert cursor.next_seq is not None  # set by watch
+            self._put(encode(CaughtUp(chat=name, seq=cursor.next_seq - 1, ref=cursor.ref)), name)
+            self._put(encode(chat_status(name, self._chats.chat_status(cursor.chat))), name)
+            cursor.announce, cursor.ref = False, None
+        for text in cursor.held:
+            self._put(text, name)
+        cursor.held = []
+        answer = self._hub.running(cursor.chat) if cursor.missed_text else None
+        cursor.missed_text = False
+        if answer is not None and answer.text and not self._outbox.put_delta(name, answer.turn, 0, answer.text):
+            self._overflow()
+
+    def _put(self, text: str, chat: str | None = None) -> None:
+        if not self._outbox.put(text, chat):
+            self._overflow()

@@ -1,0 +1,116 @@
+"""The head of an HTTP request, read before it is decided who handles the stream.
+
+The WebSocket library wants to read the head itself, so ``ReplayStream`` gives it the same bytes again.
+"""
+
+import h11
+import trio
+from trio.abc import HalfCloseableStream
+
+from klaw.errors import ProtocolError
+
+MAX_HEAD_BYTES = 16_384
+_READ_BYTES = 4096
+LINGER_S = 1.0
+
+
+class Head:
+    """A request head. Header names are lower-case; of a repeated header the first counts."""
+
+    def __init__(self, request: h11.Request, raw: bytes) -> None:
+        self.method = request.method.decode("ascii")
+        self.path = request.target.decode("latin-1").split("?", 1)[0]
+        self.raw = raw
+        """All bytes read so far."""
+        self._headers: dict[str, str] = {}
+        for name, value in request.headers:
+            self._headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+
+    def header(self, name: str) -> str | None:
+        """The value of a header; None if absent."""
+        return self._headers.get(name)
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether the client asks for a WebSocket."""
+        return self.method == "GET" and (self.header("upgrade") or "").lower() == "websocket"
+
+
+async def read_head(stream: trio.abc.ReceiveStream) -> Head | None:
+    """Read a request head; None if the peer went away before its end.
+
+    Raises:
+        ProtocolError: ``bad_request`` or ``head_too_large``.
+
+    Cancellation: what was read is lost; close the stream.
+    """
+    parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    raw = b""
+    while True:
+        try:
+            event = parser.next_event()
+        except h11.RemoteProtocolError as error:
+            code = "head_too_large" if error.error_status_hint == 431 else "bad_request"
+            raise ProtocolError(code, "not a usable HTTP request", close=True) from error
+        if isinstance(event, h11.Request):
+            return Head(event, raw)
+        if event is not h11.NEED_DATA:
+            return None
+        try:
+            data = await stream.receive_some(_READ_BYTES)
+        except trio.BrokenResourceError:
+            return None
+        raw += data
+        parser.receive_data(bytes(data))
+
+
+async def respond(stream: HalfCloseableStream, status: int, reason: str, text: str) -> None:
+    """Answer with a short plain text and end the connection. A peer that has gone is no error."""
+    body = text.encode() + b"\n"
+    head = (
+        f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    try:
+        await stream.send_all(head.encode("ascii") + body)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return
+    await linger(stream)
+
+
+async def linger(stream: HalfCloseableStream) -> None:
+    """Let the peer read what was sent: closing with its bytes unread would reset the connection. At most 1 s."""
+    with trio.move_on_after(LINGER_S):
+        try:
+            await stream.send_eof()
+            while await stream.receive_some(_READ_BYTES):
+                pass
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+
+
+class ReplayStream(HalfCloseableStream):
+    """A stream of which some bytes were read already; they are received first."""
+
+    def __init__(self, stream: HalfCloseableStream, raw: bytes) -> None:
+        self._stream = stream
+        self._raw = raw
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if self._raw:
+            await trio.lowlevel.checkpoint()
+            data, self._raw = self._raw[:max_bytes], b"" if max_bytes is None else self._raw[max_bytes:]
+            return data
+        return await self._stream.receive_some(max_bytes)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,193 @@
+"""The gateway actor: listens, accepts, owns all connections. A failure of its own ends the process (it is vital); an
+error of one connection concerns that one only.
+
+Asked by the admin socket (``connections``) and by the watchdog (``ping``); stopped by closing its mailbox.
+"""
+
+import errno
+import itertools
+from collections.abc import Callable
+from typing import assert_never
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class, where
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import ActorSpec, Restart, Started
+from klaw.actor.vitals import Vitals
+from klaw.errors import ConfigError, Problem
+from klaw.gateway.connection import serve_stream
+from klaw.gateway.head import respond
+from klaw.gateway.origin import is_loopback
+from klaw.gateway.session import Services, Session, SessionReport
+
+STOP_S = 5.0
+"""How long sessions get to say goodbye."""
+FULL_PAUSE_S = 0.2
+"""Pause when the process has no file descriptor or memory left for a connection; one may be freed meanwhile."""
+MAX_REFUSALS = 16
+"""Connections over the limit that are told so at the same time; the rest is closed without a word."""
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+
+log = structlog.get_logger("klaw.gateway")
+
+
+@attrs.frozen(kw_only=True)
+class Ping:
+    """Prove that the actor is alive."""
+
+    reply: Reply[None]
+
+
+class Gateway:
+    """The handle and the actor.
+
+    Args:
+        services: configuration, chats, hub, tokens, clock.
+        on_listening: told the host and port once it listens.
+    """
+
+    def __init__(self, services: Services, on_listening: Callable[[str, int], None]) -> None:
+        self.mailbox: Mailbox[Ping] = Mailbox("gateway", 16)  # filled by the watchdog; full means it hangs
+        self._services = services
+        self._on_listening = on_listening
+        self._sessions: dict[str, Session] = {}
+        self._numbers = itertools.count(1)
+        self._arriving: set[trio.CancelScope] = set()
+        """Connections that have no session yet; a stop does not wait for them."""
+        self._open = 0
+        self._refusing = 0
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor runs it."""
+        return ActorSpec(
+            name="gateway", run=self.run, mailbox=self.mailbox, restart=Restart.VITAL, stop_budget_s=STOP_S + 2.0
+        )
+
+    def connections(self) -> list[SessionReport]:
+        """A snapshot of every session."""
+        return [session.report() for session in self._sessions.values()]
+
+    async def ping(self) -> None:
+        """Wait for a sign of life. Raises ActorStopped."""
+        await self.mailbox.ask(lambda reply: Ping(reply=reply))
+
+    async def run(self, vitals: Vitals, started: Started) -> None:
+        """Listen until the mailbox is closed, then say goodbye to every client in bounded time.
+
+        Raises:
+            ConfigError: it cannot listen there, or must not without a token.
+
+        Cancellation: connections break off without a close frame.
+        """
+        listeners = await self._listen()
+        async with trio.open_nursery() as connections:
+            async with trio.open_nursery() as accepting:
+                for listener in listeners:
+                    accepting.start_soon(self._accept, listener, connections, name="gateway accept")
+                host, port = listeners[0].socket.getsockname()[:2]
+                log.info("listening", address=host, port=port)
+                self._on_listening(host, port)
+                started.started()
+                vitals.doing("listening")
+                async for message in self.mailbox:
+                    match message:
+                        case Ping(reply=reply):
+                            reply.set(None)
+                        case _:
+                            assert_never(message)
+                accepting.cancel_scope.cancel(reason="shutdown")
+            vitals.doing("closing connections")
+            for arriving in self._arriving:
+                arriving.cancel(reason="shutdown")
+            for session in list(self._sessions.values()):
+                session.shut_down()
+            connections.cancel_scope.deadline = trio.current_time() + STOP_S
+
+    async def _listen(self) -> list[trio.SocketListener]:
+        config = self._services.config
+        if not is_loopback(config.host) and not self._services.auth.has_tokens:
+            text = (
+                f"{config.host} can be reached from other machines, so a token is needed: make one with "
+                "'klaw token add USER', or listen on 127.0.0.1"
+            )
+            raise ConfigError([Problem(path="gateway.host", message=text)])
+        try:
+            listeners = await trio.open_tcp_listeners(config.port, host=config.host)
+        except OSError as error:
+            text = f"cannot listen on {config.host}, port {config.port}: {error.strerror or error_class(error)}"
+            raise ConfigError([Problem(path="gateway.port", message=text)]) from error
+        if config.port == 0:
+            # Each address of a name got a port of its own; one is enough to be told.
+            for spare in listeners[1:]:
+                spare.socket.close()
+            del listeners[1:]
+        return listeners
+
+    async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
+        with listener.socket:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _EXHAUSTED:
+                        raise
+                    log.error("accept_failed", error=error_class(error), code=errno.errorcode[error.errno])
+                    await trio.sleep(FULL_PAUSE_S)
+                    continue
+                connections.start_soon(self._connection, stream, name="gateway connection")
+
+    async def _connection(self, stream: trio.SocketStream) -> None:
+        """Serve one connection; no error leaves this."""
+        session_id = f"c{next(self._numbers)}"
+        self._open += 1
+        try:
+            if self._open > self._services.config.max_connections:
+                await self._turn_away(stream)
+            else:
+                await self._serve(stream, session_id)
+        except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
+            log.error("connection_failed", connection=session_id, error=error_class(failures), where=where(failures))
+        finally:
+            self._open -= 1
+            self._sessions.pop(session_id, None)
+            stream.socket.close()
+
+    async def _serve(self, stream: trio.SocketStream, session_id: str) -> None:
+        try:
+            peer, local = stream.socket.getpeername()[0], stream.socket.getsockname()[0]
+        except OSError:
+            return  # gone already
+
+        arriving = trio.CancelScope()
+
+        def keep(session: Session) -> None:
+            self._arriving.discard(arriving)
+            self._sessions[session_id] = session
+
+        self._arriving.add(arriving)
+        try:
+            with arriving:
+                await serve_stream(
+                    stream,
+                    self._services,
+                    session_id,
+                    loopback=is_loopback(peer),
+                    own_hosts=(self._services.config.host, local),
+                    on_session=keep,
+                )
+        finally:
+            self._arriving.discard(arriving)
+
+    async def _turn_away(self, stream: trio.SocketStream) -> None:
+        if self._refusing >= MAX_REFUSALS:
+            return
+        self._refusing += 1
+        try:
+            with trio.move_on_after(1.0):
+                await respond(stream, 503, "Service Unavailable", "too many connections; try again later")
+        finally:
+            self._refusing -= 1

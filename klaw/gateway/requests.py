@@ -1,0 +1,105 @@
+"""Requests of a client and their answers: what to ask the chats for, and which error says that it cannot be had."""
+
+from typing import assert_never
+
+import attrs
+
+from klaw.chats.service import Chats
+from klaw.domain.message import Message
+from klaw.domain.names import UserId, chat_id
+from klaw.gateway import answers
+from klaw.gateway.codec import MAX_INT, FrameError
+from klaw.gateway.frames import (
+    ChatInfo,
+    ChatList,
+    GetChats,
+    GetHistory,
+    GetReceipt,
+    GetStatus,
+    History,
+    Receipt,
+    Status,
+    Stop,
+    Stopped,
+)
+
+MAX_LISTED_CHATS = 1000
+
+Request = GetHistory | GetChats | Stop | GetReceipt | GetStatus
+Answer = History | ChatList | Stopped | Receipt | Status
+
+
+async def answer(request: Request, user: UserId, chats: Chats) -> Answer:
+    """The answer to a request.
+
+    Raises:
+        FrameError: ``unknown_chat`` or ``unknown_turn``.
+        KlawError: whatever the chats raise.
+
+    Cancellation: a ``stop`` may or may not have been carried out; the others change nothing.
+    """
+    match request:
+        case GetHistory():
+            return await _history(request, user, chats)
+        case GetChats(ref=ref):
+            listed = await chats.sessions(user, MAX_LISTED_CHATS)
+            return ChatList(
+                ref=ref,
+                chats=[
+                    ChatInfo(name=each.name, last_seq=each.last_seq, segment=each.segment, updated_at=each.updated_at)
+                    for each in listed
+                ],
+            )
+        case Stop(chat=name, ref=ref):
+            running = await chats.stop(user, name)
+            if not running:
+                await _known(name, user, chats)
+            return Stopped(chat=name, running=running, ref=ref)
+        case GetReceipt(chat=name, turn=turn, ref=ref):
+            await _known(name, user, chats)
+            record = await chats.receipt(user, name, turn)
+            if record is None:
+                raise FrameError("unknown_turn", "this chat has no such turn")
+            return answers.receipt(name, record, ref)
+        case GetStatus(chat=name, ref=ref):
+            degraded = answers.degraded(chats.health())
+            if name is None:
+                return Status(state="degraded" if degraded else "ok", degraded=degraded, ref=ref)
+            await _known(name, user, chats)
+            status = answers.chat_status(name, chats.chat_status(chat_id(user, name)))
+            return attrs.evolve(status, degraded=degraded, ref=ref)
+        case _:
+            assert_never(request)
+
+
+async def _known(name: str, user: UserId, chats: Chats) -> None:
+    if await chats.session(user, name) is None:
+        raise FrameError("unknown_chat", "you have no chat of this name")
+
+
+async def _history(request: GetHistory, user: UserId, chats: Chats) -> History:
+    await _known(request.chat, user, chats)
+    chat = chat_id(user, request.chat)
+    # One more than asked for tells whether there is more.
+    if request.after is not None:
+        found = await chats.after(chat, request.after, request.limit + 1)
+        page = _fitting(found[: request.limit])
+    else:
+        found = await chats.before(chat, MAX_INT if request.before is None else request.before, request.limit + 1)
+        page = _fitting(found[-request.limit :][::-1])[::-1]
+    return History(
+        chat=request.chat,
+        messages=[answers.in_history(message) for message in page],
+        more=len(found) > len(page),
+        ref=request.ref,
+    )
+
+
+def _fitting(messages: list[Message]) -> list[Message]:
+    """The first messages that fit into one frame; at least one."""
+    room = answers.HISTORY_CHARS
+    for count, message in enumerate(messages):
+        room -= len(message.content)
+        if room < 0 and count > 0:
+            return messages[:count]
+    return messages

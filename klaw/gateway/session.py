@@ -1,0 +1,316 @@
+"""One client connection, from hello to close: what each frame of the client leads to."""
+
+import math
+from collections.abc import Awaitable
+
+import attrs
+import structlog
+import trio
+from trio_websocket import WebSocketConnection
+
+from klaw import __version__
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class, where
+from klaw.actor.mailbox import answer_within
+from klaw.chats.service import Chats
+from klaw.config.schema import GatewayConfig
+from klaw.domain.events import Noticed
+from klaw.domain.names import UserId
+from klaw.errors import KlawError
+from klaw.gateway import answers
+from klaw.gateway.answers import StoredOnce
+from klaw.gateway.auth import Authenticator, Grant
+from klaw.gateway.closing import Close
+from klaw.gateway.codec import FrameError, decode_client
+from klaw.gateway.delivery import Delivery
+from klaw.gateway.frames import (
+    HISTORY_LIMIT,
+    PROTOCOL_VERSION,
+    ClientFrame,
+    Error,
+    Hello,
+    Limits,
+    Notice,
+    Send,
+    Watch,
+    Welcome,
+)
+from klaw.gateway.hub import ChatEvent, Hub
+from klaw.gateway.limits import TokenBucket
+from klaw.gateway.link import Link
+from klaw.gateway.refusals import refusal, with_marks
+from klaw.gateway.requests import Request, answer
+from klaw.gateway.sending import ANSWER_S, Sending
+
+MAX_REQUESTS = 16
+"""Requests of one connection that are being answered; more are refused as ``busy``."""
+MAX_CLIENT_NAME = 64
+
+log = structlog.get_logger("klaw.gateway")
+
+
+@attrs.frozen(kw_only=True)
+class Services:
+    """What every session needs."""
+
+    config: GatewayConfig
+    chats: Chats
+    hub: Hub
+    auth: Authenticator
+    clock: Clock
+
+
+@attrs.frozen(kw_only=True)
+class SessionReport:
+    """A snapshot of a connection for the admin socket."""
+
+    id: str
+    user: str | None
+    """None before hello."""
+    client: str | None
+    peer: str
+    """``loopback`` or ``network``."""
+    since: float
+    """Unix seconds."""
+    frames_in: int
+    frames_out: int
+    outbox: int
+    outbox_high_water: int
+    watched: int
+    in_flight: int
+    """Messages that are being stored."""
+
+
+class Session:
+    """Serves one WebSocket; a ``hub.Subscriber``.
+
+    Args:
+        session_id: names the connection in logs and reports.
+        grant: what the request's header allowed; None if hello has to bring a token.
+        loopback: the peer is on this machine.
+    """
+
+    def __init__(
+        self, ws: WebSocketConnection, session_id: str, services: Services, *, grant: Grant | None, loopback: bool
+    ) -> None:
+        config = services.config
+        self.id = session_id
+        self._services = services
+        self._grant = grant
+        self._loopback = loopback
+        self._since = services.clock.now()
+        self._link = Link(ws, session_id, capacity=config.outbox_frames, ping_s=config.ping_s)
+        self._bucket = TokenBucket(config.messages_per_second, config.burst, trio.current_time())
+        self._talk: _Talk | None = None
+        self._client: str | None = None
+
+    # -- from outside ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until either side closes.
+
+        Cancellation: the connection breaks off without a close frame; ``shut_down`` ends it politely.
+        """
+        try:
+            await self._link.run(self._serve)
+        finally:
+            self._services.hub.leave(self)
+            closing = self._link.closing
+            log.info("client_disconnected", connection=self.id, reason=closing.reason if closing else "peer")
+
+    def shut_down(self) -> None:
+        """The server stops: say so and close."""
+        self._refuse(Notice(code="shutdown", text="the server is stopping; connect again later"), Close.SHUTDOWN)
+
+    def report(self) -> SessionReport:
+        talk = self._talk
+        return SessionReport(
+            id=self.id,
+            user=self._grant.user if self._grant else None,
+            client=self._client,
+            peer="loopback" if self._loopback else "network",
+            since=self._since,
+            frames_in=self._link.frames_in,
+            frames_out=self._link.frames_out,
+            outbox=self._link.outbox.depth,
+            outbox_high_water=self._link.outbox.high_water,
+            watched=talk.delivery.watched if talk else 0,
+            in_flight=talk.sending.in_flight if talk else 0,
+        )
+
+    # -- the hub's subscriber --------------------------------------------------------------------------------------
+
+    def stored(self, stored: StoredOnce) -> None:
+        if self._talk is not None and self._still_allowed():
+            self._talk.delivery.stored(stored)
+
+    def happened(self, event: ChatEvent) -> None:
+        if self._talk is not None and self._still_allowed():
+            self._talk.delivery.happened(event)
+
+    def noticed(self, event: Noticed) -> None:
+        self._link.put(Notice(code=event.code, text=event.text, details=dict(event.details) or None))
+
+    # -- hello -----------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        hello = None
+        with trio.move_on_after(self._services.config.hello_timeout_s) as waiting:
+            hello = await self._receive_hello()
+        if waiting.cancelled_caught:
+            self._refuse(Error(code="hello_timeout", message="no hello came in time"), Close.HELLO_TIMEOUT)
+        if hello is None or self._grant is None:
+            return
+        async with trio.open_nursery() as nursery:
+            talk = self._begin(self._grant.user, nursery)
+            nursery.start_soon(self._catch_up, talk.delivery, name="gateway catch-up")
+            nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
+            nursery.start_soon(self._watch_all, hello, talk.delivery, name="gateway resume")
+            while True:
+                self._take(await self._link.receive(), talk)
+
+    async def _receive_hello(self) -> Hello | None:
+        """The first frame, if it is a good hello of somebody who may; else the connection is being closed."""
+        frame = self._decode(await self._link.receive(), on_error=Close.HELLO_FIRST)
+        if frame is None:
+            return None
+        if not isinstance(frame, Hello):
+            self._refuse(Error(code="hello_first", message="the first frame is hello"), Close.HELLO_FIRST)
+        elif frame.version != PROTOCOL_VERSION:
+            text = f"this server speaks version {PROTOCOL_VERSION} of the protocol"
+            self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
+        elif not self._authenticate(frame.token):
+            text = "a valid token is needed, in the Authorization header or in hello"
+            self._refuse(Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
+        else:
+            self._client = frame.client[:MAX_CLIENT_NAME] if frame.client else None
+            return frame
+        return None
+
+    def _authenticate(self, token: str | None) -> bool:
+        if token is not None or self._grant is None:
+            self._grant = self._services.auth.grant(token, loopback=self._loopback)
+        return self._grant is not None and self._services.auth.holds(self._grant)
+
+    def _begin(self, user: UserId, nursery: trio.Nursery) -> "_Talk":
+        services = self._services
+        delivery = Delivery(
+            user=user,
+            chats=services.chats,
+            hub=services.hub,
+            outbox=self._link.outbox,
+            subscriber=self,
+            overflow=self._link.drop_slow,
+        )
+        sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put)
+        self._talk = _Talk(user=user, delivery=delivery, sending=sending, nursery=nursery)
+        self._link.put(
+            Welcome(
+                version=PROTOCOL_VERSION,
+                server=f"klaw {__version__}",
+                user=user,
+                session=self.id,
+                degraded=answers.degraded(services.chats.health()),
+                limits=Limits(
+                    max_frame_bytes=services.config.max_frame_bytes,
+                    messages_per_second=services.config.messages_per_second,
+                    burst=services.config.burst,
+                    history=HISTORY_LIMIT,
+                ),
+            )
+        )
+        services.hub.join(self)
+        log.info("client_connected", connection=self.id, user=user, client=self._client)
+        return self._talk
+
+    # -- frames ----------------------------------------------------------------------------------------------------
+
+    def _take(self, data: str | bytes, talk: "_Talk") -> None:
+        """Handle a frame without waiting: whatever takes time is handed to a task."""
+        if not self._still_allowed():
+            return
+        wait_s = self._bucket.take(trio.current_time())
+        frame = self._decode(data)
+        if frame is None:
+            return
+        if wait_s > 0:
+            text = "too many frames; nothing was done"
+            wait_ms = math.ceil(wait_s * 1000)
+            limited = Error(code="rate_limited", message=text, retryable=True, retry_after_ms=wait_ms)
+            self._link.put(with_marks(limited, frame))
+        elif isinstance(frame, Send):
+            talk.sending.submit(frame, talk.nursery)
+        elif isinstance(frame, Hello):
+            self._link.put(Error(code="hello_again", message="hello was said already"))
+        elif talk.requests >= MAX_REQUESTS:
+            text = "too many requests without an answer; ask again a little later"
+            self._link.put(with_marks(Error(code="busy", message=text, retryable=True), frame))
+        else:
+            talk.requests += 1
+            talk.nursery.start_soon(self._handle, frame, talk, name=f"gateway {frame.type}")
+
+    def _decode(self, data: str | bytes, on_error: Close | None = None) -> ClientFrame | None:
+        """The frame; None after an error frame was queued (and, if that is asked for, the connection closed)."""
+        if isinstance(data, bytes):
+            self._refuse(Error(code="binary_frame", message="frames are text"), Close.BINARY_FRAME)
+            return None
+        try:
+            return decode_client(data, self._services.config.max_frame_bytes)
+        except FrameError as error:
+            close = Close.FRAME_TOO_LARGE if error.close else on_error
+            self._refuse(refusal(error), close)
+            return None
+
+    async def _handle(self, frame: Request | Watch, talk: "_Talk") -> None:
+        if isinstance(frame, Watch):
+            await self._reporting(frame, talk.delivery.watch(frame.chat, frame.seq, frame.ref))
+        else:
+            await self._reporting(frame, self._answer(frame, talk.user))
+        talk.requests -= 1
+
+    async def _answer(self, frame: Request, user: UserId) -> None:
+        self._link.put(await answer(frame, user, self._services.chats))
+
+    async def _watch_all(self, hello: Hello, delivery: Delivery) -> None:
+        for name, seq in hello.chats.items():
+            await self._reporting(Watch(chat=name, seq=seq), delivery.watch(name, seq))
+
+    async def _reporting(self, frame: ClientFrame, work: Awaitable[None]) -> None:
+        """Do it, in bounded time; whatever fails is told to the client, whose connection lives."""
+        try:
+            with answer_within(ANSWER_S, "the chat"):
+                await work
+        except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
+            self._link.put(with_marks(refusal(error), frame))
+
+    async def _catch_up(self, delivery: Delivery) -> None:
+        try:
+            await delivery.run()
+        except KlawError as error:
+            log.error("catch_up_failed", connection=self.id, error=error_class(error), where=where(error))
+            self._refuse(refusal(error), Close.FAILED)
+
+    def _still_allowed(self) -> bool:
+        """Whether the token still holds; otherwise the connection is being closed."""
+        if self._grant is not None and self._services.auth.holds(self._grant):
+            return True
+        self._refuse(Error(code="unauthorized", message="the token was revoked"), Close.UNAUTHORIZED)
+        return False
+
+    def _refuse(self, frame: Error | Notice, close: Close | None) -> None:
+        self._link.put(frame)
+        if close is not None:
+            self._link.end(close)
+
+
+@attrs.define(kw_only=True)
+class _Talk:
+    """What a session has from its hello on."""
+
+    user: UserId
+    delivery: Delivery
+    sending: Sending
+    nursery: trio.Nursery
+    """Of the session's tasks; ends with it."""
+    requests: int = 0
+    """Requests that are being answered."""

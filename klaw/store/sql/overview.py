@@ -1,0 +1,71 @@
+"""SQL for whoever runs the server: counts over all users, and turns without the scope of a user.
+
+For the admin socket and its commands only. What answers a user goes through ``messages`` and ``turns``, which scope.
+"""
+
+import apsw
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.turn import TurnRecord
+from klaw.store import migrations
+from klaw.store.sql import turns
+
+
+@attrs.frozen(kw_only=True)
+class Counts:
+    """How much there is."""
+
+    schema: int
+    """Version of the database's schema."""
+    users: int
+    chats: int
+    messages: int
+    turns: int
+
+
+_COUNTS = """
+SELECT
+    (SELECT count(DISTINCT user_id) FROM sessions),
+    (SELECT count(*) FROM sessions),
+    (SELECT count(*) FROM messages),
+    (SELECT count(*) FROM turns)
+"""
+
+
+def counts(connection: apsw.Connection) -> Counts:
+    """Count everything; reads whole indexes, so not for every message."""
+    users, chats, messages, turns_ = connection.execute(_COUNTS).get
+    return Counts(schema=migrations.current(connection), users=users, chats=chats, messages=messages, turns=turns_)
+
+
+_COUNT_PENDING = """
+SELECT count(*) FROM messages
+WHERE chat_id = ?1 AND role = 'user' AND type = 'text'
+    AND seq >= (SELECT segment_start FROM sessions WHERE chat_id = ?1)
+    AND seq > coalesce(
+        (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
+"""
+
+
+def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
+    """How many user messages of the chat's segment no turn has dealt with."""
+    return int(connection.execute(_COUNT_PENDING, (chat,)).get)
+
+
+_OWNER = "SELECT user_id FROM turns WHERE turn_id = ?"
+
+
+def turn(connection: apsw.Connection, turn_id: str) -> TurnRecord | None:
+    """A turn of any user by its id."""
+    owner = connection.execute(_OWNER, (turn_id,)).get
+    return turns.get(connection, UserId(owner), turn_id) if owner is not None else None
+
+
+_NEWEST = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"
+
+
+def newest_turn(connection: apsw.Connection, user: UserId | None) -> TurnRecord | None:
+    """The turn that ended last: of a user, or of all."""
+    turn_id = connection.execute(_NEWEST, (user,)).get
+    return turn(connection, turn_id) if turn_id is not None else None

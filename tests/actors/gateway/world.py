@@ -1,0 +1,226 @@
+"""A gateway over real sockets with chats in memory, and a client that speaks frames."""
+
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+from trio_websocket import ConnectionClosed, open_websocket
+
+from klaw.actor.clock import SystemClock
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.vitals import Vitals
+from klaw.config.schema import GatewayConfig
+from klaw.domain.events import MessageStored
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.names import ChatId, chat_id, name_of
+from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.errors import IdConflict
+from klaw.gateway.auth import Authenticator
+from klaw.gateway.hub import Hub
+from klaw.gateway.listener import Gateway
+from klaw.gateway.session import Services
+from klaw.store.requests import Appended
+from klaw.store.sql.messages import Session
+
+HANG_S = 20.0
+QUICK = attrs.evolve(GatewayConfig(), port=0, messages_per_second=100_000.0, burst=100_000)
+
+
+class FakeChats:
+    """Implements ``klaw.chats.service.Chats`` in memory; commits before it emits, like the store."""
+
+    def __init__(self, hub):
+        self.hub = hub
+        self.rows: dict[ChatId, list[Message]] = {}
+        self.stopped = []
+        self.running = set()
+        self.fail_with = None
+        self.gate = None
+        """An event that ``send`` waits for before it commits."""
+        self.read_gate = None
+        self.degraded = {}
+        self.reads = 0
+
+    def append(self, user, name, text, role=Role.USER, message_id=None, *, emit=True, turn=None):
+        chat = chat_id(user, name)
+        rows = self.rows.setdefault(chat, [])
+        message = Message(
+            id=message_id or f"made-{chat}-{len(rows) + 1}".replace(":", "-"),
+            chat=chat,
+            user=user,
+            channel="websocket",
+            role=role,
+            type=Kind.TEXT,
+            content=text,
+            tokens=1,
+            created_at="2026-11-21T12:00:00.000Z",
+            metadata={"turn": turn} if turn else {},
+            rowid=len(rows) + 1,
+            seq=len(rows) + 1,
+            segment=0,
+        )
+        rows.append(message)
+        if emit:
+            self.hub.emit(MessageStored(message=message))
+        return message
+
+    async def send(self, user, name, message_id, text):
+        await trio.lowlevel.checkpoint()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fail_with is not None:
+            raise self.fail_with
+        for rows in self.rows.values():
+            for row in rows:
+                if row.user == user and row.id == message_id:
+                    if row.chat != chat_id(user, name):
+                        raise IdConflict("used in another chat")
+                    return Appended(row, True)
+        return Appended(self.append(user, name, text, message_id=message_id), False)
+
+    async def stop(self, user, name):
+        await trio.lowlevel.checkpoint()
+        self.stopped.append(chat_id(user, name))
+        return chat_id(user, name) in self.running
+
+    def _session(self, chat):
+        rows = self.rows[chat]
+        return Session(
+            key=1, chat=chat, user=rows[0].user, name=name_of(chat), model=None, last_seq=len(rows), segment=0,
+            segment_start=1, created_at=rows[0].created_at, updated_at=rows[-1].created_at,
+        )  # fmt: skip
+
+    async def session(self, user, name):
+        await trio.lowlevel.checkpoint()
+        chat = chat_id(user, name)
+        return self._session(chat) if chat in self.rows else None
+
+    async def sessions(self, user, limit):
+        await trio.lowlevel.checkpoint()
+        return [self._session(chat) for chat, rows in self.rows.items() if rows[0].user == user][:limit]
+
+    async def after(self, chat, seq, limit):
+        self.reads += 1
+        found = [row for row in self.rows.get(chat, []) if row.seq > seq][:limit]
+        await trio.lowlevel.checkpoint()
+        if self.read_gate is not None:
+            await self.read_gate.wait()
+        return found
+
+    async def before(self, chat, seq, limit):
+        await trio.lowlevel.checkpoint()
+        return [row for row in self.rows.get(chat, []) if row.seq < seq][-limit:]
+
+    async def receipt(self, user, name, turn):
+        await trio.lowlevel.checkpoint()
+        if turn not in (None, "t1"):
+            return None
+        return TurnRecord(
+            id="t1", chat=chat_id(user, name), user=user, segment=0, status=TurnStatus.DONE, model="local/small",
+            first_seq=1, last_seq=1, started_at="2026-11-21T12:00:00.000Z", ended_at="2026-11-21T12:00:01.000Z",
+            error=None, receipt={"recalled": []}, usage={}, timings={"llm": 1.5},
+        )  # fmt: skip
+
+    def chat_status(self, chat):
+        return {"state": "thinking", "turn": "t1"} if chat in self.running else {"state": "idle"}
+
+    def health(self):
+        return dict(self.degraded)
+
+
+class Client:
+    """Speaks frames as plain dicts."""
+
+    def __init__(self, ws):
+        self.ws = ws
+
+    async def say(self, kind, **fields):
+        await self.raw(json.dumps({"type": kind, **fields}))
+
+    async def raw(self, data):
+        await self.ws.send_message(data)
+
+    async def hear(self):
+        with trio.fail_after(HANG_S):
+            return json.loads(await self.ws.get_message())
+
+    async def until(self, kind, **fields):
+        """Frames up to the first of this type with these fields; the last one is it."""
+        heard = []
+        while True:
+            frame = await self.hear()
+            heard.append(frame)
+            if frame["type"] == kind and all(frame.get(key) == value for key, value in fields.items()):
+                return heard
+
+    async def get(self, kind, **fields):
+        return (await self.until(kind, **fields))[-1]
+
+    async def hello(self, **fields):
+        await self.say("hello", version=1, **fields)
+        return await self.hear()
+
+    async def closed(self):
+        """Read until the server closes; the close code."""
+        with trio.fail_after(HANG_S):
+            try:
+                while True:
+                    await self.ws.get_message()
+            except ConnectionClosed as error:
+                return error.reason.code
+
+
+class World:
+    def __init__(self, port, gateway, hub, chats, tokens):
+        self.port = port
+        self.gateway = gateway
+        self.hub = hub
+        self.chats = chats
+        self.tokens = tokens
+
+    @asynccontextmanager
+    async def client(self, *, hello=True, path="/ws", headers=(), **fields):
+        async with open_websocket(
+            "127.0.0.1", self.port, path, use_ssl=False, extra_headers=list(headers), disconnect_timeout=2,
+            message_queue_size=1,
+        ) as ws:  # fmt: skip
+            client = Client(ws)
+            if hello:
+                assert (await client.hello(**fields))["type"] == "welcome"
+            yield client
+
+    async def raw_tcp(self):
+        return await trio.open_tcp_stream("127.0.0.1", self.port)
+
+
+class _Started:
+    def started(self, value=None):
+        pass
+
+
+@asynccontextmanager
+async def world(tmp_path: Path, config: GatewayConfig = QUICK):
+    """A running gateway; stopped in order at the end."""
+    hub = Hub()
+    chats = FakeChats(hub)
+    tokens = tmp_path / "tokens.json"
+    now = [0.0]
+    auth = Authenticator(tokens, monotonic=lambda: now.__setitem__(0, now[0] + 10) or now[0])
+    listening = trio.Event()
+    found = []
+
+    def on_listening(host, port):
+        found.append(port)
+        listening.set()
+
+    services = Services(config=config, chats=chats, hub=hub, auth=auth, clock=SystemClock())
+    gateway = Gateway(services, on_listening)
+    assert isinstance(gateway.mailbox, Mailbox)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(gateway.run, Vitals(SystemClock()), _Started())
+        with trio.fail_after(HANG_S):
+            await listening.wait()
+        yield World(found[0], gateway, hub, chats, tokens)
+        gateway.mailbox.close("test is over")

@@ -1,0 +1,29 @@
+"""Fixtures for all tests: real models, captured logs with a canary, messages at hand."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from klaw.actor.log import keep_allowed_fields
+
+pytest_plugins = ["tests.support.models"]
+
+CANARY = "canary-Жёлудь-7731"
+"""Planted into messages; no log line may ever hold it (invariant private-logs)."""
+
+
+@pytest.fixture(autouse=True)
+def log_events() -> Iterator[list[dict[str, Any]]]:
+    """Every log event of a test; fails the test when one holds planted content."""
+    capture = LogCapture()
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, keep_allowed_fields, capture],
+        cache_logger_on_first_use=False,
+    )
+    yield capture.entries
+    structlog.reset_defaults()
+    for entry in capture.entries:
+        assert CANARY not in repr(entry), "a log line holds message content"
