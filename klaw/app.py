@@ -7,17 +7,14 @@ the process with an error.
 """
 
 import os
-import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import attrs
 import structlog
 import trio
 
-from klaw import __version__
 from klaw.actor.clock import Clock, SystemClock, iso, new_id
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.actor.threads import Threads
@@ -70,9 +67,7 @@ class App:
 
 
 @asynccontextmanager
-async def running(
-    config: EngineConfig, paths: Paths, *, fsync: Callable[[int], None] = os.fsync
-) -> AsyncIterator[App]:
+async def running(config: EngineConfig, paths: Paths, *, fsync: Callable[[int], None] = os.fsync) -> AsyncIterator[App]:
     """Everything but the listeners, running; stopped in stages in the end.
 
     Args:
@@ -87,7 +82,10 @@ async def running(
     clock = SystemClock()
     ensure_private_dir(paths.data_dir)
     journal = Journal(paths.data_dir, checkpoint_bytes=config.store.checkpoint_bytes, fsync=fsync)
-    async with open_store(paths.database, journal, readers=config.store.readers) as store, trio.open_nursery() as nursery:
+    async with (
+        open_store(paths.database, journal, readers=config.store.readers) as store,
+        trio.open_nursery() as nursery,
+    ):
         app = _build(config, paths, clock, store, Supervisor(nursery, clock))
         await _start(app)
         yield app
@@ -144,7 +142,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
 async def _start(app: App) -> None:
     config, store = app.config, app.store
 
-    def publish(stored: list[Message]) -> None:
+    def publish(stored: Sequence[Message]) -> None:
         for message in stored:
             app.hub.emit(MessageStored(message=message))
 

@@ -17,6 +17,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
+from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
 from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Status, Tasks
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
@@ -24,8 +25,6 @@ from klaw.chats.health import Health as Problems
 from klaw.chats.service import Chats
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
-from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_id
-from klaw.domain.turn import TurnRecord
 from klaw.errors import ActorStopped
 from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
@@ -142,7 +141,7 @@ class Commands:
         return {"now": sources.clock.now(), "tree": tree}
 
     async def _chat(self, request: Chat) -> dict[str, Any]:
-        sources, chat = self._sources, _chat_id(request.chat, "args.chat")
+        sources, chat = self._sources, check_chat(request.chat)
         session = await sources.readers.run(messages.session, chat)
         if session is None:
             raise BadRequest("unknown_chat", "args.chat: there is no such chat")
@@ -158,21 +157,8 @@ class Commands:
         }
 
     async def _receipt(self, request: Receipt) -> dict[str, Any]:
-        sources = self._sources
-        given = [name for name in ("turn", "chat", "user") if getattr(request, name) is not None]
-        if len(given) > 1:
-            raise BadRequest("bad_args", f"args: give one of turn, chat and user, not {' and '.join(given)}")
-        found: TurnRecord | None
-        if request.turn is not None:
-            found = await sources.readers.run(overview.turn, request.turn)
-        elif request.chat is not None:
-            found = await sources.readers.run(turns.last, _chat_id(request.chat, "args.chat"))
-        else:
-            user = _user_id(request.user, "args.user") if request.user is not None else None
-            found = await sources.readers.run(overview.newest_turn, user)
-        if found is None:
-            raise BadRequest("unknown_turn", "there is no such turn")
-        return turn_json(found)
+        turn, chat, user = check_receipt(request)
+        return turn_json(await self._sources.readers.run(overview.find_turn, turn, chat, user))
 
     async def _health(self) -> dict[str, Any]:
         """``ok``: all works; ``degraded``: it answers, but see the list; ``failing``: the writer is stuck."""
@@ -194,16 +180,6 @@ class Commands:
 # -- values --------------------------------------------------------------------------------------------------------
 
 
-def turn_summary(turn: TurnRecord) -> dict[str, Any]:
-    """A turn without its receipt."""
-    return attrs.asdict(turn, filter=lambda field, _value: field.name != "receipt")
-
-
-def turn_json(turn: TurnRecord) -> dict[str, Any]:
-    """A turn with its receipt: what ``receipt`` answers."""
-    return attrs.asdict(turn)
-
-
 def _listed(problems: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"code": code, "text": text} for code, text in problems.items()]
 
@@ -212,23 +188,6 @@ def _log(request: Log) -> dict[str, Any]:
     if request.level is not None:
         logging.set_level(request.level)
     return {"level": logging.level()}
-
-
-def _chat_id(text: str, field: str) -> ChatId:
-    user, colon, name = text.partition(":")
-    if not colon:
-        raise BadRequest("bad_args", f"{field}: a chat id has the form user:name")
-    try:
-        return chat_id(user_id(user), name)
-    except InvalidName as error:
-        raise BadRequest("bad_args", f"{field}: {error}") from None
-
-
-def _user_id(text: str, field: str) -> UserId:
-    try:
-        return user_id(text)
-    except InvalidName as error:
-        raise BadRequest("bad_args", f"{field}: {error}") from None
 
 
 def _rss_bytes() -> int:

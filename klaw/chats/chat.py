@@ -20,7 +20,6 @@ from klaw.chats import commands
 from klaw.chats.commands import Command, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
-from klaw.chats.snapshot import read_rows
 from klaw.chats.turn import Turn, TurnServices
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
@@ -29,6 +28,7 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import KlawError
 from klaw.store.requests import Appended
 from klaw.store.sql import messages, turns
+from klaw.store.sql.pending import read_rows
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together."""

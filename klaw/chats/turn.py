@@ -12,7 +12,6 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.chats.correction import TokenCorrection
-from klaw.chats.snapshot import ChatRows, read_rows
 from klaw.chats.workspace import Workspace
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
@@ -30,8 +29,10 @@ from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import Completion, Delta, Request, TextDelta
 from klaw.memory.embedder import Embedder
-from klaw.memory.recall import Recall, Scope
+from klaw.memory.recall import Recall
 from klaw.store.readers import Readers
+from klaw.store.sql.candidates import Scope
+from klaw.store.sql.pending import ChatRows, read_rows
 from klaw.store.writer import Writer
 
 log = structlog.get_logger("klaw.turn")

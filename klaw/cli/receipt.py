@@ -6,7 +6,7 @@ from typing import Any
 from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, table
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
-from klaw.errors import KlawError, StorageError
+from klaw.errors import KlawError
 
 _CANDIDATE_HEAD = ["seq", "role", "vector", "distance", "text", "bm25", "score", "tokens", "decision"]
 _CANDIDATE_NUMBERS = frozenset({0, 2, 3, 4, 5, 6, 7})
@@ -49,23 +49,15 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
         Refused: there is no such turn.
         StorageError: it cannot be read.
     """
-    import apsw
-    import trio
-
-    from klaw.admin.answers import find_turn, turn_json
+    from klaw.admin.answers import check_receipt, turn_json
     from klaw.admin.requests import BadRequest, Receipt
-    from klaw.store.readers import open_readers
-
-    async def read() -> dict[str, Any]:
-        async with open_readers(paths.database, 1) as readers:
-            return turn_json(await find_turn(readers, Receipt(**wanted)))
+    from klaw.store.offline import read_offline
+    from klaw.store.sql.overview import find_turn
 
     try:
-        return trio.run(read)
+        return turn_json(read_offline(paths.database, find_turn, *check_receipt(Receipt(**wanted))))
     except BadRequest as error:
         raise Refused(error.code, str(error)) from None
-    except apsw.Error as error:
-        raise StorageError(f"cannot read {paths.database} ({type(error).__name__})") from error
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
@@ -100,11 +92,9 @@ def _turn(answer: dict[str, Any]) -> list[str]:
 
 
 def _budget(budget: dict[str, Any]) -> list[str]:
-    return [
-        f"budget  {budget['used_tokens']} of {budget['usable_tokens']} usable tokens "
-        f"(context {budget['context_tokens']}, reserved for the reply {budget['reply_reserve_tokens']}, "
-        f"correction {budget['correction']})"
-    ]
+    spent = f"{budget['used_tokens']} of {budget['usable_tokens']} usable tokens"
+    reserve = f"reserved for the reply {budget['reply_reserve_tokens']}"
+    return [f"budget  {spent} (context {budget['context_tokens']}, {reserve}, correction {budget['correction']})"]
 
 
 def _layers(layers: list[dict[str, Any]]) -> list[str]:

@@ -1,7 +1,7 @@
 """The bounded queue between a connection and the consumer of its events.
 
-Who fills it: the connection's reader, which must never wait: it would not see the acknowledgement that the consumer
-waits for. So nothing here blocks it: when there is no room, stored messages are left on the server and fetched later, pieces
+Who fills it: the connection's reader, which must never wait: it would miss the acknowledgement that the consumer waits
+for. So nothing here blocks it: when there is no room, stored messages are left on the server and fetched later, pieces
 of an answer are dropped first, and other events last.
 """
 

@@ -3,22 +3,15 @@
 The only module of the client that touches the network. Called again and again by ``connection``.
 """
 
-from typing import Protocol
+from typing import Protocol, cast
 
 import attrs
 import structlog
 import trio
-from trio_websocket import (
-    ConnectionClosed,
-    ConnectionRejected,
-    ConnectionTimeout,
-    DisconnectionTimeout,
-    HandshakeError,
-    WebSocketConnection,
-    open_websocket_url,
-)
+from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
 from wsproto.utilities import ProtocolError as WebSocketProtocolError
 
+from klaw.client.dial import WatchedStream, dial, shake_hands
 from klaw.client.together import run_until_first_ends
 from klaw.gateway.codec import FrameError, decode_server, encode
 from klaw.gateway.frames import ClientFrame, Error, Hello, Notice, ServerFrame, Welcome
@@ -34,14 +27,9 @@ QUIET_S = 30.0
 PONG_S = 10.0
 CLOSE_S = 2.0
 
-MAX_FRAME_CHARACTERS = 32 * 1024 * 1024
-"""A page of long messages is many times as large as what a client may send."""
-READ_BYTES = 64 * 1024
-QUEUE_FRAMES = 64
-"""Frames between the WebSocket library and the reader, which never waits for anything else."""
-
 FATAL_CLOSE_CODES = frozenset({4400, 4401, 4403, 4406})
 """No hello first, token refused or revoked, not allowed, protocol version: the next attempt would end the same way."""
+FATAL_HTTP = frozenset({400, 401, 403, 404})
 PASSING = frozenset({"hello_timeout", "internal"})
 """Refusals of a hello that mean nothing for the next one, though they are not called retryable."""
 
@@ -56,6 +44,9 @@ class Loss:
     """Another attempt cannot help."""
     welcomed: bool = False
     """The server had accepted the client."""
+
+
+NO_ANSWER = Loss(code="no_answer", text="the server did not answer in time")
 
 
 class Side(Protocol):
@@ -83,25 +74,39 @@ async def run_link(url: str, hello: Hello, side: Side) -> Loss:
 
     Never raises for what the network or the server does. Cancellation: cuts the connection.
     """
-    loss = Loss(code="unreachable", text="the connection could not be made")
+    stream = None
     try:
-        async with open_websocket_url(
-            url,
-            message_queue_size=QUEUE_FRAMES,
-            max_message_size=MAX_FRAME_CHARACTERS,
-            connect_timeout=CONNECT_S,
-            disconnect_timeout=CLOSE_S,
-            receive_buffer_size=READ_BYTES,
-        ) as websocket:
-            loss = await _talk(websocket, hello, side)
-    except ConnectionRejected as exc:
-        fatal = exc.status_code in (400, 401, 403, 404)
-        loss = Loss(code=f"http_{exc.status_code}", text=f"the server answered HTTP {exc.status_code}", fatal=fatal)
-    except ConnectionTimeout:
-        loss = Loss(code="connect_timeout", text="the server did not answer in time")
-    except (HandshakeError, ConnectionClosed, OSError, WebSocketProtocolError) as exc:
-        # A failure while closing does not change why the connection ended.
-        log.debug("link_failed", error=type(exc).__name__, closing=isinstance(exc, DisconnectionTimeout))
+        with trio.move_on_after(CONNECT_S):
+            stream = await dial(url)
+        return NO_ANSWER if stream is None else await _over_stream(stream, url, hello, side)
+    except (OSError, trio.BrokenResourceError) as exc:
+        log.debug("dial_failed", error=type(exc).__name__)
+        return Loss(code="unreachable", text="the connection could not be made")
+    finally:
+        if stream is not None:
+            await trio.aclose_forcefully(stream)
+
+
+async def _over_stream(stream: WatchedStream, url: str, hello: Hello, side: Side) -> Loss:
+    loss = NO_ANSWER
+    try:
+        async with trio.open_nursery() as nursery:
+            websocket = None
+            with trio.move_on_after(CONNECT_S):
+                websocket = await shake_hands(nursery, stream, url)
+            if websocket is not None:
+                loss = await _talk(websocket, hello, side)
+                with trio.move_on_after(CLOSE_S):
+                    await websocket.aclose()
+            elif stream.over.is_set():
+                loss = Loss(code="unreachable", text="the server closed the connection at once")
+            nursery.cancel_scope.cancel(reason="the connection is over")
+    except* ConnectionRejected as group:
+        status = cast("ConnectionRejected", group.exceptions[0]).status_code
+        loss = Loss(code=f"http_{status}", text=f"the server answered HTTP {status}", fatal=status in FATAL_HTTP)
+    except* (ConnectionClosed, OSError, WebSocketProtocolError) as group:
+        # Of the library's reader. That the connection is gone is known; what it was for decides the loss.
+        log.debug("link_failed", error=type(group.exceptions[0]).__name__)
     return loss
 
 
@@ -131,7 +136,7 @@ async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss
         if isinstance(frame, Error):
             return Loss(code=frame.code, text=frame.message, fatal=not frame.retryable and frame.code not in PASSING)
         return Loss(code="not_klaw", text="the server does not speak Klaw's protocol", fatal=True)
-    return Loss(code="welcome_timeout", text="the server did not answer in time")
+    return NO_ANSWER
 
 
 class _Talk:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused
+from klaw.errors import ContextTooLong, ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused
 from klaw.llm.thinking import ThinkSplitter
 from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, ToolCall, Usage
 
@@ -19,6 +19,8 @@ MAX_TOOL_CALLS = 128
 
 _CODE = re.compile(r"[a-z0-9_.-]{1,64}")
 _RETRY_LATER = frozenset({408, 425, 429})
+_TOO_LONG = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
+"""How providers call a prompt that does not fit: OpenAI and its likes, llama.cpp."""
 _SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """429 codes that no waiting cures."""
 
@@ -74,10 +76,11 @@ def error_code(payload: object) -> str | None:
 
 
 def refused(status: int, code: str | None, retry_after_s: float | None = None) -> ProviderRefused:
-    """The error for a status code, with what is known of it."""
+    """The error for a status code, with what is known of it: ContextTooLong where the code says so."""
     retryable = (status in _RETRY_LATER or status >= 500) and code not in _SPENT
     detail = f" ({code})" if code is not None and code != str(status) else ""
-    return ProviderRefused(
+    kind = ContextTooLong if code in _TOO_LONG else ProviderRefused
+    return kind(
         f"the LLM provider answered with status {status}{detail}",
         status=status,
         retryable=retryable,

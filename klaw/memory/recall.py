@@ -6,25 +6,21 @@ degrades to the rest and is named in the result; a reply never waits longer than
 
 from collections.abc import Sequence
 
-import apsw
-import attrs
 import structlog
 import trio
 
 from klaw.actor.failure import error_class
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
-from klaw.domain.message import Message
-from klaw.domain.names import ChatId
 from klaw.domain.recall import Candidate, Recalled
-from klaw.errors import ActorStopped
+from klaw.errors import ActorStopped, StorageError
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.fuse import reciprocal_rank_fusion
 from klaw.memory.gate import Gate, calibrated
 from klaw.memory.pack import line_tokens, pack
 from klaw.memory.stopwords import content_words
 from klaw.store.readers import Readers
-from klaw.store.sql import fulltext, messages, vectors
+from klaw.store.sql.candidates import Found, Scope, search_both
 from klaw.store.tokenizer import stem, words
 
 DEPTH = 20
@@ -35,25 +31,6 @@ MAX_QUERY_CHARACTERS = 1_500
 """Of a longer query only the beginning is embedded: one run of the model, not several."""
 
 log = structlog.get_logger("klaw.recall")
-
-
-@attrs.frozen(kw_only=True)
-class Scope:
-    """Where recall may look: one chat, from a segment's first message to the window's."""
-
-    chat: ChatId
-    first_seq: int
-    end_seq: int
-    """The first seq that is not searched: the window's first message."""
-
-
-@attrs.frozen(kw_only=True)
-class _Found:
-    """What one reading transaction brought: both lists and the messages in them."""
-
-    neighbours: Sequence[vectors.Neighbour]
-    hits: Sequence[fulltext.TextHit]
-    messages: Sequence[Message]
 
 
 class Recall:
@@ -105,48 +82,28 @@ class Recall:
 
     async def _find(
         self, vector: bytes | None, asked: list[str], scope: Scope, deadline: float, degraded: list[str]
-    ) -> _Found:
-        nothing = _Found(neighbours=(), hits=(), messages=())
+    ) -> Found:
+        nothing = Found()
         if not asked:
             return nothing
         # A late query vector must not starve the search itself.
         deadline = max(deadline, trio.current_time() + self._config.time_budget_ms / 2000)
         try:
             with trio.move_on_at(deadline):
-                return await self._readers.run(_search, vector, asked, scope, degraded)
+                found = await self._readers.run(search_both, vector, asked, scope, DEPTH)
+                if found.vectors_failed:
+                    degraded.append("vector_search_failed")
+                return found
             degraded.append("search_late")
         except trio.TooSlowError:
             degraded.append("search_late")
-        except apsw.Error as error:
+        except StorageError as error:
             log.warning("recall_failed", error=error_class(error))
             degraded.append("search_failed")
         return nothing
 
 
-def _search(
-    connection: apsw.Connection, vector: bytes | None, asked: list[str], scope: Scope, degraded: list[str]
-) -> _Found:
-    with connection:
-        session = messages.session(connection, scope.chat)
-        bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
-        if session is None or bounds is None:
-            return _Found(neighbours=(), hits=(), messages=())
-        neighbours: Sequence[vectors.Neighbour] = ()
-        if vector is not None:
-            try:
-                neighbours = vectors.nearest(connection, vector, session.key, scope.first_seq, scope.end_seq, DEPTH)
-            except apsw.Error as error:
-                log.warning("vector_search_failed", error=error_class(error))
-                degraded.append("vector_search_failed")
-        hits = fulltext.search(connection, asked, session.key, bounds[0], bounds[1] + 1, DEPTH)
-        rowids = dict.fromkeys([n.rowid for n in neighbours] + [h.rowid for h in hits])
-        found = messages.by_rowids(connection, list(rowids))
-    # The lists are in scope by construction; a row of a damaged index must still never get out.
-    inside = [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
-    return _Found(neighbours=neighbours, hits=hits, messages=inside)
-
-
-def _judge(found: _Found, asked: Sequence[str], threshold: float, random_cosine: float) -> list[Candidate]:
+def _judge(found: Found, asked: Sequence[str], threshold: float, random_cosine: float) -> list[Candidate]:
     """Fuse both lists and let the gate decide on each candidate, the best first."""
     by_rowid = {message.rowid: message for message in found.messages}
     vector_rank = {n.rowid: (rank, n) for rank, n in enumerate(found.neighbours, 1)}

@@ -8,6 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 import trio
 
+from klaw.errors import StorageError
 from klaw.store.connect import prepare_reader
 from klaw.store.database import Database, open_database
 
@@ -26,6 +27,7 @@ class Readers:
         """Run a reading ``function(connection, ...)`` on a free connection.
 
         Raises:
+            StorageError: SQLite refused.
             trio.TooSlowError: the caller's deadline passed while SQL was running.
 
         Cancellation: the query is interrupted.
@@ -34,6 +36,8 @@ class Readers:
             database = self._free.pop()
             try:
                 return await database.run(function, *args, **kwargs)
+            except apsw.Error as error:
+                raise StorageError(f"the database could not be read ({type(error).__name__})") from error
             finally:
                 self._free.append(database)
 

@@ -54,18 +54,15 @@ def count_pending(connection: apsw.Connection, chat: ChatId) -> int:
 
 
 _OWNER = "SELECT user_id FROM turns WHERE turn_id = ?"
-
-
-def turn(connection: apsw.Connection, turn_id: str) -> TurnRecord | None:
-    """A turn of any user by its id."""
-    owner = connection.execute(_OWNER, (turn_id,)).get
-    return turns.get(connection, UserId(owner), turn_id) if owner is not None else None
-
-
 _NEWEST = "SELECT turn_id FROM turns WHERE ?1 IS NULL OR user_id = ?1 ORDER BY ended_at DESC, turn_id DESC LIMIT 1"
 
 
-def newest_turn(connection: apsw.Connection, user: UserId | None) -> TurnRecord | None:
-    """The turn that ended last: of a user, or of all."""
-    turn_id = connection.execute(_NEWEST, (user,)).get
-    return turn(connection, turn_id) if turn_id is not None else None
+def find_turn(
+    connection: apsw.Connection, turn: str | None, chat: ChatId | None, user: UserId | None
+) -> TurnRecord | None:
+    """A turn of any user: by its id, else the newest of a chat, else the one that ended last of a user or of all."""
+    if turn is None and chat is not None:
+        return turns.last(connection, chat)
+    found = turn if turn is not None else connection.execute(_NEWEST, (user,)).get
+    owner = connection.execute(_OWNER, (found,)).get
+    return turns.get(connection, UserId(owner), found) if owner is not None else None

@@ -93,6 +93,8 @@ _COUNT_UNEMBEDDED = """
 SELECT count(*) FROM messages
 WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
 """
+
+
 def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
     """How many messages wait for their vector."""
     return int(connection.execute(_COUNT_UNEMBEDDED, (min_tokens,)).get)

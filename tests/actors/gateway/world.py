@@ -25,6 +25,10 @@ from klaw.store.requests import Appended
 from klaw.store.sql.messages import Session
 
 HANG_S = 20.0
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 QUICK = attrs.evolve(GatewayConfig(), port=0, messages_per_second=100_000.0, burst=100_000)
 
 
@@ -189,10 +193,33 @@ class World:
             client = Client(ws)
             if hello:
                 assert (await client.hello(**fields))["type"] == "welcome"
-            yield client
+            try:
+                yield client
+            finally:
+                # When the server closes first, the library leaves the client's socket open.
+                with trio.move_on_after(2):
+                    await ws.aclose()
+                await trio.aclose_forcefully(ws._stream)
 
     async def raw_tcp(self):
         return await trio.open_tcp_stream("127.0.0.1", self.port)
+
+    async def http(self, request):
+        """Send bytes, read until the server closes."""
+        stream = await self.raw_tcp()
+        async with stream:
+            await stream.send_all(request)
+            with trio.fail_after(HANG_S):
+                answer = b""
+                while data := await stream.receive_some():
+                    answer += data
+        return answer
+
+    async def upgrade_status(self, *headers):
+        """HTTP status of a WebSocket request that is refused."""
+        lines = [UPGRADE.strip(), *(name + b": " + value for name, value in headers)]
+        answer = await self.http(b"\r\n".join(lines) + b"\r\n\r\n")
+        return int(answer.split()[1])
 
 
 class _Started:

@@ -1,4 +1,4 @@
-"""Reading what a turn needs from the store, in one transaction, and freezing it for context assembly."""
+"""SQL of a turn's rows: what is pending in a chat and the newest of its segment, in one transaction."""
 
 import apsw
 import attrs
@@ -7,6 +7,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId
 from klaw.store.sql import messages
 from klaw.store.sql.messages import Session
+from klaw.store.sql.reading import snapshot
 
 MAX_PENDING = 200
 """Pending messages that one turn answers; older ones of a longer queue count as answered with it."""
@@ -24,10 +25,8 @@ class ChatRows:
 
 def read_rows(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
     """Read a chat's pending messages and the newest of its segment. None when nothing is pending."""
-    rows: ChatRows | None = None
-    with connection:  # one snapshot for all queries
-        rows = _read(connection, chat, sliding_window)
-    return rows
+    with snapshot(connection):
+        return _read(connection, chat, sliding_window)
 
 
 def _read(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:

@@ -1,0 +1,41 @@
+# The two commands that matter: `make run` starts Klaw, `make test` runs all tests. See README.md.
+# KLAW_HOME=DIR make run keeps everything under one folder.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: run test lint types clean
+
+run: $(VENV)/.installed-local
+	@$(BIN)/klaw models pull
+	@exec $(BIN)/klaw serve
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_layers.py
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Klaw needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-local: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing Klaw …"
+	$(PIP) install --constraint constraints.txt --editable '.[local]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing Klaw with what its tests need …"
+	$(PIP) install --constraint constraints.txt --editable '.[local,dev]'
+	@touch $@

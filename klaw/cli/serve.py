@@ -1,0 +1,67 @@
+"""``klaw serve``."""
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def serve_command(arguments: argparse.Namespace) -> int:
+    """Run the server until a signal stops it. Returns 1 when it cannot start or had to stop."""
+    import trio
+
+    from klaw.actor import log as logging
+    from klaw.actor.failure import error_class, where
+    from klaw.config.load import load
+    from klaw.config.paths import Paths
+    from klaw.errors import KlawError
+    from klaw.serve import serve
+
+    paths = Paths.resolve(arguments.home)
+    config_file = Path(arguments.config) if arguments.config else paths.config_file
+    config, warnings = load(config_file)
+    for warning in warnings:
+        print(f"klaw: {config_file}: {warning}", file=sys.stderr)
+    logging.configure(config.logging.level, config.logging.format)
+
+    def ready(url: str) -> None:
+        home = f" --home {shlex.quote(arguments.home)}" if arguments.home else ""
+        print(f"Klaw listens on {url}", flush=True)
+        print(f"Chat in another terminal:  {_program()} chat{home}", flush=True)
+
+    async def run() -> None:
+        await serve(config, paths, on_ready=ready)
+
+    try:
+        trio.run(run)
+    except Exception as error:
+        import structlog
+
+        known = [leaf for leaf in _leaves(error) if isinstance(leaf, KlawError)]
+        if not known:
+            structlog.get_logger("klaw.serve").error("server_failed", error=error_class(error), where=where(error))
+            raise
+        for leaf in known:
+            print(f"klaw: {leaf}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _program() -> str:
+    """How to call this program in another terminal of the same folder."""
+    called = Path(sys.argv[0])
+    found = shutil.which("klaw")
+    if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):
+        return "klaw"
+    return shlex.quote(os.path.relpath(called))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,135 @@
+"""``klaw serve``: the running parts with their listeners, systemd's notifications, and signals.
+
+SIGTERM and SIGINT stop in stages; a second one ends the process at once. Nothing acknowledged is lost either way.
+"""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import structlog
+import trio
+
+from klaw import __version__
+from klaw.actor.supervisor import ActorSpec
+from klaw.admin import notify
+from klaw.admin import socket as admin_socket
+from klaw.admin.commands import Commands, Sources
+from klaw.admin.notify import Notifier
+from klaw.app import App, recover_chats, running
+from klaw.config.paths import Paths, ensure_private_dir
+from klaw.config.schema import EngineConfig
+from klaw.gateway.auth import Authenticator, tokens_file
+from klaw.gateway.listener import Gateway
+from klaw.gateway.session import Services
+
+ADMIN_ACTOR = "admin.socket"
+
+log = structlog.get_logger("klaw.serve")
+
+
+async def serve(
+    config: EngineConfig,
+    paths: Paths,
+    *,
+    on_ready: Callable[[str], None],
+    fsync: Callable[[int], None] = os.fsync,
+) -> None:
+    """Run the server until a signal stops it.
+
+    Args:
+        config: the configuration.
+        paths: where files are.
+        on_ready: told the WebSocket address once everything listens.
+        fsync: see ``klaw.app.running``.
+
+    Raises:
+        StorageError, ConfigError: it cannot start; possibly in an ExceptionGroup.
+        ExceptionGroup: a vital actor failed.
+    """
+    auth = Authenticator(tokens_file(paths.config_dir))
+    notifier = Notifier.from_environ()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with running(config, paths, fsync=fsync) as app, trio.open_nursery() as nursery:
+            listener = _Listener(app, auth)
+            await app.supervisor.start(listener.gateway.spec())
+            await _start_admin(app, listener)
+            await _start_watchdog(app, listener, notifier)
+            nursery.start_soon(recover_chats, app)
+            on_ready(listener.url)
+            notifier.ready()
+            log.info("ready", version=__version__, pid=os.getpid())
+            await _wait_for_signal(signals)
+            notifier.stopping()
+            nursery.start_soon(_exit_at_second_signal, signals)
+            # No new connections and no new questions; what runs goes on in the stages of ``running``.
+            for name in (notify.ACTOR_NAME, ADMIN_ACTOR, listener.gateway.mailbox.name):
+                await app.supervisor.stop(name, "shutdown")
+            nursery.cancel_scope.cancel(reason="the listeners have stopped")
+
+
+class _Listener:
+    """The gateway and the address that it found."""
+
+    def __init__(self, app: App, auth: Authenticator) -> None:
+        self.address: tuple[str, int] | None = None
+        services = Services(config=app.config.gateway, chats=app.directory, hub=app.hub, auth=auth, clock=app.clock)
+        self.gateway = Gateway(services, self._listening)
+
+    def _listening(self, host: str, port: int) -> None:
+        self.address = (host, port)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        host, port = self.address or ("", 0)
+        return f"ws://[{host}]:{port}/ws" if ":" in host else f"ws://{host}:{port}/ws"
+
+
+async def _start_admin(app: App, listener: _Listener) -> None:
+    ensure_private_dir(app.paths.runtime_dir)
+    commands = Commands(
+        Sources(
+            supervisor=app.supervisor,
+            writer=app.store.writer,
+            readers=app.store.readers,
+            chats=app.directory,
+            embedder=app.embedder,
+            slots=app.slots,
+            local_model=app.local if app.router.uses_local else None,
+            health=app.health,
+            threads=app.threads,
+            connections=listener.gateway.connections,
+            address=lambda: listener.url,
+            config=app.config,
+            paths=app.paths,
+            clock=app.clock,
+            started_at=app.started_at,
+            version=__version__,
+        )
+    )
+    run = partial(admin_socket.run, path=app.paths.admin_socket, commands=commands)
+    await app.supervisor.start(ActorSpec(name=ADMIN_ACTOR, run=run))
+
+
+async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:
+    interval_s = notify.watchdog_interval_s()
+    if interval_s is None:
+        return
+    checks = [notify.writer_check(app.store.writer), notify.listener_check(lambda: listener.address)]
+    run = partial(notify.run, notifier=notifier, interval_s=interval_s, checks=checks)
+    await app.supervisor.start(ActorSpec(name=notify.ACTOR_NAME, run=run, stop_budget_s=1))
+
+
+async def _wait_for_signal(signals: AsyncIterator[int]) -> None:
+    async for number in signals:
+        log.info("stopping", signal=signal.Signals(number).name)
+        return
+
+
+async def _exit_at_second_signal(signals: AsyncIterator[int]) -> None:
+    """Ends the process at once: what was acknowledged is on the disk, what was not will be sent again."""
+    async for number in signals:
+        log.warning("stopping_at_once", signal=signal.Signals(number).name)
+        os._exit(128 + number)

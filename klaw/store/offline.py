@@ -1,0 +1,33 @@
+"""Reading the database of a server that does not run: for commands, which have nothing else to do and may block."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import apsw
+
+from klaw.errors import StorageError
+from klaw.store.connect import prepare_reader
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def read_offline(
+    path: Path, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
+    disturbed.
+
+    Raises:
+        StorageError: the file is not there, is no database, is damaged, or is of another schema.
+    """
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            prepare_reader(connection)
+            return function(connection, *args, **kwargs)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error

@@ -1,0 +1,59 @@
+"""A real server without its listeners, and a private folder with a short name for sockets."""
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from klaw.admin.commands import Commands, Sources
+from klaw.app import App, running
+from klaw.config.load import parse
+from klaw.config.paths import Paths
+
+SETTINGS = "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}}"
+HANG_GUARD_S = 30
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder with a short path: a socket's path has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="klaw") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+async def app(home: Path) -> AsyncIterator[App]:
+    """All parts but the listeners; there is no model, so every turn fails and is recorded as failed."""
+    config, _ = parse(SETTINGS, {})
+    with trio.fail_after(HANG_GUARD_S):
+        async with running(config, Paths.resolve(home, {})) as app:
+            yield app
+
+
+@pytest.fixture
+def sources(app: App) -> Sources:
+    return Sources(
+        supervisor=app.supervisor,
+        writer=app.store.writer,
+        readers=app.store.readers,
+        chats=app.directory,
+        embedder=app.embedder,
+        slots=app.slots,
+        local_model=app.local,
+        health=app.health,
+        threads=app.threads,
+        connections=list,
+        address=lambda: "127.0.0.1:8181",
+        config=app.config,
+        paths=app.paths,
+        clock=app.clock,
+        started_at=app.started_at,
+        version="9.9.9",
+    )
+
+
+@pytest.fixture
+def commands(sources: Sources) -> Commands:
+    return Commands(sources)

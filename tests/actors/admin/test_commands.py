@@ -1,0 +1,186 @@
+"""The commands, asked of a real server."""
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from klaw.actor import log as logging
+from klaw.actor.supervisor import ActorSpec
+from klaw.actor.vitals import Vitals
+from klaw.admin import commands as commands_module
+from klaw.admin.commands import Commands, Sources
+from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Status, Tasks
+from klaw.app import App
+from klaw.domain.names import UserId
+from klaw.gateway.session import SessionReport
+from tests.conftest import CANARY
+
+ANNA, BORIS = UserId("anna"), UserId("boris")
+
+
+async def fail_a_turn(app: App, user: UserId, chat: str, text: str) -> None:
+    """Send a message and wait until its turn has failed (there is no model)."""
+    await app.directory.send(user, chat, f"{user}-{chat}", text)
+    with trio.fail_after(10):
+        while await app.directory.receipt(user, chat, None) is None:
+            await trio.sleep(0.01)
+
+
+async def test_status(app: App, commands: Commands) -> None:
+    """Counts, memory, disk, slots, and every degraded part with its text."""
+    await fail_a_turn(app, ANNA, "Работа", f"вопрос {CANARY}")
+    await fail_a_turn(app, BORIS, "main", "a question")
+    status = await commands.run(Status())
+    assert status["version"] == "9.9.9"
+    assert status["counts"] == {"users": 2, "chats": 2, "messages": 2, "turns": 2}
+    assert status["schema"] == app.store.opened.schema
+    assert status["address"] == "127.0.0.1:8181"
+    assert status["rss_bytes"] > 10 << 20
+    assert status["uptime_s"] >= 0
+    assert status["llm"]["slots"]["granted"] == 2
+    assert status["llm"]["local"]["state"] == "missing"
+    assert status["embedder"]["state"] == "off"
+    assert status["disk"]["free_bytes"] > 0
+    assert status["disk"]["commit_log_bytes"] > 0
+    assert [threads["name"] for threads in status["threads"]] == ["files", "admin"]
+    assert "klaw models pull" in next(each["text"] for each in status["degraded"] if each["code"] == "no_llm")
+    assert CANARY not in json.dumps(status, ensure_ascii=False)
+
+
+async def test_actors(app: App, sources: Sources) -> None:
+    """Every actor of the supervisor is in the tree, and the connections are below the gateway."""
+    await fail_a_turn(app, ANNA, "main", "hi")
+    session = SessionReport(
+        id="c1", user="anna", client="test", peer="loopback", since=1.0, frames_in=1, frames_out=2, outbox=0,
+        outbox_high_water=3, watched=1, in_flight=0,
+    )  # fmt: skip
+    answer = await Commands(attrs.evolve(sources, connections=lambda: [session])).run(Actors())
+    found = {node["name"]: node for node in walk(answer["tree"])}
+    assert {report.name for report in app.supervisor.report()} <= set(found)
+    assert found["store.writer"]["mailbox"]["handled"] >= 2
+    assert found["chat anna:main"]["state"] == "running"
+    assert found["connection c1"]["frames_out"] == 2
+    assert found["llm.slots"]["total"] == app.config.processing.max_concurrent_llm
+    json.dumps(answer)
+
+
+def walk(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(below for child in node["children"] for below in walk(child))]
+
+
+async def test_chat(app: App, commands: Commands) -> None:
+    """Row, actor, what is pending and the last turn; nothing of what was said."""
+    await fail_a_turn(app, ANNA, "Работа", f"вопрос {CANARY}")
+    answer = await commands.run(Chat(chat="anna:Работа"))
+    assert answer["session"]["name"] == "Работа"
+    assert answer["session"]["last_seq"] == 1
+    assert answer["pending"] == 1
+    assert answer["now"] == {"state": "failed"}
+    assert answer["actor"]["name"] == "chat anna:Работа"
+    assert answer["last_turn"]["status"] == "failed"
+    assert "receipt" not in answer["last_turn"]
+    assert CANARY not in json.dumps(answer, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("chat", ["main", "anna:../x", "UP:main", "anna:"])
+async def test_a_malformed_chat_id_names_its_rule(commands: Commands, chat: str) -> None:
+    for request in (Chat(chat=chat), Receipt(chat=chat)):
+        with pytest.raises(BadRequest, match="args.chat: ") as caught:
+            await commands.run(request)
+        assert caught.value.code == "bad_args"
+
+
+async def test_receipt_of_a_turn_a_chat_a_user_or_all(app: App, commands: Commands) -> None:
+    await fail_a_turn(app, ANNA, "main", f"one {CANARY}")
+    await fail_a_turn(app, BORIS, "main", "два")
+    newest = await commands.run(Receipt())
+    of_anna = await commands.run(Receipt(user="anna"))
+    assert newest["user"] == "boris"
+    assert of_anna["user"] == "anna"
+    assert await commands.run(Receipt(chat="anna:main")) == of_anna
+    assert await commands.run(Receipt(turn=of_anna["id"])) == of_anna
+    assert of_anna["receipt"]["pending"] == [1]
+    assert of_anna["error"]
+    assert CANARY not in json.dumps(of_anna, ensure_ascii=False)
+
+
+async def test_receipt_says_what_does_not_exist(commands: Commands) -> None:
+    for request in (Receipt(), Receipt(turn="x"), Receipt(chat="anna:main"), Receipt(user="anna")):
+        with pytest.raises(BadRequest) as caught:
+            await commands.run(request)
+        assert caught.value.code == "unknown_turn"
+    with pytest.raises(BadRequest, match="one of turn, chat and user"):
+        await commands.run(Receipt(turn="x", user="anna"))
+    with pytest.raises(BadRequest, match="args.user"):
+        await commands.run(Receipt(user="Anna"))
+    with pytest.raises(BadRequest, match="there is no such chat"):
+        await commands.run(Chat(chat="anna:nowhere"))
+
+
+async def test_tasks_show_where_everything_waits(commands: Commands) -> None:
+    """Names and places in the code; no local variables."""
+    secret = CANARY
+    answer = await commands.run(Tasks())
+    text = json.dumps(answer, ensure_ascii=False)
+    assert "store.writer" in text
+    assert "klaw/actor/mailbox.py:" in text
+    assert "Mailbox.receive" in text
+    assert answer["shown"] > 3
+    assert answer["left_out"] == 0
+    assert secret not in text
+
+
+async def test_tasks_are_bounded(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klaw.admin.tasks.MAX_TASKS", 10)
+    async with trio.open_nursery() as nursery:
+        for _ in range(30):
+            nursery.start_soon(trio.sleep_forever)
+        answer = await commands.run(Tasks())
+        assert answer["shown"] <= 12
+        assert answer["left_out"] >= 18
+        nursery.cancel_scope.cancel(reason="the test is over")
+
+
+async def test_log_level_is_read_and_set(commands: Commands) -> None:
+    before = logging.level()
+    try:
+        assert await commands.run(Log(level="warning")) == {"level": "warning"}
+        assert await commands.run(Log()) == {"level": "warning"}
+    finally:
+        logging.set_level(before)
+
+
+async def test_health_pings_the_writer(app: App, commands: Commands) -> None:
+    answer = await commands.run(Health())
+    assert answer["state"] == "degraded"  # there is no model
+    assert answer["writer_ping_ms"] >= 0
+    assert answer["failed_actors"] == []
+
+
+async def test_health_is_ok_when_nothing_is_wrong(sources: Sources) -> None:
+    class Well:
+        def problems(self) -> dict[str, str]:
+            return {}
+
+    assert (await Commands(attrs.evolve(sources, health=Well())).run(Health()))["state"] == "ok"
+
+
+async def test_a_stuck_writer_is_failing(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands_module, "WRITER_PING_S", 0.05)
+    monkeypatch.setattr(app.store.writer, "ping", trio.sleep_forever, raising=True)
+    answer = await commands.run(Health())
+    assert (answer["state"], answer["writer_ping_ms"]) == ("failing", None)
+
+
+async def test_a_failed_actor_is_named(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klaw.actor.supervisor.MAX_RESTARTS", 0)
+
+    async def crash(_vitals: Vitals, _started: object) -> None:
+        raise RuntimeError
+
+    await app.supervisor.start(ActorSpec(name="doomed", run=crash))
+    assert (await commands.run(Health()))["failed_actors"] == ["doomed"]
+    await app.supervisor.stop("doomed", "the test is over")

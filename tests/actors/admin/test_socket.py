@@ -1,0 +1,284 @@
+"""The admin socket over real unix sockets."""
+
+import json
+import socket as stdlib_socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import trio
+import trio.testing
+
+import klaw.admin.socket as admin_socket
+from klaw.actor.clock import SystemClock
+from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.vitals import State, Vitals
+from klaw.admin.requests import Chat, Log, Request, Tasks
+from klaw.admin.socket import SocketTaken
+from klaw.errors import ActorStopped, StorageError
+
+HANG_GUARD_S = 20
+ANYBODY = 65534
+
+
+class Answers:
+    """Answers by what is asked, so that each kind of outcome can be had."""
+
+    async def run(self, request: Request) -> dict[str, Any]:
+        match request:
+            case Tasks():
+                await trio.sleep_forever()
+            case Log():
+                raise ZeroDivisionError("secret text")
+            case Chat(chat="storage"):
+                raise StorageError("the disk is full")
+            case Chat(chat="stopped"):
+                raise ActorStopped("gone")
+            case Chat(chat="slow"):
+                raise trio.TooSlowError
+        return {"asked": type(request).command, "name": "Ж\x1b\n\u2028"}
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncIterator[Supervisor]:
+    """The actor under a real supervisor."""
+    with trio.fail_after(HANG_GUARD_S):
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor(nursery, SystemClock())
+
+            async def run(vitals: Vitals, started: Any) -> None:
+                await admin_socket.run(vitals, started, path=path, commands=Answers())
+
+            await supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run, stop_budget_s=2))
+            yield supervisor
+            await supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
+
+
+class Peer:
+    """A client of the socket."""
+
+    opened: ClassVar[list["Peer"]] = []
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._buffer = b""
+
+    @classmethod
+    async def connect(cls, path: Path) -> "Peer":
+        peer = cls(await trio.open_unix_socket(str(path)))
+        cls.opened.append(peer)
+        return peer
+
+    async def ask(self, line: bytes) -> dict[str, Any]:
+        await self.stream.send_all(line + b"\n")
+        return await self.answer()
+
+    async def answer(self) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            part = await self.stream.receive_some(65_536)
+            assert part, "the server hung up"
+            self._buffer += part
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        assert line.isascii()
+        return dict(json.loads(line))
+
+    async def hung_up(self) -> bool:
+        try:
+            return await self.stream.receive_some(1) == b""
+        except trio.BrokenResourceError:
+            return True
+
+
+@pytest.fixture
+def path(home: Path) -> Iterator[Path]:
+    yield home / "run" / "admin.sock"
+    for peer in Peer.opened:
+        peer.stream.socket.close()
+    Peer.opened.clear()
+
+
+async def test_folder_and_socket_are_private_and_the_socket_goes_in_the_end(path: Path) -> None:
+    path.parent.mkdir(mode=0o755)
+    async with serving(path):
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not path.exists()
+
+
+async def test_many_requests_on_one_connection(path: Path) -> None:
+    """Answers come in order, also to requests that were sent together and in pieces."""
+    async with serving(path):
+        peer = await Peer.connect(path)
+        assert (await peer.ask(b'{"command": "actors"}')) == {
+            "ok": True,
+            "result": {"asked": "actors", "name": "Ж\x1b\n\u2028"},
+        }
+        await peer.stream.send_all(b'{"command": "status"}\n{"command": "hea')
+        assert (await peer.answer())["result"]["asked"] == "status"
+        await peer.stream.send_all(b'lth"}\n')
+        assert (await peer.answer())["result"]["asked"] == "health"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"", "bad_json"),
+        (b"\xff\x00", "bad_json"),
+        (b'{"command": "shell"}', "unknown_command"),
+        (b'{"command": "chat", "args": {"chat": 1}}', "bad_args"),
+        (b"x" * 65_537, "line_too_long"),
+        (b"x" * 1_000_000, "line_too_long"),
+        (b"x" * 65_536, "bad_json"),
+        (b'{"command": "tasks"}', "too_slow"),
+        (b'{"command": "log"}', "internal"),
+        (b'{"command": "chat", "args": {"chat": "storage"}}', "storage"),
+        (b'{"command": "chat", "args": {"chat": "stopped"}}', "unavailable"),
+        (b'{"command": "chat", "args": {"chat": "slow"}}', "too_slow"),
+    ],
+)
+async def test_the_connection_survives_every_bad_request(
+    path: Path, line: bytes, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tasks, "deadline_s", 0.05)
+    async with serving(path):
+        peer = await Peer.connect(path)
+        refused = await peer.ask(line)
+        assert refused["ok"] is False
+        assert refused["error"]["code"] == code
+        assert "secret" not in refused["error"]["message"]
+        assert (await peer.ask(b'{"command": "actors"}'))["ok"]
+
+
+async def test_a_stale_socket_is_replaced(path: Path) -> None:
+    """A server that was killed leaves its file behind."""
+    path.parent.mkdir()
+    with stdlib_socket.socket(stdlib_socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    async with serving(path):
+        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+
+
+async def test_a_live_server_is_left_alone(path: Path) -> None:
+    async with serving(path):
+        with pytest.raises(SocketTaken, match="another Klaw server answers"):
+            await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, commands=Answers())
+        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+
+
+async def test_a_file_that_is_no_socket_is_not_removed(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("mine")
+    with pytest.raises(SocketTaken, match="is not a socket"):
+        await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, commands=Answers())
+    assert path.read_text() == "mine"
+
+
+async def test_another_servers_socket_is_not_removed_in_the_end(path: Path) -> None:
+    async with serving(path):
+        path.rename(path.with_name("moved"))
+        with stdlib_socket.socket(stdlib_socket.AF_UNIX) as other:
+            other.bind(str(path))
+    assert path.exists()
+
+
+class Unstarted:
+    def started(self, value: object = None) -> None:
+        raise AssertionError("it must not start")
+
+
+async def test_other_users_are_turned_away(
+    path: Path, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
+) -> None:
+    """By the uid that the kernel tells, not by what the peer says."""
+    monkeypatch.setattr(admin_socket, "allowed_uids", lambda: frozenset({ANYBODY}))
+    async with serving(path):
+        assert await (await Peer.connect(path)).hung_up()
+    assert any(event["event"] == "admin_peer_refused" for event in log_events)
+
+
+async def test_a_process_of_another_user_gets_nothing(home: Path, path: Path) -> None:
+    """Even where somebody opened folder and socket to all."""
+    script = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+        "s.sendall(b'{\"command\": \"actors\"}\\n'); sys.stdout.buffer.write(s.recv(99))"
+    )
+    async with serving(path):
+        home.chmod(0o711)
+        path.parent.chmod(0o711)
+        path.chmod(0o666)
+        try:
+            done = await trio.run_process(
+                [sys.executable, "-I", "-c", script, str(path)],
+                user=ANYBODY,
+                capture_stdout=True,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        except PermissionError:
+            pytest.skip("only root can run a process as another user")
+        if b"ConnectionResetError" not in done.stderr and b"BrokenPipeError" not in done.stderr and done.returncode:
+            pytest.skip("another user cannot run this Python")
+    assert done.stdout == b""
+
+
+async def test_too_many_connections_are_told_so(path: Path) -> None:
+    """And there is room again when one leaves."""
+    async with serving(path):
+        peers = [await Peer.connect(path) for _ in range(admin_socket.MAX_CONNECTIONS)]
+        for peer in peers:
+            assert (await peer.ask(b'{"command": "actors"}'))["ok"]
+        extra = await Peer.connect(path)
+        assert (await extra.answer())["error"]["code"] == "busy"
+        assert await extra.hung_up()
+        await peers[0].stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+
+
+async def test_an_idle_connection_and_a_peer_that_does_not_read_are_closed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_socket, "IDLE_S", 0.05)
+    monkeypatch.setattr(admin_socket, "WRITE_S", 0.05)
+
+    class Talkative(Answers):
+        async def run(self, request: Request) -> dict[str, Any]:
+            return {"much": "x" * 10_000_000}
+
+    monkeypatch.setattr(Answers, "run", Talkative.run)
+    async with serving(path) as supervisor:
+        assert await (await Peer.connect(path)).hung_up()
+        deaf = await Peer.connect(path)
+        await deaf.stream.send_all(b'{"command": "actors"}\n')
+        while True:
+            (report,) = supervisor.report()
+            if report.activity == "0 connections":
+                break
+            await trio.sleep(0.01)
+
+
+async def test_a_peer_that_goes_in_the_middle_of_a_line_is_no_error(
+    path: Path, log_events: list[dict[str, Any]]
+) -> None:
+    async with serving(path) as supervisor:
+        peer = await Peer.connect(path)
+        await peer.stream.send_all(b'{"command"')
+        await peer.stream.aclose()
+        assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
+        assert supervisor.state(admin_socket.ACTOR_NAME) is State.RUNNING
+    assert not [event for event in log_events if event["log_level"] == "error"]
+
+
+async def test_a_stop_ends_running_commands(path: Path) -> None:
+    """A cancelled actor leaves neither socket nor connection."""
+    async with serving(path):
+        peer = await Peer.connect(path)
+        await peer.stream.send_all(b'{"command": "tasks"}\n')
+        await trio.testing.wait_all_tasks_blocked()
+    assert await peer.hung_up()
+    assert not path.exists()

@@ -1,0 +1,241 @@
+"""Who may come in and how connections begin and end: hello, tokens, origins, limits, shutdown."""
+
+import attrs
+import pytest
+import trio
+
+from klaw.actor.clock import SystemClock
+from klaw.actor.vitals import Vitals
+from klaw.errors import ConfigError
+from klaw.gateway.auth import Authenticator, add_token, revoke_tokens
+from klaw.gateway.hub import Hub
+from klaw.gateway.listener import Gateway
+from klaw.gateway.session import Services
+from tests.actors.gateway.world import HANG_S, QUICK, UPGRADE, FakeChats, _Started, world
+
+NOW = "2026-11-21T12:00:00.000Z"
+
+
+async def test_welcome_says_who_one_is_and_what_is_degraded(tmp_path):
+    async with world(tmp_path) as w, w.client(hello=False) as c:
+        w.chats.degraded = {"no_model": "full text only"}
+        welcome = await c.hello(client="test 1")
+        assert (welcome["type"], welcome["version"], welcome["user"]) == ("welcome", 1, "local")
+        assert welcome["degraded"] == [{"code": "no_model", "text": "full text only"}]
+        assert welcome["limits"]["max_frame_bytes"] == 65_536
+        report = w.gateway.connections()[0]
+        assert (report.id, report.client, report.peer) == (welcome["session"], "test 1", "loopback")
+        await w.gateway.ping()
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "close"),
+    [
+        ('{"type": "send", "id": "m1", "chat": "main", "text": "x"}', "hello_first", 4400),
+        ("nonsense", "bad_json", 4400),
+        ('{"type": "hello"}', "bad_frame", 4400),
+        ('{"type": "hello", "version": true}', "bad_frame", 4400),
+        ('{"type": "hello", "version": 1, "chats": {"../x": 0}}', "bad_chat", 4400),
+        ('{"type": "hello", "version": 1, "chats": {"main": -1}}', "bad_frame", 4400),
+        ('{"type": "hello", "version": 2}', "wrong_version", 4406),
+        ('{"type": "hello", "version": 1, "token": "wrong"}', "unauthorized", 4401),
+        (b"hello", "binary_frame", 1003),
+    ],
+)
+async def test_a_bad_first_frame_gets_its_error_and_close_code(tmp_path, raw, code, close):
+    async with world(tmp_path) as w, w.client(hello=False) as c:
+        await c.raw(raw)
+        assert (await c.hear())["code"] == code
+        assert await c.closed() == close
+
+
+async def test_no_hello_in_time_closes(tmp_path):
+    async with world(tmp_path, attrs.evolve(QUICK, hello_timeout_s=0.1)) as w:
+        async with w.client(hello=False) as c:
+            assert (await c.hear())["code"] == "hello_timeout"
+            assert await c.closed() == 4408
+        silent = await w.raw_tcp()
+        async with silent:
+            with trio.fail_after(HANG_S):
+                assert await silent.receive_some() == b""
+
+
+async def test_with_tokens_every_connection_needs_one(tmp_path):
+    async with world(tmp_path) as w:
+        _, anna = add_token(w.tokens, "anna", NOW)
+        _, boris = add_token(w.tokens, "boris", NOW)
+        async with w.client(hello=False) as c:
+            assert (await c.hello())["code"] == "unauthorized"
+            assert await c.closed() == 4401
+        async with w.client(hello=False) as c:
+            assert (await c.hello(token=anna))["user"] == "anna"
+            await c.say("send", id="m1", chat="main", text="mine")
+            await c.hear()
+        bearer = [(b"Authorization", b"Bearer " + boris.encode())]
+        async with w.client(headers=bearer, hello=False) as c:
+            assert (await c.hello())["user"] == "boris"
+            await c.say("history", chat="main")
+            assert (await c.hear())["code"] == "unknown_chat"
+        assert await w.upgrade_status((b"Authorization", b"Bearer wrong")) == 401
+
+
+async def test_a_revoked_token_closes_at_the_next_frame(tmp_path):
+    async with world(tmp_path) as w:
+        _, anna = add_token(w.tokens, "anna", NOW)
+        add_token(w.tokens, "boris", NOW)
+        async with w.client(token=anna) as sender, w.client(token=anna, chats={"main": 0}) as watcher:
+            await watcher.get("status")
+            revoke_tokens(w.tokens, "anna")
+            w.chats.append("anna", "main", "private")
+            assert (await watcher.hear())["code"] == "unauthorized"
+            assert await watcher.closed() == 4401
+            await sender.say("send", id="m1", chat="main", text="x")
+            assert (await sender.hear())["code"] == "unauthorized"
+            assert await sender.closed() == 4401
+        assert len(w.chats.rows["anna:main"]) == 1
+
+
+async def test_a_connection_without_token_ends_when_the_first_token_is_made(tmp_path):
+    async with world(tmp_path) as w, w.client() as c:
+        add_token(w.tokens, "anna", NOW)
+        await c.say("chats")
+        assert (await c.hear())["code"] == "unauthorized"
+        assert await c.closed() == 4401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([(b"Origin", b"https://evil.example")], 403),
+        ([(b"Origin", b"null")], 403),
+        ([(b"Origin", b"http://127.0.0.1:1")], 403),
+        ([(b"X-Forwarded-For", b"203.0.113.5")], 401),
+        ([(b"Authorization", b"Basic eDp5")], 401),
+    ],
+)
+async def test_foreign_pages_and_proxied_peers_are_refused(tmp_path, headers, status):
+    async with world(tmp_path) as w:
+        assert await w.upgrade_status(*headers) == status
+
+
+async def test_the_own_page_and_allowed_origins_may_connect(tmp_path):
+    config = attrs.evolve(QUICK, allowed_origins=("https://chat.example",))
+    async with world(tmp_path, config) as w:
+        for origin in (f"http://127.0.0.1:{w.port}", "https://chat.example"):
+            async with w.client(headers=[(b"Origin", origin.encode())]):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("request_head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"426"),
+        (b"GET /else HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"\x16\x03\x01 no http\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", b"431"),
+    ],
+)
+async def test_what_is_no_websocket_gets_an_http_answer(tmp_path, request_head, status):
+    async with world(tmp_path) as w:
+        assert (await w.http(request_head)).startswith(b"HTTP/1.1 " + status)
+        async with w.client():
+            pass
+
+
+async def test_garbage_after_the_handshake_concerns_that_connection_only(tmp_path):
+    async with world(tmp_path) as w, w.client() as c:
+        stream = await w.raw_tcp()
+        async with stream:
+            await stream.send_all(UPGRADE)
+            await stream.receive_some()
+            await stream.send_all(b"\xff" * 200)
+            with trio.fail_after(HANG_S):
+                while await stream.receive_some():
+                    pass
+        await c.say("send", id="m1", chat="main", text="x")
+        assert (await c.hear())["type"] == "ack"
+
+
+async def test_connections_over_the_limit_get_503_and_a_freed_place_is_usable(tmp_path):
+    async with world(tmp_path, attrs.evolve(QUICK, max_connections=1)) as w:
+        async with w.client():
+            assert await w.upgrade_status() == 503
+        with trio.fail_after(HANG_S):
+            while w.gateway.connections():
+                await trio.lowlevel.checkpoint()
+        async with w.client():
+            pass
+
+
+async def test_a_silent_client_is_pinged_and_stays(tmp_path):
+    async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.05)) as w, w.client() as c:
+        await trio.sleep(0.3)
+        await c.say("status")
+        assert (await c.hear())["state"] == "ok"
+
+
+async def test_a_client_that_answers_no_ping_is_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr("klaw.gateway.link.PONG_S", 0.1)
+    async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.05)) as w:
+        async with await w.raw_tcp() as stream:
+            await stream.send_all(UPGRADE)
+            hello = b'{"type":"hello","version":1}'
+            await stream.send_all(bytes([0x81, 0x80 | len(hello), 0, 0, 0, 0]) + hello)
+            with trio.fail_after(HANG_S):
+                received = b""
+                while data := await stream.receive_some():
+                    received += data
+        assert b"welcome" in received
+
+
+async def test_shutdown_says_goodbye_to_everybody_in_bounded_time(tmp_path):
+    with trio.fail_after(HANG_S):
+        async with world(tmp_path) as w, w.client() as c, await w.raw_tcp():
+            w.gateway.mailbox.close("shutdown")
+            assert (await c.hear())["code"] == "shutdown"
+            assert await c.closed() == 1001
+            with pytest.raises(OSError, match="connect"):
+                while True:
+                    async with await w.raw_tcp():
+                        pass
+
+
+async def test_a_hard_cancel_ends_at_once(tmp_path):
+    with trio.fail_after(HANG_S), trio.CancelScope() as scope:
+        async with world(tmp_path) as w, w.client(chats={"main": 0}):
+            scope.cancel()
+            await trio.sleep_forever()
+
+
+async def start(tmp_path, **changes):
+    """Start a gateway and stop it as soon as it listens; the address."""
+    found = []
+    hub = Hub()
+    services = Services(
+        config=attrs.evolve(QUICK, **changes),
+        chats=FakeChats(hub),
+        hub=hub,
+        auth=Authenticator(tmp_path / "tokens.json"),
+        clock=SystemClock(),
+    )
+
+    def stop(host, port):
+        found.append((host, port))
+        gateway.mailbox.close("test")
+
+    gateway = Gateway(services, stop)
+    await gateway.run(Vitals(SystemClock()), _Started())
+    return found[0]
+
+
+async def test_an_open_address_needs_a_token(tmp_path):
+    with pytest.raises(ConfigError, match="klaw token add"):
+        await start(tmp_path, host="0.0.0.0")
+    add_token(tmp_path / "tokens.json", "anna", NOW)
+    assert (await start(tmp_path, host="0.0.0.0"))[0] == "0.0.0.0"
+
+
+async def test_a_taken_port_is_a_config_error(tmp_path):
+    async with world(tmp_path) as w:
+        with pytest.raises(ConfigError, match="cannot listen"):
+            await start(tmp_path, port=w.port)

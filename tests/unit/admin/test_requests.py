@@ -1,0 +1,94 @@
+"""What the admin socket accepts, and how it says no."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klaw.admin.requests import COMMANDS, Actors, BadRequest, Chat, Log, Receipt, parse
+
+
+def request(command: object, **args: object) -> bytes:
+    return json.dumps({"command": command, "args": args}).encode()
+
+
+def test_every_command_has_a_deadline_and_a_meaning() -> None:
+    assert set(COMMANDS) == {"status", "actors", "chat", "receipt", "tasks", "log", "health"}
+    assert all(0 < cls.deadline_s <= 10 and cls.__doc__ for cls in COMMANDS.values())
+
+
+def test_requests_are_structured() -> None:
+    """Args may be left out; names in Russian are names."""
+    assert parse(b'{"command": "actors"}') == Actors()
+    assert parse(request("chat", chat="anna:Работа")) == Chat(chat="anna:Работа")
+    assert parse(request("receipt", turn="t1")) == Receipt(turn="t1")
+    assert parse(request("receipt", turn=None)) == Receipt()
+    assert parse(request("log", level="debug")) == Log(level="debug")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        (b"", "bad_json", "one JSON object"),
+        (b"actors", "bad_json", "one JSON object"),
+        (b"\xff\xfe{}", "bad_json", "UTF-8"),
+        (b"[" * 50_000, "bad_json", "one JSON object"),
+        (b'{"command": "log", "args": {"level": NaN}}', "bad_json", "one JSON object"),
+        (b"[]", "bad_request", "a JSON object"),
+        (b"{}", "bad_request", "command: is required"),
+        (b'{"command": 5}', "bad_request", "command: must be a text"),
+        (b'{"command": "actors", "extra": 1}', "bad_request", "command and args only"),
+        (b'{"command": "shell"}', "unknown_command", "status, actors, chat, receipt, tasks, log, health"),
+        (b'{"command": "actors", "args": []}', "bad_request", "args: must be an object"),
+        (request("actors", depth=1), "bad_args", "takes none"),
+        (request("receipt", trun="x"), "bad_args", "did you mean turn?"),
+        (request("chat"), "bad_args", "args.chat: is required"),
+        (request("chat", chat=7), "bad_args", "args.chat: must be a text"),
+        (request("chat", chat=""), "bad_args", "args.chat: must have 1 to 128 characters"),
+        (request("chat", chat="x" * 129), "bad_args", "args.chat: must have 1 to 128 characters"),
+        (request("chat", chat="a:\0"), "bad_args", "args.chat: must not hold NUL"),
+        (request("chat", chat="a:\ud800"), "bad_args", "args.chat: must not hold NUL"),
+        (request("log", level="DEBUG"), "bad_args", "args.level: must be one of debug, info, warning, error"),
+        (request("log", level=["debug"]), "bad_args", "args.level: must be one of"),
+    ],
+)
+def test_bad_requests_name_the_field(line: bytes, code: str, says: str) -> None:
+    with pytest.raises(BadRequest, match=".") as caught:
+        parse(line)
+    assert caught.value.code == code
+    assert says in str(caught.value)
+
+
+def test_errors_quote_no_value() -> None:
+    for line in (request("chat", chat=["секрет"]), request("секрет"), b'{"command": "chat", "args": "secret-value'):
+        with pytest.raises(BadRequest) as caught:
+            parse(line)
+        assert "секрет" not in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.binary(max_size=200)
+    | JSON.map(lambda value: json.dumps(value).encode())
+    | st.builds(
+        lambda name, args: json.dumps({"command": name, "args": args}).encode(),
+        st.sampled_from([*COMMANDS, "nothing"]),
+        st.dictionaries(st.sampled_from(["chat", "user", "turn", "level", "x"]), JSON, max_size=3),
+    )
+)
+def test_nothing_but_bad_request_is_raised(line: bytes) -> None:
+    """Whatever comes in, it is a request or a BadRequest."""
+    try:
+        made = parse(line)
+    except BadRequest as error:
+        assert error.code  # noqa: PT017 - either outcome is right
+    else:
+        assert type(made) in COMMANDS.values()

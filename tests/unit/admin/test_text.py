@@ -1,0 +1,170 @@
+"""How the commands print: columns, durations, sizes, and foreign text made harmless."""
+
+from typing import Any
+
+import pytest
+
+from klaw.cli import actors, receipt, status
+from klaw.cli.admin_call import line, mebibytes, span, table
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0s"), (0.4, "0s"), (59.9, "59s"), (60, "1m 0s"), (3723, "1h 2m"), (90_000, "1d 1h"), (86_400, "1d 0h")],
+)
+def test_span(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_mebibytes() -> None:
+    assert mebibytes(3 << 19) == "1.5 MiB"
+    assert mebibytes(20 << 30) == "20.0 GiB"
+
+
+def test_columns_align_by_cells_not_characters() -> None:
+    """Wide characters take two cells."""
+    assert table([["чат", "1"], ["日本", "22"]], right=frozenset({1})) == ["чат    1", "日本  22"]
+
+
+def test_foreign_text_cannot_command_the_terminal() -> None:
+    assert line("a\x1b[31mb\r\nc\u202ed") == "a␛[31mb c\ufffdd"
+
+
+def node(name: str, **values: Any) -> dict[str, Any]:
+    return {"name": name, "kind": "group", "children": [], **values}
+
+
+def test_the_tree_is_printed_with_its_counters() -> None:
+    box = {"capacity": 8, "depth": 1, "high_water": 2, "handled": 3, "failed": 4, "dropped": 5}
+    actor = {
+        "kind": "actor",
+        "state": "running",
+        "since": 40.0,
+        "activity": "idle\x1b[2J",
+        "activity_since": 99.0,
+        "restarts": 6,
+        "last_error": "ModelError",
+        "mailbox": box,
+    }
+    slots = {"kind": "slots", "total": 2, "busy": 1, "waiting": 7, "high_water": 8, "granted": 9}
+    connection = {"kind": "connection", "id": "c1", "since": 90.0, "user": "анна", "frames_in": 12, "client": None}
+    tree = node(
+        "supervisor",
+        children=[
+            node("store", children=[node("store.writer", **actor)]),
+            node("llm", children=[node("llm.slots", **slots)]),
+            node("gateway", **{**actor, "mailbox": None}, children=[node("connection c1", **connection)]),
+        ],
+    )
+    printed = actors.lines({"now": 100.0, "tree": tree})
+    assert [text[:19].rstrip() for text in printed] == [
+        "actor",
+        "supervisor",
+        "├─ store",
+        "│  └─ store.writer",
+        "├─ llm",
+        "│  └─ llm.slots",
+        "└─ gateway",
+        "   └─ connection c1",
+    ]
+    writer = "running 1m 0s 1 2 8 3 4 5 6 ModelError idle␛[2J (1s)"
+    assert printed[3].split("store.writer")[1].split() == writer.split()
+    assert printed[5].split("llm.slots")[1].split() == "7 8 9 1 of 2 busy".split()
+    assert printed[7].split("connection c1")[1].split() == "open 10s user анна, frames_in 12".split()
+    assert "\x1b" not in "".join(printed)
+
+
+def test_status_lists_what_is_degraded() -> None:
+    answer = {
+        "version": "1",
+        "pid": 2,
+        "uptime_s": 3,
+        "rss_bytes": 1 << 20,
+        "address": None,
+        "connections": 0,
+        "schema": 1,
+        "counts": {"messages": 5, "chats": 2, "users": 1},
+        "llm": {
+            "model": "local/m",
+            "slots": {"busy": 0, "total": 2, "waiting": 0},
+            "local": {"state": "missing", "reason": "run `klaw models pull`"},
+        },
+        "embedder": {"state": "ready", "reason": None, "since": "2026-11-21T12:00:00Z", "embedded": 4, "waiting": 1},
+        "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
+        "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
+    }
+    printed = status.lines(answer)
+    assert "not listening" in printed[1]
+    assert "local model   missing (run `klaw models pull`)" in printed
+    assert printed[-2:] == ["degraded      нет модели", "              y"]
+    assert status.lines({**answer, "degraded": []})[-1] == "degraded      nothing"
+
+
+CANDIDATE = {
+    "seq": 3,
+    "id": "m3",
+    "role": "user",
+    "created_at": "2026-11-21T12:00:00Z",
+    "vector_rank": 1,
+    "distance": 0.31234,
+    "text_rank": None,
+    "bm25": None,
+    "score": 0.01639,
+    "tokens": 12,
+    "decision": "near",
+}
+TURN = {
+    "id": "t1",
+    "chat": "local:main",
+    "segment": 0,
+    "first_seq": 31,
+    "last_seq": 31,
+    "model": "local/m",
+    "status": "done",
+    "error": None,
+    "started_at": "A",
+    "ended_at": "B",
+    "timings": {"llm": 12.5},
+    "usage": {"prompt_tokens": 100, "cost": None},
+    "receipt": {
+        "budget": {
+            "context_tokens": 8192,
+            "reply_reserve_tokens": 1024,
+            "correction": 1.0,
+            "usable_tokens": 6348,
+            "used_tokens": 300,
+        },
+        "layers": [{"name": "system", "tokens": 80}, {"name": "recall", "tokens": 20, "shortened": True}],
+        "window": {"messages": 20, "first_seq": 11, "last_seq": 30, "left_out": 0, "older_in_segment": True},
+        "recall": {
+            "guard": "search",
+            "query_words": 4,
+            "degraded": ["embedding_late"],
+            "timings_ms": {"search": 3.1},
+            "kept": [3],
+            "candidates": [CANDIDATE, {**CANDIDATE, "seq": 7, "decision": "over_budget", "excerpt": True}],
+        },
+        "problems": ["USER.md was left out: it cannot be read"],
+    },
+}
+
+
+def test_a_receipt_shows_layers_window_and_every_candidate() -> None:
+    printed = receipt.lines(TURN)
+    text = "\n".join(printed)
+    assert "usage    prompt_tokens 100" in printed
+    assert "budget  300 of 6348 usable tokens" in text
+    assert "recall      20  shortened" in printed
+    assert "window  20 messages, 11 to 30; left out 0, older ones are in the segment" in printed
+    assert "recall  search; recalled: 3; 4 content words in the question; search 3.1 ms" in printed
+    assert "degraded: embedding_late" in text
+    rows = [each.split() for each in printed[-3:-1]]
+    assert rows[0] == ["3", "user", "1", "0.31234", "-", "-", "0.01639", "12", "near"]
+    assert rows[1][-2:] == ["over_budget", "(excerpt)"]
+    assert printed[-1] == "problem: USER.md was left out: it cannot be read"
+
+
+def test_a_turn_without_a_context_says_so() -> None:
+    """A turn that was stopped before it began has an empty receipt."""
+    printed = receipt.lines({**TURN, "receipt": {}, "model": "", "status": "stopped", "timings": {}, "usage": {}})
+    assert printed[-1] == "No context was put together for this turn."

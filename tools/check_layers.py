@@ -1,0 +1,107 @@
+"""Check the structure that docs/architecture.md promises: imports point down the layers, pure modules stay pure,
+modules stay small, and only the store imports apsw. Prints every violation; exit code 1 if there is any."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "klaw"
+
+LAYERS = (
+    {"errors"},
+    {"actor", "domain"},
+    {"config"},
+    {"models", "prompts"},
+    {"store", "llm"},
+    {"memory", "context", "toolbox"},
+    {"chats", "subagents"},
+    {"health"},
+    {"gateway"},
+    {"admin", "client"},
+    {"app"},
+    {"serve"},
+    {"cli"},
+    {"__main__"},
+)
+"""Low to high. A package imports its own layer's packages only where SAME_LAYER allows it."""
+
+SAME_LAYER = {("actor", "domain"), ("memory", "context")}
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+PURE = (
+    "domain",
+    "context",
+    "chats/debounce.py",
+    "chats/commands.py",
+    "chats/correction.py",
+    "memory/fuse.py",
+    "memory/gate.py",
+    "memory/pack.py",
+    "memory/backlog.py",
+    "gateway/frames.py",
+    "gateway/limits.py",
+    "llm/types.py",
+    "llm/wire.py",
+    "llm/sse.py",
+    "llm/thinking.py",
+)
+IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}
+
+HARD_LIMIT = 500
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Full names of what a module imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            if node.module == "klaw":
+                yield from (f"klaw.{alias.name}" for alias in node.names)
+
+
+def station(path: Path) -> str:
+    """The package or top-level module of klaw that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def problems_of(path: Path) -> Iterator[str]:
+    relative = path.relative_to(PACKAGE)
+    own = station(path)
+    if own not in RANK:
+        yield f"{relative}: {own} is in no layer of tools/check_layers.py"
+        return
+    pure = any(str(relative) == name or name in str(relative.parent).split("/")[:1] for name in PURE)
+    for name in imported(path):
+        top, _, rest = name.partition(".")
+        if top == "klaw" and rest:
+            other = rest.split(".")[0]
+            if other in RANK and other != own:
+                upward = RANK[other] > RANK[own]
+                sideways = RANK[other] == RANK[own] and (own, other) not in SAME_LAYER
+                if upward or sideways:
+                    yield f"{relative}: {own} must not import {other}"
+        if top == "apsw" and own != "store":
+            yield f"{relative}: only klaw/store imports apsw"
+        if pure and top in IMPURE_IMPORTS:
+            yield f"{relative}: a pure module must not import {top}"
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    if lines > HARD_LIMIT:
+        yield f"{relative}: {lines} lines, the limit is {HARD_LIMIT}"
+
+
+def main() -> int:
+    found = [
+        problem for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py" for problem in problems_of(path)
+    ]
+    for problem in found:
+        print(problem)
+    print(f"{len(found)} problems in the structure" if found else "the structure holds")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
