@@ -39,7 +39,7 @@ def local_model_problems(local: LocalModel) -> Mapping[str, str]:
 def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:
     """Which actors have crashed and wait for their restart."""
     return {
-        f"actor_{report.state}": f"{report.name} has {'failed' if report.state is State.FAILED else 'crashed'}"
+        f"actor:{report.name}": f"{report.name} has {'failed' if report.state is State.FAILED else 'crashed'}"
         for report in supervisor.report()
         if report.state in (State.FAILED, State.BACKOFF)
     }

@@ -24,8 +24,6 @@ from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
 
-ADMIN_ACTOR = "admin.socket"
-
 log = structlog.get_logger("klaw.serve")
 
 
@@ -58,13 +56,14 @@ async def serve(
             await _start_watchdog(app, listener, notifier)
             nursery.start_soon(recover_chats, app)
             on_ready(listener.url)
+            notifier.status(f"listening on {listener.url}")
             notifier.ready()
             log.info("ready", version=__version__, pid=os.getpid())
             await _wait_for_signal(signals)
             notifier.stopping()
             nursery.start_soon(_exit_at_second_signal, signals)
             # No new connections and no new questions; what runs goes on in the stages of ``running``.
-            for name in (notify.ACTOR_NAME, ADMIN_ACTOR, listener.gateway.mailbox.name):
+            for name in (notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
                 await app.supervisor.stop(name, "shutdown")
             nursery.cancel_scope.cancel(reason="the listeners have stopped")
 
@@ -110,7 +109,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
         )
     )
     run = partial(admin_socket.run, path=app.paths.admin_socket, commands=commands)
-    await app.supervisor.start(ActorSpec(name=ADMIN_ACTOR, run=run))
+    await app.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
 
 
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:

@@ -81,6 +81,11 @@ class Mailbox(Generic[M]):
         if self._closed is None:
             self._put(message)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether ``tell`` would take a message now."""
+        return len(self._queue) < self.capacity
+
     async def post(self, message: M) -> None:
         """Put a message, waiting for room (back-pressure).
 
@@ -91,11 +96,14 @@ class Mailbox(Generic[M]):
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._refuse_if_closed()
+        if len(self._queue) < self.capacity:
+            self._put(message)
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
         while len(self._queue) >= self.capacity:
             await self._senders.park()
             self._refuse_if_closed()
         self._put(message)
-        await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def ask(self, make: Callable[[Reply[R]], M]) -> R:
         """Post the message that ``make`` builds around a new reply cell, and wait for the reply.
@@ -121,13 +129,21 @@ class Mailbox(Generic[M]):
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._finish_current()
+        if self._queue:
+            message = self._take()
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return message
         while not self._queue:
             if self._closed is not None:
                 raise trio.EndOfChannel
             await self._receivers.park()
-        message = self._take()
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        return message
+        return self._take()
+
+    async def wait_for_depth(self, depth: int) -> None:
+        """Return when so many messages wait, or when the mailbox is closed. For the one consumer only."""
+        await trio.lowlevel.checkpoint()
+        while len(self._queue) < depth and self._closed is None:
+            await self._receivers.park()
 
     def take_while(self, wanted: Callable[[M], bool], limit: int) -> list[M]:
         """Take up to ``limit`` further messages from the front without waiting, while ``wanted`` says so."""

@@ -25,7 +25,6 @@ from klaw.config.paths import ensure_private_dir
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError, StorageError
 
 ACTOR_NAME = "admin.socket"
-STOP_BUDGET_S = 2.0
 MAX_CONNECTIONS = 8
 """More are told so and closed: an operator and a monitor need two."""
 IDLE_S = 300.0
@@ -157,13 +156,14 @@ class _Server:
                 log.warning("admin_peer_refused", uid=uid)
                 connection.close()
                 continue
+            full = self._open >= MAX_CONNECTIONS
             self._open += 1
-            nursery.start_soon(self._serve, trio.SocketStream(connection), name="admin connection")
+            nursery.start_soon(self._serve, trio.SocketStream(connection), full, name="admin connection")
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, stream: trio.SocketStream, full: bool) -> None:
         """One connection. Whatever happens on it concerns nobody else."""
         try:
-            if self._open > MAX_CONNECTIONS:
+            if full:
                 await _send(stream, _refusal("busy", f"at most {MAX_CONNECTIONS} connections at the same time"))
                 return
             lines = Lines(stream)

@@ -8,8 +8,6 @@ import trio
 MAX_TASKS = 2000
 """Tasks shown; the rest is counted. A snapshot is taken in one step, which must stay short."""
 MAX_FRAMES = 40
-_PARTS = 3
-"""Folders and file of a path that are shown: enough to know the file, nothing about the machine."""
 
 
 def task_tree() -> dict[str, Any]:
@@ -42,7 +40,17 @@ def _task(task: trio.lowlevel.Task, counter: _Counter) -> dict[str, Any]:
 
 def _stack(task: trio.lowlevel.Task) -> list[str]:
     frames = [
-        f"{'/'.join(PurePath(frame.f_code.co_filename).parts[-_PARTS:])}:{line} {frame.f_code.co_qualname}"
+        f"{_place(frame.f_code.co_filename)}:{line} {frame.f_code.co_qualname}"
         for frame, line in task.iter_await_frames()
     ]
     return frames[-MAX_FRAMES:]
+
+
+def _place(file: str) -> str:
+    """A file's path from its package on: what is above it belongs to the machine."""
+    parts = PurePath(file).parts
+    for folder, skip in (("site-packages", 1), ("klaw", 0)):
+        if folder in parts:
+            begin = len(parts) - 1 - parts[::-1].index(folder) + skip
+            return "/".join(parts[begin:])
+    return "/".join(parts[-2:])

@@ -93,8 +93,12 @@ def fail(error: KlawError) -> int:
     return 1
 
 
-def mebibytes(count: int) -> str:
-    return f"{count / (1 << 20):.1f} MiB" if count < 10 << 30 else f"{count / (1 << 30):.1f} GiB"
+def size(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count / 1024:.0f} KiB"
 
 
 def span(seconds: float) -> str:

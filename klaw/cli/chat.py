@@ -21,6 +21,7 @@ def chat_command(args: argparse.Namespace) -> int:
     """Talk. Returns 0; 1 when there is no server or a message got no answer; 2 for wrong arguments."""
     import trio
 
+    from klaw.actor.log import configure
     from klaw.client.connection import check_url
     from klaw.domain.names import InvalidName, chat_name
     from klaw.errors import ConfigError
@@ -33,6 +34,8 @@ def chat_command(args: argparse.Namespace) -> int:
         return _complain(str(exc), 2)
     except ConfigError as exc:
         return _complain(str(exc), 1)
+    # What is worth knowing is said on the screen or as an error; log lines would only disturb it.
+    configure("error", "console")
     token = args.token or os.environ.get("KLAW_TOKEN") or None
     if token and not _is_private(url):
         print("klaw: warning: the token goes over the network unencrypted; use wss://", file=sys.stderr)

@@ -91,7 +91,7 @@ def _looking_commands(commands: Any) -> None:
     receipt = _command(commands, "receipt", "show what an answer was made from", "receipt", "receipt_command")
     receipt.add_argument("turn", nargs="?", help="id of the turn (default: the newest)")
     receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
-    receipt.add_argument("--user", metavar="NAME", default="local", help="whose chat (default: local)")
+    receipt.add_argument("--user", metavar="NAME", help="whose chat, with --chat (default: local)")
 
 
 def _group(commands: Any, name: str, text: str) -> Any:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from klaw.cli.admin_call import NoServer, Refused, call, fail, line, mebibytes, print_json, span, table
+from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, size, span, table
 from klaw.config.paths import Paths
 
 
@@ -28,14 +28,14 @@ def lines(answer: dict[str, Any]) -> list[str]:
     rows = [
         ["server", f"Klaw {answer['version']}, pid {answer['pid']}, up {span(answer['uptime_s'])}"],
         ["address", f"{answer['address'] or 'not listening'}, {answer['connections']} connections"],
-        ["memory", mebibytes(answer["rss_bytes"])],
+        ["memory", size(answer["rss_bytes"])],
         ["content", f"{counts['messages']} messages, {counts['chats']} chats, {counts['users']} users"],
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
-        ["database", f"{mebibytes(disk['database_bytes'])}, schema {answer['schema']}"],
-        ["logs to sync", mebibytes(disk["commit_log_bytes"])],
-        ["disk", f"{mebibytes(disk['free_bytes'])} free"],
+        ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
+        ["logs to sync", size(disk["commit_log_bytes"])],
+        ["disk", f"{size(disk['free_bytes'])} free"],
         *[["degraded" if not place else "", each["text"]] for place, each in enumerate(answer["degraded"])],
     ]
     if not answer["degraded"]:

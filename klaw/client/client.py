@@ -244,15 +244,17 @@ class Client:
     async def wait_closing(self) -> None:
         await self._closing.wait()
 
-    def lost(self, loss: Loss) -> None:
-        """The connection is gone: forget what was asked of it; keep what is to be sent again."""
-        self._up = False
+    def lost(self, loss: Loss) -> bool:
+        """The connection is gone: forget what was asked of it; keep what is to be sent again. Returns whether it
+        had been up."""
+        was_up, self._up = self._up, False
         self._posts.clear()
         self._streams.lost()
         for reply in self._answers.values():
             reply.fail(ConnectionLost(loss.text))
-        if loss.welcomed:
+        if was_up:
             self._inbox.offer(Disconnected(code=loss.code))
+        return was_up
 
     def close(self) -> None:
         self._closing.set()
@@ -314,6 +316,6 @@ class Client:
             self._unacked[error.id].reply.fail(refused)
         elif error.ref is not None and error.ref in self._answers:
             self._answers[error.ref].fail(refused)
-        elif not self._streams.refused(error.ref, error.chat) and error.code != "seq_ahead":
+        elif error.code != "seq_ahead" and not self._streams.refused(error.ref, error.chat):
             # seq_ahead says the same as the caught_up after it.
             self._inbox.offer(error)

@@ -83,13 +83,13 @@ async def _stay_connected(
     try:
         while True:
             loss = await run_link(url, client.hello(name, token), client)
-            client.lost(loss)
+            was_up = client.lost(loss)
             if client.is_closing:
                 return
             if loss.fatal:
                 error = ServerRefused(loss.code, loss.text)
                 return
-            if loss.welcomed:
+            if was_up:
                 down_since, attempt = trio.current_time(), 0
             patience = patience_s[1] if client.welcome else patience_s[0]
             if trio.current_time() - down_since >= patience:

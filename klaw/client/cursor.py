@@ -60,7 +60,7 @@ class Cursor:
             return
         known = self._early.get(entry.seq)
         if known is None:
-            if len(self._early) < MAX_EARLY:
+            if len(self._early) < MAX_EARLY or entry.seq == self.last + 1:
                 self._early[entry.seq] = entry
         elif known.created_at == "":
             # An acknowledgement knows less than the message itself.

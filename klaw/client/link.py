@@ -42,8 +42,6 @@ class Loss:
     text: str
     fatal: bool = False
     """Another attempt cannot help."""
-    welcomed: bool = False
-    """The server had accepted the client."""
 
 
 NO_ANSWER = Loss(code="no_answer", text="the server did not answer in time")
@@ -117,7 +115,7 @@ async def _talk(websocket: WebSocketConnection, hello: Hello, side: Side) -> Los
     side.welcomed(first)
     talk = _Talk(websocket, side)
     await run_until_first_ends(talk.read, talk.write, talk.listen_for_silence, side.wait_closing)
-    return talk.loss or Loss(code="closed", text="the client closed the connection", welcomed=True)
+    return talk.loss or Loss(code="closed", text="the client closed the connection")
 
 
 async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss:
@@ -128,7 +126,7 @@ async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss
             while isinstance(frame, Notice):
                 frame = decode_server(_text(await websocket.get_message()))
         except ConnectionClosed as exc:
-            return _closed(exc, None, welcomed=False)
+            return _closed(exc, None)
         except FrameError:
             return Loss(code="not_klaw", text="the server does not speak Klaw's protocol", fatal=True)
         if isinstance(frame, Welcome):
@@ -160,9 +158,9 @@ class _Talk:
                     self._complaint = frame
                 self._side.received(frame)
         except ConnectionClosed as exc:
-            self._lose(_closed(exc, self._complaint, welcomed=True))
+            self._lose(_closed(exc, self._complaint))
         except FrameError as exc:
-            self._lose(Loss(code=exc.code, text="the server sent a frame that cannot be used", welcomed=True))
+            self._lose(Loss(code=exc.code, text="the server sent a frame that cannot be used"))
 
     async def write(self) -> None:
         """The one task that sends frames: a cancelled send leaves the stream unusable."""
@@ -177,10 +175,10 @@ class _Talk:
                 except ConnectionClosed as exc:
                     # The reader is still to find what the server said before it closed.
                     await trio.sleep(CLOSE_S)
-                    self._lose(_closed(exc, self._complaint, welcomed=True))
+                    self._lose(_closed(exc, self._complaint))
                     return
             if scope.cancelled_caught:
-                self._lose(Loss(code="send_timeout", text="the server does not read", welcomed=True))
+                self._lose(Loss(code="send_timeout", text="the server does not read"))
                 return
 
     async def listen_for_silence(self) -> None:
@@ -197,19 +195,19 @@ class _Talk:
                     await trio.sleep_forever()
                 self._heard_at = trio.current_time()
             if scope.cancelled_caught:
-                self._lose(Loss(code="silent", text="the server gives no sign of life", welcomed=True))
+                self._lose(Loss(code="silent", text="the server gives no sign of life"))
                 return
 
     def _lose(self, loss: Loss) -> None:
         self.loss = self.loss or loss
 
 
-def _closed(exc: ConnectionClosed, complaint: Error | None, *, welcomed: bool) -> Loss:
+def _closed(exc: ConnectionClosed, complaint: Error | None) -> Loss:
     code = exc.reason.code if exc.reason is not None else 1006
     fatal = code in FATAL_CLOSE_CODES
     if complaint is not None:
-        return Loss(code=complaint.code, text=complaint.message, fatal=fatal, welcomed=welcomed)
-    return Loss(code=f"closed_{code}", text=f"the connection was closed ({code})", fatal=fatal, welcomed=welcomed)
+        return Loss(code=complaint.code, text=complaint.message, fatal=fatal)
+    return Loss(code=f"closed_{code}", text=f"the connection was closed ({code})", fatal=fatal)
 
 
 def _text(message: str | bytes) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NewType
 
 UserId = NewType("UserId", str)
@@ -28,6 +29,7 @@ def user_id(name: str) -> UserId:
     return UserId(name)
 
 
+@lru_cache(maxsize=4096)
 def chat_name(text: str) -> str:
     """Check and normalise (NFC) a chat's name.
 

@@ -96,7 +96,10 @@ class Delivery:
         self._behind: OrderedDict[ChatId, _Cursor] = OrderedDict()
         self._expected: dict[tuple[ChatId, str], _Expected] = {}
         """Messages of this connection without an ack yet."""
+        self._announced: dict[ChatId, int] = {}
+        """Watches that were asked for and have not been carried out yet."""
         self._wake = trio.lowlevel.ParkingLot()
+        self._carried_out = trio.lowlevel.ParkingLot()
         self._watching = trio.Lock()
 
     @property
@@ -105,8 +108,18 @@ class Delivery:
 
     # -- watching --------------------------------------------------------------------------------------------------
 
+    def announce(self, name: str) -> None:
+        """A ``watch`` of this chat will follow: what is sent to the chat meanwhile waits for it.
+
+        Otherwise its ack could overtake the messages that the watch is to bring first.
+        """
+        chat = chat_id(self._user, name)
+        self._announced[chat] = self._announced.get(chat, 0) + 1
+
     async def watch(self, name: str, seq: int | None, ref: str | None = None) -> None:
         """Watch a chat from after ``seq`` (None: from now on); ``caught_up`` follows when all is sent.
+
+        Must have been announced; watches are carried out one after the other, in the order asked for.
 
         Raises:
             FrameError: ``too_many_watched``.
@@ -114,8 +127,18 @@ class Delivery:
 
         Cancellation: the chat may be left as it was before.
         """
+        chat = chat_id(self._user, name)
+        try:
+            await self._watch(chat, name, seq, ref)
+        finally:
+            self._announced[chat] -= 1
+            if not self._announced[chat]:
+                del self._announced[chat]
+                self._carried_out.unpark_all()
+
+    async def _watch(self, chat: ChatId, name: str, seq: int | None, ref: str | None) -> None:
         async with self._watching:
-            cursor = await self._locate(chat_id(self._user, name))
+            cursor = await self._locate(chat)
             if seq is not None:
                 if seq > cursor.head:
                     text = "the server has fewer messages of this chat than that; load its history anew"
@@ -131,6 +154,8 @@ class Delivery:
     async def watch_from_now(self, name: str) -> None:
         """Watch a chat if it is not watched, without any frame about it. Raises like ``watch``."""
         chat = chat_id(self._user, name)
+        while chat in self._announced:
+            await self._carried_out.park()
         cursor = self._cursors.get(chat)
         if cursor is not None and cursor.next_seq is not None:
             return
@@ -251,6 +276,7 @@ class Delivery:
     async def _send_page(self, cursor: _Cursor) -> None:
         start = cursor.next_seq
         assert start is not None  # only a cursor with a place falls behind
+        head = cursor.head
         page = await self._chats.after(cursor.chat, start - 1, PAGE)
         if cursor.next_seq != start or not cursor.behind:
             return  # a new watch has moved it meanwhile
@@ -261,10 +287,10 @@ class Delivery:
             cursor.next_seq = message.seq + 1
             if not self._acknowledge(message.chat, message.id, message.seq):
                 self._put(message_text(message, replayed=message.seq <= cursor.replay_until), name)
-        if not page and cursor.next_seq <= cursor.head:
-            # Every message is committed before it is heard of, so these are no more.
-            log.warning("stream_gap", seq=cursor.next_seq, missing=cursor.head + 1 - cursor.next_seq)
-            cursor.next_seq = cursor.head + 1
+        if not page and cursor.next_seq <= head:
+            # Every message is committed before it is heard of, so what was heard of before the read is no more.
+            log.warning("stream_gap", seq=cursor.next_seq, missing=head + 1 - cursor.next_seq)
+            cursor.next_seq = head + 1
         if len(page) < PAGE and cursor.next_seq > cursor.head:
             self._go_live(cursor)
 

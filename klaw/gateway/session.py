@@ -1,6 +1,7 @@
 """One client connection, from hello to close: what each frame of the client leads to."""
 
 import math
+from collections import deque
 from collections.abc import Awaitable
 
 import attrs
@@ -22,7 +23,7 @@ from klaw.gateway.answers import StoredOnce
 from klaw.gateway.auth import Authenticator, Grant
 from klaw.gateway.closing import Close
 from klaw.gateway.codec import FrameError, decode_client
-from klaw.gateway.delivery import Delivery
+from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.frames import (
     HISTORY_LIMIT,
     PROTOCOL_VERSION,
@@ -45,6 +46,8 @@ from klaw.gateway.sending import ANSWER_S, Sending
 MAX_REQUESTS = 16
 """Requests of one connection that are being answered; more are refused as ``busy``."""
 MAX_CLIENT_NAME = 64
+
+_TOO_MANY = Error(code="busy", message="too many requests without an answer; ask again a little later", retryable=True)
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -165,7 +168,9 @@ class Session:
             talk = self._begin(self._grant.user, nursery)
             nursery.start_soon(self._catch_up, talk.delivery, name="gateway catch-up")
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
-            nursery.start_soon(self._watch_all, hello, talk.delivery, name="gateway resume")
+            nursery.start_soon(self._carry_out_watches, talk, name="gateway watches")
+            for name, seq in hello.chats.items():
+                self._ask_for_watch(Watch(chat=name, seq=seq), talk)
             while True:
                 self._take(await self._link.receive(), talk)
 
@@ -183,7 +188,7 @@ class Session:
             text = "a valid token is needed, in the Authorization header or in hello"
             self._refuse(Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
         else:
-            self._client = frame.client[:MAX_CLIENT_NAME] if frame.client else None
+            self._client = _printable(frame.client)
             return frame
         return None
 
@@ -242,9 +247,10 @@ class Session:
             talk.sending.submit(frame, talk.nursery)
         elif isinstance(frame, Hello):
             self._link.put(Error(code="hello_again", message="hello was said already"))
+        elif isinstance(frame, Watch):
+            self._ask_for_watch(frame, talk)
         elif talk.requests >= MAX_REQUESTS:
-            text = "too many requests without an answer; ask again a little later"
-            self._link.put(with_marks(Error(code="busy", message=text, retryable=True), frame))
+            self._link.put(with_marks(_TOO_MANY, frame))
         else:
             talk.requests += 1
             talk.nursery.start_soon(self._handle, frame, talk, name=f"gateway {frame.type}")
@@ -261,19 +267,35 @@ class Session:
             self._refuse(refusal(error), close)
             return None
 
-    async def _handle(self, frame: Request | Watch, talk: "_Talk") -> None:
-        if isinstance(frame, Watch):
-            await self._reporting(frame, talk.delivery.watch(frame.chat, frame.seq, frame.ref))
-        else:
-            await self._reporting(frame, self._answer(frame, talk.user))
+    async def _handle(self, frame: Request, talk: "_Talk") -> None:
+        await self._reporting(frame, self._answer(frame, talk.user))
         talk.requests -= 1
 
     async def _answer(self, frame: Request, user: UserId) -> None:
         self._link.put(await answer(frame, user, self._services.chats))
 
-    async def _watch_all(self, hello: Hello, delivery: Delivery) -> None:
-        for name, seq in hello.chats.items():
-            await self._reporting(Watch(chat=name, seq=seq), delivery.watch(name, seq))
+    def _ask_for_watch(self, frame: Watch, talk: "_Talk") -> None:
+        if len(talk.watches) >= MAX_WATCHED:
+            self._link.put(with_marks(_TOO_MANY, frame))
+            return
+        talk.delivery.announce(frame.chat)
+        talk.watches.append(frame)
+        talk.watch_asked.unpark()
+
+    async def _carry_out_watches(self, talk: "_Talk") -> None:
+        """Carry out watches in the order asked for."""
+        while True:
+            while not talk.watches:
+                await talk.watch_asked.park()
+            frame = talk.watches.popleft()
+            try:
+                with answer_within(ANSWER_S, "the chat"):
+                    await talk.delivery.watch(frame.chat, frame.seq, frame.ref)
+            except FrameError as error:
+                self._link.put(with_marks(refusal(error), frame))
+            except KlawError as error:
+                # Without its place in the chat this connection could skip messages: the client has to resume anew.
+                self._refuse(with_marks(refusal(error), frame), Close.FAILED)
 
     async def _reporting(self, frame: ClientFrame, work: Awaitable[None]) -> None:
         """Do it, in bounded time; whatever fails is told to the client, whose connection lives."""
@@ -314,3 +336,11 @@ class _Talk:
     """Of the session's tasks; ends with it."""
     requests: int = 0
     """Requests that are being answered."""
+    watches: deque[Watch] = attrs.Factory(deque)
+    """Watches that were asked for; bounded by ``MAX_WATCHED``."""
+    watch_asked: trio.lowlevel.ParkingLot = attrs.Factory(trio.lowlevel.ParkingLot)
+
+
+def _printable(client: str | None) -> str | None:
+    """A client's name as it may stand in a log line."""
+    return "".join(filter(str.isprintable, client[:MAX_CLIENT_NAME])) if client else None

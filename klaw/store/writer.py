@@ -7,6 +7,7 @@ when it fails, the process ends and systemd restarts it, because what it holds i
 from collections.abc import Callable, Sequence
 
 import apsw
+import attrs
 import structlog
 import trio
 
@@ -26,12 +27,45 @@ MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
 MAX_GROUP = 256
 """Requests in one transaction."""
+SLOW_COMMIT_S = 0.006
+"""A group that takes longer shows a disk on which it pays to wait for a fuller one."""
+MAX_PATIENCE_S = 0.02
+"""Longest wait for a group to fill."""
 STOP_BUDGET_S = 20.0
 """For what is queued and the last checkpoint, also on a slow card."""
 IDLE_CHECKPOINT_S = 20.0
 """Without a write for so long, the commit log is emptied."""
 
 log = structlog.get_logger("klaw.writer")
+
+
+@attrs.frozen(kw_only=True)
+class Pace:
+    """How long to wait for a group to fill.
+
+    On a slow disk the requesters of one group are busy with its answers while the next group, of the others, is already
+    written: two half groups take turns and each pays a whole fsync. Waiting a little for those who were just answered
+    makes one full group of them. A lone requester never waits, nor does anybody on a quick disk.
+    """
+
+    expected: int = 1
+    """How many requests the last round showed to be under way at once."""
+    patience_s: float = 0.0
+
+    @classmethod
+    def after(cls, group: int, waiting: int, took_s: float) -> "Pace":
+        """The pace for the next group.
+
+        Args:
+            group: requests of the last group.
+            waiting: requests that came in while it was written.
+            took_s: how long it took.
+        """
+        slow = took_s >= SLOW_COMMIT_S
+        return cls(
+            expected=min(MAX_GROUP, group + waiting), patience_s=min(MAX_PATIENCE_S, took_s / 2) if slow else 0.0
+        )
+
 
 Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
@@ -60,7 +94,11 @@ class Writer:
     ) -> Reply[tuple[Appended, ...]]:
         """Like ``append``, but returns as soon as the request is queued: what is begun in order is stored in order."""
         reply: Reply[tuple[Appended, ...]] = Reply()
-        await self.mailbox.post(Append(messages=tuple(messages), turn=turn, reply=reply))
+        request = Append(messages=tuple(messages), turn=turn, reply=reply)
+        if self.mailbox.has_room:  # the usual case, without a trip through the scheduler for each message
+            self.mailbox.tell(request)
+        else:
+            await self.mailbox.post(request)
         return reply
 
     async def store_vectors(self, model_id: str, vectors: Sequence[tuple[int, bytes]]) -> int:
@@ -93,6 +131,7 @@ async def run(
 ) -> None:
     """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint."""
     mailbox = writer.mailbox
+    pace = Pace()
     task_status.started()
     while True:
         vitals.doing("idle")
@@ -106,9 +145,13 @@ async def run(
         if not group:
             await database.run(_checkpoint, journal)
             continue
+        with trio.move_on_after(pace.patience_s):
+            await mailbox.wait_for_depth(pace.expected - 1)
         group += mailbox.take_while(lambda _request: True, MAX_GROUP - 1)
         vitals.doing("committing")
+        begin = trio.current_time()
         await _commit(database, journal, group, publish)
+        pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
 
 
 def _checkpoint(connection: apsw.Connection, journal: Journal) -> None:

@@ -25,7 +25,7 @@ START = 1_760_000_000.0
 def new(
     text: str = "hello",
     *,
-    id: str | None = None,
+    id: str | None = None,  # noqa: A002 - the field's name
     user: str = "local",
     chat: str = "main",
     role: Role = Role.USER,

@@ -1,5 +1,7 @@
 """Who may come in and how connections begin and end: hello, tokens, origins, limits, shutdown."""
 
+import errno
+
 import attrs
 import pytest
 import trio
@@ -132,7 +134,7 @@ async def test_the_own_page_and_allowed_origins_may_connect(tmp_path):
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"426"),
         (b"GET /else HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
         (b"\x16\x03\x01 no http\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 60_000 + b"\r\n\r\n", b"431"),
     ],
 )
 async def test_what_is_no_websocket_gets_an_http_answer(tmp_path, request_head, status):
@@ -179,6 +181,7 @@ async def test_a_client_that_answers_no_ping_is_dropped(tmp_path, monkeypatch):
     async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.05)) as w:
         async with await w.raw_tcp() as stream:
             await stream.send_all(UPGRADE)
+            await stream.receive_some()
             hello = b'{"type":"hello","version":1}'
             await stream.send_all(bytes([0x81, 0x80 | len(hello), 0, 0, 0, 0]) + hello)
             with trio.fail_after(HANG_S):
@@ -195,9 +198,7 @@ async def test_shutdown_says_goodbye_to_everybody_in_bounded_time(tmp_path):
             assert (await c.hear())["code"] == "shutdown"
             assert await c.closed() == 1001
             with pytest.raises(OSError, match="connect"):
-                while True:
-                    async with await w.raw_tcp():
-                        pass
+                await w.raw_tcp()
 
 
 async def test_a_hard_cancel_ends_at_once(tmp_path):
@@ -239,3 +240,49 @@ async def test_a_taken_port_is_a_config_error(tmp_path):
     async with world(tmp_path) as w:
         with pytest.raises(ConfigError, match="cannot listen"):
             await start(tmp_path, port=w.port)
+
+
+async def test_running_out_of_file_descriptors_pauses_the_listener(tmp_path, monkeypatch, log_events):
+    monkeypatch.setattr("klaw.gateway.listener.FULL_PAUSE_S", 0.01)
+    accept, failures = trio.SocketListener.accept, [OSError(errno.EMFILE, "too many files")] * 3
+
+    async def failing(listener):
+        await trio.lowlevel.checkpoint()
+        if failures:
+            raise failures.pop()
+        return await accept(listener)
+
+    monkeypatch.setattr(trio.SocketListener, "accept", failing)
+    async with world(tmp_path) as w, w.client():
+        pass
+    assert [entry["code"] for entry in log_events if entry["event"] == "accept_failed"] == ["EMFILE"] * 3
+
+
+async def test_a_connection_lost_during_catch_up_leaves_nothing_behind(tmp_path):
+    async with world(tmp_path) as w:
+        w.chats.append("local", "main", "x")
+        w.chats.read_gate = trio.Event()
+        async with w.client(chats={"main": 0}) as c:
+            await c.say("watch", chat="other", seq=0)
+            with trio.fail_after(HANG_S):
+                while not w.chats.reads:
+                    await trio.lowlevel.checkpoint()
+        with trio.fail_after(HANG_S):
+            while w.gateway.connections() or w.hub.watchers("local:main"):
+                await trio.lowlevel.checkpoint()
+
+
+async def test_logs_name_connections_but_hold_no_content(tmp_path, log_events):
+    canary = "canary-Жёлудь-7731"
+    async with world(tmp_path) as w, w.client(client="test\x1b[31m") as c:
+        await c.say("send", id="m1", chat="main", text=canary)
+        await c.get("ack")
+        await c.raw(canary)
+        await c.get("error")
+        w.chats.fail_with = RuntimeError(canary)
+        await c.say("send", id="m2", chat=canary, text=canary)
+        await c.get("error")
+    entries = [entry for entry in log_events if entry["event"] == "client_connected"]
+    assert entries[0]["client"] == "test[31m"
+    assert "request_failed" in [entry["event"] for entry in log_events]
+    assert canary not in repr(log_events)

@@ -149,7 +149,9 @@ async def test_the_frame_limit_counts_bytes(tmp_path):
         async with w.client() as c:
             await c.say("send", id="m1", chat="main", text="x" * (limit - empty))
             assert (await c.hear())["type"] == "ack"
-            await c.raw(json.dumps({"type": "send", "id": "m2", "chat": "main", "text": "я" * 33_000}, ensure_ascii=False))
+            await c.raw(
+                json.dumps({"type": "send", "id": "m2", "chat": "main", "text": "я" * 33_000}, ensure_ascii=False)
+            )
             assert (await c.hear())["code"] == "frame_too_large"
             assert await c.closed() == 1009
         async with w.client() as c:

@@ -152,6 +152,47 @@ async def test_an_event_for_a_row_that_is_gone_does_not_hang_the_stream(tmp_path
         assert (await c.hear())["seq"] == 3
 
 
+async def test_a_message_that_is_stored_while_a_page_is_read_is_not_skipped(tmp_path):
+    async with world(tmp_path) as w, w.client() as c:
+        w.chats.read_gate = trio.Event()
+        w.chats.append(LOCAL_USER, "main", "first")
+        await c.say("watch", chat="main", seq=0)
+        with trio.fail_after(HANG_S):
+            while not w.chats.reads:
+                await trio.lowlevel.checkpoint()
+        for text in ("second", "third"):
+            w.chats.append(LOCAL_USER, "main", text)
+        w.chats.read_gate.set()
+        assert seqs(await c.until("caught_up")) == [1, 2, 3]
+
+
+async def test_a_message_that_is_stored_while_an_empty_page_is_read_is_not_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(delivery, "PAGE", 1)
+    async with world(tmp_path) as w, w.client() as c:
+        w.chats.append(LOCAL_USER, "main", "first")
+        read = w.chats.after
+
+        async def after(chat, seq, limit):
+            found = await read(chat, seq, limit)
+            if not found and len(w.chats.rows[MAIN]) == 1:
+                w.chats.append(LOCAL_USER, "main", "second")
+            return found
+
+        w.chats.after = after
+        await c.say("watch", chat="main", seq=0)
+        assert seqs(await c.until("caught_up")) == [1, 2]
+
+
+async def test_a_send_right_after_a_watch_waits_for_the_watch(tmp_path):
+    """Else its ack would come before the older messages that the watch brings."""
+    async with world(tmp_path) as w, w.client() as c:
+        for _ in range(5):
+            w.chats.append(LOCAL_USER, "main", "old")
+        await c.say("watch", chat="main", seq=0)
+        await c.say("send", id="m1", chat="main", text="x")
+        assert seqs(await c.until("ack")) == [1, 2, 3, 4, 5, 6]
+
+
 async def test_the_events_of_a_turn_reach_every_watcher_in_order(tmp_path):
     async with world(tmp_path) as w, w.client(chats={"main": 0}) as one, w.client(chats={"main": 0}) as two:
         for c in (one, two):

@@ -38,6 +38,7 @@ class FakeChats:
     def __init__(self, hub):
         self.hub = hub
         self.rows: dict[ChatId, list[Message]] = {}
+        self.by_id = {}
         self.stopped = []
         self.running = set()
         self.fail_with = None
@@ -66,6 +67,7 @@ class FakeChats:
             segment=0,
         )
         rows.append(message)
+        self.by_id[user, message.id] = message
         if emit:
             self.hub.emit(MessageStored(message=message))
         return message
@@ -76,12 +78,11 @@ class FakeChats:
             await self.gate.wait()
         if self.fail_with is not None:
             raise self.fail_with
-        for rows in self.rows.values():
-            for row in rows:
-                if row.user == user and row.id == message_id:
-                    if row.chat != chat_id(user, name):
-                        raise IdConflict("used in another chat")
-                    return Appended(row, True)
+        row = self.by_id.get((user, message_id))
+        if row is not None:
+            if row.chat != chat_id(user, name):
+                raise IdConflict("used in another chat")
+            return Appended(row, True)
         return Appended(self.append(user, name, text, message_id=message_id), False)
 
     async def stop(self, user, name):

@@ -54,7 +54,7 @@ def test_requests_are_structured() -> None:
     ],
 )
 def test_bad_requests_name_the_field(line: bytes, code: str, says: str) -> None:
-    with pytest.raises(BadRequest, match=".") as caught:
+    with pytest.raises(BadRequest) as caught:
         parse(line)
     assert caught.value.code == code
     assert says in str(caught.value)

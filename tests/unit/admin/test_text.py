@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from klaw.cli import actors, receipt, status
-from klaw.cli.admin_call import line, mebibytes, span, table
+from klaw.cli.admin_call import line, size, span, table
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,8 @@ def test_span(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
-def test_mebibytes() -> None:
-    assert mebibytes(3 << 19) == "1.5 MiB"
-    assert mebibytes(20 << 30) == "20.0 GiB"
+def test_size() -> None:
+    assert [size(count) for count in (0, 5000, 3 << 19, 20 << 30)] == ["0 KiB", "5 KiB", "1.5 MiB", "20.0 GiB"]
 
 
 def test_columns_align_by_cells_not_characters() -> None:
@@ -69,8 +68,8 @@ def test_the_tree_is_printed_with_its_counters() -> None:
     ]
     writer = "running 1m 0s 1 2 8 3 4 5 6 ModelError idle␛[2J (1s)"
     assert printed[3].split("store.writer")[1].split() == writer.split()
-    assert printed[5].split("llm.slots")[1].split() == "7 8 9 1 of 2 busy".split()
-    assert printed[7].split("connection c1")[1].split() == "open 10s user анна, frames_in 12".split()
+    assert printed[5].split("llm.slots")[1].split() == ["7", "8", "9", "1", "of", "2", "busy"]
+    assert printed[7].split("connection c1")[1].split() == ["open", "10s", "user", "анна,", "frames_in", "12"]
     assert "\x1b" not in "".join(printed)
 
 

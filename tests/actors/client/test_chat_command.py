@@ -1,0 +1,301 @@
+"""``klaw chat`` as a program: in pipes, and at a real (pseudo) terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from klaw.gateway.frames import ChatMessage, Degraded, Delta, Error, Send, Status
+from tests.actors.client.fake_server import FakeServer, Link
+
+COMMAND = [sys.executable, "-m", "klaw.cli.main", "chat"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "COVERAGE_PROCESS_START") if name in os.environ}
+    return {**kept, "PYTHONPATH": str(Path.cwd()), "TERM": "xterm", "LANG": "C.UTF-8", **more}
+
+
+async def chat_in_pipe(server: FakeServer, stdin: bytes, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    with trio.fail_after(30):
+        return await trio.run_process(
+            [*COMMAND, "--url", server.url, *arguments],
+            stdin=stdin,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            env=environment(),
+        )
+
+
+async def echo(link: Link, frame: Send, seq: int) -> None:
+    """Answer like a turn: thinking, pieces, message, idle; commands by their reply."""
+    server = link.server
+    if frame.text.startswith("/"):
+        await server.say(frame.chat, "system", f"reply to {frame.text}", "command")
+        return
+    turn = f"t{seq}"
+    await server.tell(Status(chat=frame.chat, state="thinking", turn=turn), frame.chat)
+    if frame.text == "fail":
+        error = Error(code="llm_timeout", message="the model was slow", retryable=True, chat=frame.chat, turn=turn)
+        await server.tell(error, frame.chat)
+        await server.tell(Status(chat=frame.chat, state="failed", turn=turn, ended="failed"), frame.chat)
+        return
+    text = f"You said: {frame.text}"
+    await server.tell(Delta(chat=frame.chat, turn=turn, offset=0, text=text[:5]), frame.chat)
+    await server.say(frame.chat, "assistant", text, turn=turn)
+    await server.tell(Status(chat=frame.chat, state="idle", turn=turn, ended="done"), frame.chat)
+
+
+def echoing() -> FakeServer:
+    server = FakeServer()
+    server.after_send = echo
+    return server
+
+
+async def test_each_line_of_a_pipe_is_answered_in_turn() -> None:
+    async with echoing().serving() as server:
+        done = await chat_in_pipe(server, "Привет\n\n  second \n/status\nlast without line end".encode())
+    assert done.stdout.decode().splitlines() == [
+        "You said: Привет",
+        "You said: second",
+        "reply to /status",
+        "You said: last without line end",
+    ]
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+async def test_whole_makes_one_message_and_json_one_object() -> None:
+    async with echoing().serving() as server:
+        server.store("notes", "user", "earlier")
+        done = await chat_in_pipe(server, "one\nдва\n".encode(), "--whole", "--json", "--chat", "notes")
+    (line,) = done.stdout.decode().splitlines()
+    answer = json.loads(line)
+    assert answer["content"] == "You said: one\nдва"
+    assert (answer["chat"], answer["seq"], answer["turn"], answer["role"]) == ("notes", 3, "t2", "assistant")
+
+
+async def test_a_failed_turn_goes_to_stderr_and_the_rest_goes_on() -> None:
+    async with echoing().serving() as server:
+        done = await chat_in_pipe(server, b"fail\nnext\n")
+    assert done.stdout == b"You said: next\n"
+    assert b"the model was slow (llm_timeout)" in done.stderr
+    assert done.returncode == 1
+
+
+async def test_an_answer_given_while_the_connection_was_down_is_printed() -> None:
+    server = FakeServer()
+
+    async def cut_then_answer(link: Link, frame: Send, seq: int) -> None:
+        await link.cut()
+        server.store(frame.chat, "assistant", "made meanwhile", turn="t9")
+
+    server.after_send = cut_then_answer
+    async with server.serving():
+        done = await chat_in_pipe(server, b"hi\n")
+    assert (done.stdout, done.returncode) == (b"made meanwhile\n", 0)
+    assert len(server.hellos) == 2
+    assert done.stderr == b""
+
+
+async def test_no_server_is_said_clearly() -> None:
+    server = FakeServer()
+    async with server.serving():
+        pass
+    done = await chat_in_pipe(server, b"hi\n")
+    assert done.returncode == 1
+    assert f"no server at {server.url}: start it with `klaw serve`" in done.stderr.decode()
+
+
+async def test_bad_usage_is_2_and_bad_input_is_1() -> None:
+    async with echoing().serving() as server:
+        bad_name = await chat_in_pipe(server, b"hi\n", "--chat", "../x")
+        bad_url = await chat_in_pipe(server, b"hi\n", "--url", "http://x")
+        not_text = await chat_in_pipe(server, b"\xff\xfe\n")
+        nothing = await chat_in_pipe(server, b"")
+    assert (bad_name.returncode, bad_url.returncode, not_text.returncode, nothing.returncode) == (2, 2, 1, 0)
+    assert b"UTF-8" in not_text.stderr
+    assert server.sends == []
+
+
+async def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+    async with echoing().serving() as server:
+        with trio.fail_after(30):
+            done = await trio.run_process(
+                ["/bin/sh", "-c", f"yes hi | head -50 | {' '.join(COMMAND)} --url {server.url} | head -1"],
+                capture_stdout=True,
+                capture_stderr=True,
+                env=environment(),
+            )
+    assert (done.stdout, done.stderr) == (b"You said: hi\n", b"")
+
+
+class Desk:
+    """A person at a pseudo terminal."""
+
+    def __init__(self, master: int, process: trio.Process) -> None:
+        self.master = master
+        self.process = process
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    async def see(self, text: str) -> None:
+        """Read until the text has appeared; what came before it is forgotten."""
+        with trio.fail_after(20):
+            while text not in self.seen:
+                await trio.lowlevel.wait_readable(self.master)
+                self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(self.master, 65536).decode(errors="replace"))
+        self.seen = self.seen.split(text, 1)[1]
+
+    async def leave(self) -> int:
+        """Wait for the program's end, reading on so that it can write."""
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._drain)
+                await self.process.wait()
+                nursery.cancel_scope.cancel()
+        return self.process.returncode or 0
+
+    async def _drain(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self.master)
+            try:
+                self.seen += os.read(self.master, 65536).decode(errors="replace")
+            except OSError:
+                return
+
+
+@asynccontextmanager
+async def desk(server: FakeServer, *arguments: str) -> AsyncIterator[Desk]:
+    master, slave = pty.openpty()
+    before = termios.tcgetattr(slave)
+    process = await trio.lowlevel.open_process(
+        [*COMMAND, "--url", server.url, *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env=environment(),
+    )
+    try:
+        yield Desk(master, process)
+        assert termios.tcgetattr(slave) == before, "the terminal was not put back"
+    finally:
+        if process.returncode is None:
+            process.kill()
+        with trio.CancelScope(shield=True), trio.move_on_after(5):
+            await process.wait()
+        os.close(slave)
+        os.close(master)
+
+
+async def test_a_conversation_at_a_terminal() -> None:
+    """History, prompt, a streamed answer printed once, a command, and /quit."""
+    server = echoing()
+    server.store("main", "user", "раньше")
+    server.store("main", "assistant", "old answer")
+    server.degraded = [Degraded(code="no_model", text="full-text only: no embedding model")]
+    async with server.serving(), desk(server) as person:
+        await person.see("> раньше")
+        await person.see("old answer")
+        await person.see("> ")
+        person.type("Как дела?\r")
+        await person.see("> Как дела?")
+        await person.see("You said: Как дела?")
+        person.type("/status\r")
+        await person.see("reply to /status")
+        person.type("\x1b[A\x1b[A\r")  # up, up: the question again
+        await person.see("You said: Как дела?")
+        person.type("/quit\r")
+        assert await person.leave() == 0
+        assert "You said" not in person.seen
+    assert [frame.text for frame in server.sends] == ["Как дела?", "/status", "Как дела?"]
+
+
+async def test_control_c_stops_the_turn_and_then_leaves() -> None:
+    server = FakeServer()
+
+    async def never_done(link: Link, frame: Send, seq: int) -> None:
+        await server.tell(Status(chat="main", state="answering", turn="t1"), "main")
+        await server.tell(Delta(chat="main", turn="t1", offset=0, text="endless"), "main")
+
+    server.after_send = never_done
+    async with server.serving(), desk(server) as person:
+        await person.see("> ")
+        person.type("go\r")
+        await person.see("endless")
+        person.type("\x03")
+        await person.see("[stopping; Ctrl-C again leaves]")
+        await server.wait_for(lambda: server.stops == 1)
+        person.type("\x03")
+        assert await person.leave() == 0
+    assert server.stops == 1
+
+
+async def test_control_c_clears_what_is_typed_and_control_d_leaves() -> None:
+    async with echoing().serving() as server, desk(server) as person:
+        await person.see("> ")
+        person.type("half")
+        await person.see("half")
+        person.type("\x03")
+        await person.see("> \r")
+        person.type("\x04")
+        assert await person.leave() == 0
+        assert server.sends == []
+
+
+async def test_it_reconnects_with_a_visible_line_and_shows_what_was_missed() -> None:
+    server = echoing()
+    async with server.serving(), desk(server, "--no-history") as person:
+        await person.see("> ")
+        await server.wait_for(lambda: any("main" in link.watched for link in server.links))
+        person.type("typed half")
+        await person.see("typed half")
+        await server.cut_all()
+        server.store("main", "assistant", "while you were away", turn="t1")
+        await person.see("[connection lost; trying to get it back]")
+        await person.see("[connected again]")
+        await person.see("while you were away")
+        await person.see("> typed half")
+        person.type(" and all\r")
+        await person.see("You said: typed half and all")
+        person.process.send_signal(signal.SIGTERM)
+        assert await person.leave() == 0
+
+
+async def test_a_final_refusal_ends_it_with_a_reason_and_a_sane_terminal() -> None:
+    server = echoing()
+    async with server.serving(), desk(server) as person:
+        await person.see("> ")
+        await server.wait_for(lambda: bool(server.links))
+        await server.links[0].give(Error(code="unauthorized", message="the token was revoked"))
+        await server.links[0].websocket.aclose(4401, "unauthorized")
+        await person.see("refuses: the token was revoked")
+        assert await person.leave() == 1
+
+
+async def test_messages_of_other_clients_appear_while_one_types() -> None:
+    server = echoing()
+    async with server.serving(), desk(server) as person:
+        await person.see("> ")
+        person.type("мой текст")
+        await person.see("мой текст")
+        message: ChatMessage = await server.say("main", "user", "\x1b[2Jfrom the phone")
+        assert message.seq == 1
+        await person.see("> ␛[2Jfrom the phone")
+        await person.see("> мой текст")
+        person.type("\x15\x04")
+        assert await person.leave() == 0

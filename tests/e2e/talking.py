@@ -1,0 +1,104 @@
+"""A person at a client, for tests: sends, sees, and waits for what must come, with a deadline."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from klaw.client.backoff import Backoff
+from klaw.client.client import Client
+from klaw.client.connection import connect
+from klaw.client.errors import ConnectionLost, RequestRefused
+from klaw.client.events import Entry, Event
+from klaw.gateway.frames import Error, GetHistory, GetReceipt, History, Receipt, StoredMessage
+
+T = TypeVar("T")
+DEADLINE_S = 30.0
+BACKOFF = Backoff(first_s=0.02, most_s=0.2)
+
+
+class Talk:
+    """A connected client and all that it has seen."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.events: list[Event] = []
+        self._news = trio.Event()
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [event for event in self.events if isinstance(event, Entry)]
+
+    @property
+    def errors(self) -> list[Error]:
+        return [event for event in self.events if isinstance(event, Error)]
+
+    async def look(self) -> None:
+        while True:
+            self.events.append(await self.client.next_event())
+            self._news.set()
+            self._news = trio.Event()
+
+    async def until(self, found: Callable[[], T | None]) -> T:
+        """Wait until ``found`` says something true; it is asked after every event."""
+        with trio.fail_after(DEADLINE_S):
+            while not (value := found()):
+                await self._news.wait()
+        return value
+
+    async def send(self, text: str, chat: str = "main", message_id: str | None = None) -> int:
+        with trio.fail_after(DEADLINE_S):
+            return await self.client.send(chat, text, message_id)
+
+    async def ask(self, text: str, chat: str = "main") -> Receipt:
+        """Send a message and wait until a turn has dealt with it: the receipt of that turn."""
+        return await self.settled(await self.send(text, chat), chat)
+
+    async def settled(self, seq: int, chat: str = "main") -> Receipt:
+        """Wait until a turn has dealt with the message (answered or stopped): the receipt of the chat's last turn."""
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                news = self._news
+                try:
+                    receipt = await self.client.request(GetReceipt(chat=chat))
+                except ConnectionLost:
+                    await self.client.reconnected()
+                    continue
+                except RequestRefused as refused:  # no turn has ended yet
+                    assert refused.code in ("unknown_turn", "unknown_chat", "no_turn"), refused.code
+                    receipt = None
+                if isinstance(receipt, Receipt) and receipt.status != "failed" and receipt.last_seq >= seq:
+                    return receipt
+                await news.wait()
+
+    async def history(self, chat: str = "main") -> list[StoredMessage]:
+        """All messages of a chat."""
+        found: list[StoredMessage] = []
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                after = found[-1].seq if found else 0
+                page = await self.client.request(GetHistory(chat=chat, after=after, limit=200))
+                assert isinstance(page, History)
+                found += page.messages
+                if not page.more:
+                    return found
+
+    async def answer_to(self, receipt: Receipt) -> str:
+        """The answer that a turn stored, as this client sees it."""
+        return await self.until(
+            lambda: next((each.content for each in self.entries if each.turn == receipt.turn and each.is_answer), None)
+        )
+
+
+@asynccontextmanager
+async def talking(url: str, chats: Mapping[str, int] | None = None, *, token: str | None = None) -> AsyncIterator[Talk]:
+    """A client for the body; it watches what it sends to, and ``chats`` from after their seqs."""
+    async with (
+        connect(url, chats=chats, token=token, first_s=DEADLINE_S, backoff=BACKOFF) as client,
+        trio.open_nursery() as nursery,
+    ):
+        talk = Talk(client)
+        nursery.start_soon(talk.look)
+        yield talk
+        nursery.cancel_scope.cancel(reason="the test is over")

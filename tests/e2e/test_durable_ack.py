@@ -1,0 +1,44 @@
+"""Invariant durable-ack: what was acknowledged is there after a SIGKILL, exactly once and in order."""
+
+import json
+import subprocess
+import sys
+
+import trio
+
+from tests.e2e.talking import talking
+from tests.support.llm_server import serve_llm
+from tests.support.server import REPOSITORY, served, write_home
+
+
+async def test_durable_ack_survives_a_kill_at_once(tmp_path):
+    """The process is killed in the moment in which the ack arrives, five times."""
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        texts = [f"important {n}, важно {n} 🙂" for n in range(5)]
+        for number, text in enumerate(texts):
+            async with talking(server.url) as talk:
+                await talk.send(text, message_id=f"m{number}")
+                await server.kill()
+            await server.start()
+        async with talking(server.url) as talk:
+            mine = [message for message in await talk.history() if message.role == "user"]
+            again = await talk.send(texts[2], message_id="m2")
+    assert [(message.id, message.content) for message in mine] == [(f"m{n}", text) for n, text in enumerate(texts)]
+    assert again == mine[2].seq, "the same id again gives the same ack"
+
+
+async def test_crash_drill_of_five_rounds():
+    """tools/crash_drill.py, as by hand but shorter: 20 clients and two that share a chat, five kills under load."""
+    with trio.fail_after(110):
+        done = await trio.run_process(
+            [sys.executable, str(REPOSITORY / "tools" / "crash_drill.py"), "--rounds", "5", "--json"],
+            capture_stdout=True,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            cwd=REPOSITORY,
+        )
+    report = json.loads(done.stdout)
+    assert report["problems"] == [], report
+    assert done.returncode == 0
+    assert report["kills"] == 5
+    assert report["acknowledged"] > 50

@@ -1,0 +1,233 @@
+"""A real server process on a folder of its own: started, killed, restarted.
+
+In a test::
+
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        async with connect(server.url) as client:
+            ...
+        await server.kill()
+        await server.start()
+
+The port is chosen before the first start and stays the same, so that clients find the server again. It lies below the
+range from which the system takes the ports of outgoing connections: none of these can sit on it while the server is
+down.
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+START_S = 30.0
+STOP_S = 30.0
+READY = b"Klaw listens on "
+REPOSITORY = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+
+
+def write_home(
+    home: Path, *, llm: str | None = None, models: Path | None = None, **sections: Mapping[str, Any]
+) -> Path:
+    """Make a home folder with an engine.json that suits tests, and return it.
+
+    Args:
+        home: made if it is not there; an engine.json in it is replaced.
+        llm: base URL of the stub LLM; without one nothing listens there.
+        models: folder of pulled models, linked into the home; without one embeddings are off.
+        sections: engine.json's sections by their names there (``autoRag={"topK": 5}``); what they say wins.
+    """
+    config: dict[str, Any] = {
+        "gateway": {"port": free_port(), "messagesPerSecond": 10_000, "burst": 10_000},
+        "processing": {"debounceMs": 20, "debounceMaxMs": 200},
+        "routing": {"default": "stub/echo"},
+        "providers": {"stub": {"baseUrl": llm or "http://127.0.0.1:9/v1", "maxRetries": 0, "timeoutSeconds": 20}},
+        "embedding": {"enabled": models is not None},
+        "logging": {"format": "json"},
+    }
+    for name, section in sections.items():
+        config[name] = {**config.get(name, {}), **section}
+    (home / "config").mkdir(parents=True, exist_ok=True, mode=0o700)
+    (home / "config" / "engine.json").write_text(json.dumps(config, indent=1))
+    if models is not None and not (home / "models").exists():
+        (home / "models").symlink_to(models)
+    return home
+
+
+def clean_environ() -> dict[str, str]:
+    """This process's environment without what would change a Klaw command's behaviour."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("KLAW_", "XDG_", "NOTIFY_"))}
+
+
+def klaw_command(*arguments: str) -> list[str]:
+    """A ``klaw`` command with this Python."""
+    return [sys.executable, "-m", "klaw", *arguments]
+
+
+class DidNotStart(Exception):
+    """The server ended, or said nothing, before it listened."""
+
+
+class Server:
+    """A server process that can be started again. Made by ``served``."""
+
+    def __init__(self, home: Path, nursery: trio.Nursery, environ: Mapping[str, str]) -> None:
+        self.home = home
+        self.config: dict[str, Any] = json.loads((home / "config" / "engine.json").read_text())
+        self.stdout = b""
+        """Of all processes so far."""
+        self.process: trio.Process | None = None
+        self._nursery = nursery
+        self._environ = environ
+        self._log_path = home / "server.log"
+        self._ready = trio.Event()
+        self._read_all = trio.Event()
+        self._spawned_at = 0
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.config['gateway']['port']}/ws"
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def database(self) -> Path:
+        return self.data / "klaw.db"
+
+    @property
+    def stderr(self) -> str:
+        """The log of all processes so far."""
+        return self._log_path.read_text(errors="replace") if self._log_path.exists() else ""
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        """The log's events (all, or those of one name); it is written as JSON."""
+        found = [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{")]
+        return [event for event in found if name is None or event["event"] == name]
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    async def spawn(self) -> None:
+        """Start the process without waiting until it is ready."""
+        assert not self.running
+        self._ready, self._read_all = trio.Event(), trio.Event()
+        self._spawned_at = len(self.stdout)
+        with self._log_path.open("ab") as log:
+            self.process = await trio.lowlevel.open_process(
+                klaw_command("serve", "--home", str(self.home)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=REPOSITORY,
+                env=dict(self._environ),
+            )
+        self._nursery.start_soon(self._read, self.process)
+
+    async def ready(self) -> None:
+        """Wait until the server listens.
+
+        Raises:
+            DidNotStart
+        """
+        with trio.move_on_after(START_S):
+            await self._ready.wait()
+        if READY not in self.stdout[self._spawned_at :]:
+            raise DidNotStart(f"the server did not start:\n{self.stderr[-4000:]}")
+
+    async def start(self) -> None:
+        """Start the process and wait until it listens."""
+        await self.spawn()
+        await self.ready()
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        await self._end(signal.SIGKILL)
+
+    async def terminate(self) -> int:
+        """SIGTERM, and wait for the orderly end. Returns the exit code."""
+        return await self._end(signal.SIGTERM)
+
+    async def wait(self) -> int:
+        """Wait until the process has ended by itself. Returns the exit code."""
+        assert self.process is not None
+        with trio.fail_after(STOP_S):
+            code = await self.process.wait()
+            await self._read_all.wait()
+        return code
+
+    async def _end(self, number: int) -> int:
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await self.wait()
+
+    async def _read(self, process: trio.Process) -> None:
+        assert process.stdout is not None
+        ready, read_all = self._ready, self._read_all
+        async with process.stdout:
+            async for chunk in process.stdout:
+                self.stdout += chunk
+                if b"\n" in self.stdout[self._spawned_at :].partition(READY)[2]:
+                    ready.set()
+        ready.set()
+        read_all.set()
+
+
+@asynccontextmanager
+async def served(home: Path, *, start: bool = True, environ: Mapping[str, str] | None = None) -> AsyncIterator[Server]:
+    """A server on a home folder (see ``write_home``), running unless ``start`` is false; stopped in the end, by SIGTERM
+    or, if that does not help or the body failed, by SIGKILL."""
+    async with trio.open_nursery() as nursery:
+        server = Server(home, nursery, {**clean_environ(), **(environ or {})})
+        try:
+            if start:
+                await server.start()
+            yield server
+            if server.running:
+                await server.terminate()
+        finally:
+            if server.running:
+                assert server.process is not None
+                server.process.kill()
+                with trio.move_on_after(STOP_S, shield=True):
+                    await server.process.wait()
+            nursery.cancel_scope.cancel(reason="the server is not needed any more")
+
+
+async def run_klaw(
+    *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
+    """Run a ``klaw`` command to its end. Returns exit code, standard output and standard error."""
+    with trio.fail_after(120):
+        done = await trio.run_process(
+            klaw_command(*arguments),
+            stdin=stdin,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            cwd=REPOSITORY,
+            env={**clean_environ(), **(environ or {})},
+        )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()

@@ -1,0 +1,72 @@
+"""Debounce and slash commands: pure decisions."""
+
+import pytest
+
+from klaw.chats import commands
+from klaw.chats.commands import Command, Unknown
+from klaw.chats.correction import TokenCorrection
+from klaw.chats.debounce import Debounce
+
+EMPTY = Debounce(quiet_s=1.5, longest_s=15)
+
+
+def test_nothing_is_due_at_first() -> None:
+    assert EMPTY.due is None
+
+
+def test_each_message_restarts_the_timer() -> None:
+    assert EMPTY.add(10).due == 11.5
+    assert EMPTY.add(10).add(11).due == 12.5
+
+
+def test_a_steady_stream_is_answered_at_the_latest_after_the_longest_time() -> None:
+    state = EMPTY
+    for second in range(30):
+        state = state.add(float(second))
+    assert state.due == 15
+
+
+def test_hurry_is_due_at_once_and_clear_forgets() -> None:
+    assert EMPTY.hurry(100).due == 100
+    assert EMPTY.add(1).clear().due is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/new", Command.NEW),
+        ("  /STOP ", Command.STOP),
+        ("/retry please", Command.RETRY),
+        ("/nonsense", Unknown("/nonsense")),
+        ("/etc/hosts", None),
+        ("/привет", Unknown("/привет")),
+        ("/help", Command.HELP),
+        ("/foo is a path I like", None),
+        ("hello /new", None),
+        ("/", None),
+        ("", None),
+    ],
+)
+def test_commands_are_recognised(text: str, expected: object) -> None:
+    assert commands.parse(text) == expected
+
+
+def test_help_names_every_command() -> None:
+    assert all(command.value in commands.help_text() for command in Command)
+
+
+def test_context_text_of_a_chat_without_turns() -> None:
+    assert "Nothing was answered" in commands.context_text(None)
+
+
+def test_token_correction_learns_and_stays_bounded() -> None:
+    correction = TokenCorrection()
+    assert correction.of("m") == 1.0
+    correction.learn("m", estimated=100, reported=150)
+    assert correction.of("m") == 1.5
+    correction.learn("m", estimated=100, reported=100)
+    assert 1.0 < correction.of("m") < 1.5
+    for _ in range(20):
+        correction.overflowed("m")
+    assert correction.of("m") == 4.0
+    assert correction.of("other") == 1.0

@@ -1,0 +1,172 @@
+"""What stands on the screen after each kind of event, with the input line below it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klaw.client.editor import View
+from klaw.client.events import Connected, Disconnected, Entry
+from klaw.client.screen import Screen
+from klaw.client.terminal import Interrupts, Press
+from klaw.client.transcript import Transcript
+from klaw.gateway.frames import Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
+from tests.unit.client.small_terminal import SmallTerminal
+
+LIMITS = Limits(max_frame_bytes=1000, messages_per_second=1, burst=1, history=200)
+
+
+class Stage:
+    def __init__(self, columns: int = 40) -> None:
+        self.terminal = SmallTerminal(columns)
+        self.screen = Screen(self.terminal, self.terminal.size, colours=True)
+        self.transcript = Transcript(self.screen, "main")
+
+    def show(self, *events: object) -> list[str]:
+        for event in events:
+            self.transcript.show(event)
+        return self.terminal.picture
+
+    def typed(self, text: str) -> list[str]:
+        self.screen.show_input("> ", View(text, len(text)))
+        return self.terminal.picture
+
+
+def entry(content: str, *, role: str = "assistant", kind: str = "text", **more: object) -> Entry:
+    return Entry(chat="main", seq=1, id=str(more.pop("id", "i")), role=role, kind=kind, content=content, **more)
+
+
+def delta(offset: int, text: str, turn: str = "t1") -> Delta:
+    return Delta(chat="main", turn=turn, offset=offset, text=text)
+
+
+def welcome(*texts: str) -> Welcome:
+    degraded = [Degraded(code=text, text=text) for text in texts]
+    return Welcome(version=1, server="s", user="u", session="1", degraded=degraded, limits=LIMITS)
+
+
+def test_a_streamed_answer_is_not_printed_twice() -> None:
+    stage = Stage()
+    picture = stage.show(delta(0, "Привет"), delta(6, ", мир"), entry("Привет, мир!", turn="t1"))
+    assert picture == ["Привет, мир!", ""]
+    assert stage.show(delta(0, "late", "t1")) == ["Привет, мир!", ""]
+
+
+def test_missed_pieces_are_made_up_for() -> None:
+    assert Stage().show(delta(0, "one "), delta(8, "three"), entry("one two three", turn="t1")) == ["one two three", ""]
+    assert Stage().show(delta(0, "first"), entry("second", turn="t1")) == ["first", "second", ""]
+    assert Stage().show(entry("whole", turn="t1")) == ["whole", ""]
+
+
+def test_own_messages_stand_once_and_those_of_other_clients_too() -> None:
+    stage = Stage()
+    stage.transcript.submitted("a", "mine")
+    assert stage.show(entry("mine", role="user", id="a"), entry("theirs\nlong", role="user", id="b")) == [
+        "> mine",
+        "> theirs",
+        "  long",
+        "",
+    ]
+
+
+def test_an_answer_streams_above_what_is_being_typed() -> None:
+    stage = Stage(columns=20)
+    stage.typed("half a li")
+    stage.show(delta(0, "This is an answer that"), delta(22, " wraps over rows"))
+    assert stage.terminal.picture == ["This is an answer th", "at wraps over rows", "> half a li"]
+    assert (stage.terminal.row, stage.terminal.column) == (2, 11)
+    stage.show(entry("This is an answer that wraps over rows.", turn="t1"))
+    assert stage.typed("half a line") == ["This is an answer th", "at wraps over rows.", "> half a line"]
+
+
+@given(
+    st.lists(
+        st.one_of(st.text(st.sampled_from("ab я日\n"), max_size=30), st.integers(0, 8)),
+        max_size=20,
+    )
+)
+def test_the_picture_is_the_text_and_then_the_input_line(steps: list[str | int]) -> None:
+    """Whatever is written while whatever is typed, nothing is lost, doubled or left over."""
+    plain, mixed = SmallTerminal(12, 200), SmallTerminal(12, 200)
+    screen = Screen(mixed, mixed.size, colours=False)
+    for step in steps:
+        if isinstance(step, str):
+            plain.write(step)
+            screen.write(step)
+        elif step == 0:
+            screen.hide_input()
+        else:
+            screen.show_input("> ", View("x" * step, step))
+    screen.hide_input()
+    assert mixed.picture == plain.picture
+
+
+def test_commands_tools_breaks_and_errors() -> None:
+    stage = Stage(columns=80)
+    picture = stage.show(
+        entry("Everything works.", role="system", kind="command"),
+        entry("", role="system", kind="session_break"),
+        entry('{"name": "clock"}', kind="tool_call", turn="t1"),
+        Tool(chat="main", turn="t1", call="c", name="clock", state="started"),
+        Tool(chat="main", turn="t1", call="c", name="clock", state="done"),
+        delta(0, "It is"),
+        Error(code="llm_timeout", message="the model did not answer", retryable=True, chat="main", turn="t1"),
+        Status(chat="main", state="failed", turn="t1", ended="failed"),
+        entry("other chat").__class__(chat="other", seq=1, id="x", role="user", kind="text", content="hidden"),
+    )
+    assert picture == [
+        "Everything works.",
+        "--- a new conversation ---",
+        "[clock …]",
+        "It is",
+        "[the model did not answer; /retry tries again]",
+        "",
+    ]
+
+
+def test_what_is_degraded_is_said_once() -> None:
+    stage = Stage(columns=80)
+    text = "full-text only: no embedding model"
+    picture = stage.show(
+        Connected(welcome=welcome(text), again=False),
+        Notice(code=text, text=text),
+        Disconnected(code="closed_1001"),
+        Connected(welcome=welcome(text), again=True),
+    )
+    assert picture == [f"[{text}]", "[connection lost; trying to get it back]", "[connected again]", ""]
+
+
+def test_busy_follows_the_turn() -> None:
+    stage = Stage()
+    seen = []
+    for event in (
+        Status(chat="main", state="thinking", turn="t1"),
+        delta(0, "x"),
+        Status(chat="main", state="idle", turn="t1", ended="stopped"),
+        Status(chat="main", state="answering", turn="t2"),
+        Stopped(chat="main", running=True),
+        Status(state="ok"),
+    ):
+        stage.show(event)
+        seen.append(stage.transcript.busy)
+    assert seen == [True, True, False, True, False, False]
+    assert stage.terminal.picture == ["x", "[stopped]", ""]
+
+
+def test_foreign_text_cannot_draw() -> None:
+    picture = Stage().show(entry("\x1b[2J\x1b[Hgone", turn="t1"), delta(0, "\x1b]0;t\x07", "t2"))
+    assert picture == ["␛[2J␛[Hgone", "␛]0;t␇"]
+
+
+@pytest.mark.parametrize(
+    ("presses", "does"),
+    [
+        ([(0, True, False), (1, True, False)], [Press.STOP, Press.QUIT]),
+        ([(0, True, False), (5, True, False)], [Press.STOP, Press.STOP]),
+        ([(0, False, False)], [Press.QUIT]),
+        ([(0, False, True), (1, False, False)], [Press.CLEAR, Press.QUIT]),
+        ([(0, False, True), (9, False, True)], [Press.CLEAR, Press.CLEAR]),
+    ],
+)
+def test_control_c(presses: list[tuple[float, bool, bool]], does: list[Press]) -> None:
+    interrupts = Interrupts()
+    assert [interrupts.press(now, busy=busy, typed=typed) for now, busy, typed in presses] == does

@@ -1,0 +1,200 @@
+"""Context assembly: layers and their order, the guard, reserve and give-back, trimming."""
+
+from typing import Any
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klaw.context.assemble import RECALL_HEADER, Guard, assemble, plan
+from klaw.context.explain import explain
+from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.context.window import exchanges, fit
+from klaw.domain import tokens
+from klaw.domain.message import Message, Role
+from klaw.domain.recall import Candidate, Decision, Recalled
+from tests.support.making import dialogue, stored
+
+
+def snapshot(
+    history: list[Message], *, has_older: bool = False, window: int = 20, recall: bool = True, **changes: Any
+) -> Snapshot:
+    whole = Snapshot(
+        system_prompt="You are Klaw.",
+        core_memory="- name: Ann",
+        summary="",
+        history=tuple(history),
+        has_older=has_older,
+        pending=(stored(1000, "What is my dog called?"),),
+        tools_tokens=0,
+        budget=Budget(context_tokens=8192, reply_reserve_tokens=1024),
+        settings=Settings(sliding_window=window, recall_enabled=recall, recall_max_tokens=400),
+    )
+    return attrs.evolve(whole, **changes)
+
+
+def recalled(*messages: Message) -> Recalled:
+    candidates = tuple(
+        Candidate(
+            message=message,
+            vector_rank=1,
+            distance=0.1,
+            text_rank=1,
+            bm25=-1.0,
+            score=0.03,
+            decision=Decision.NEAR,
+            text=message.content,
+            tokens=message.tokens + 4,
+        )
+        for message in messages
+    )
+    return Recalled(candidates=candidates, query_words=2, degraded=(), timings_ms={})
+
+
+def test_recall_is_skipped_when_the_whole_segment_is_in_the_window() -> None:
+    assert plan(snapshot(dialogue(20))).guard is Guard.ALL_IN_CONTEXT
+
+
+def test_recall_is_skipped_when_switched_off() -> None:
+    assert plan(snapshot(dialogue(21), has_older=True, recall=False)).guard is Guard.DISABLED
+
+
+def test_recall_searches_when_the_segment_is_longer_than_the_window() -> None:
+    planned = plan(snapshot(dialogue(22), has_older=True))
+    assert planned.guard is Guard.SEARCH
+    assert planned.search_end_seq == planned.window[0].seq
+
+
+def test_recall_searches_when_the_budget_trimmed_the_window() -> None:
+    long = [attrs.evolve(message, tokens=900) for message in dialogue(10)]
+    planned = plan(snapshot(long))
+    assert planned.guard is Guard.SEARCH
+    assert len(planned.window) < 10
+
+
+def test_order_is_prompt_core_summary_recall_window_pending() -> None:
+    old = stored(1, "My dog is called Rex")
+    context = assemble(plan(snapshot(dialogue(22), has_older=True, summary="They met.")), recalled(old))
+    system = context.messages[0]
+    assert system.role == "system"
+    places = [system.content.index(part) for part in ("You are Klaw.", "name: Ann", "They met.", RECALL_HEADER, "Rex")]
+    assert places == sorted(places)
+    assert [message.role for message in context.messages[1:3]] == ["user", "assistant"]
+    assert context.messages[-1].content == "What is my dog called?"
+
+
+def test_recall_block_has_header_and_roles_and_is_absent_when_empty() -> None:
+    planned = plan(snapshot(dialogue(22), has_older=True))
+    block = assemble(planned, recalled(stored(1, "собака Рекс"))).messages[0].content
+    assert f"{RECALL_HEADER}\n[user] собака Рекс" in block
+    assert RECALL_HEADER not in assemble(planned).messages[0].content
+
+
+def test_stable_part_of_the_prompt_is_the_same_whatever_is_recalled() -> None:
+    """Providers' prompt caches keep hitting."""
+    planned = plan(snapshot(dialogue(22), has_older=True))
+    without = assemble(planned).messages[0].content
+    assert assemble(planned, recalled(stored(1))).messages[0].content.startswith(without)
+
+
+def test_unused_reserve_is_given_back_to_the_window() -> None:
+    tight = snapshot(
+        [attrs.evolve(message, tokens=96) for message in dialogue(18)],
+        has_older=True,
+        budget=Budget(context_tokens=2000, reply_reserve_tokens=300),
+    )
+    planned = plan(tight)
+    assert len(assemble(planned).window) > len(planned.window)
+
+
+def test_recalled_item_that_the_longer_window_shows_is_dropped() -> None:
+    tight = snapshot(
+        [attrs.evolve(message, tokens=96) for message in dialogue(18)],
+        has_older=True,
+        budget=Budget(context_tokens=2000, reply_reserve_tokens=300),
+    )
+    planned = plan(tight)
+    newest_outside = [message for message in tight.history if message not in planned.window][-1]
+    context = assemble(planned, recalled(attrs.evolve(newest_outside, tokens=10)))
+    assert newest_outside in context.window
+    assert context.recalled.kept == ()
+    assert context.recalled.candidates[0].decision is Decision.IN_WINDOW
+
+
+def test_window_never_begins_in_the_middle_of_an_exchange() -> None:
+    history = dialogue(21)[1:]  # begins with an answer whose question was not fetched
+    window = fit(history, has_older=True, max_messages=20, max_tokens=10_000)
+    assert window[0].role is Role.USER
+
+
+def test_consecutive_messages_of_one_role_are_joined() -> None:
+    """As after a failed turn: many chat templates refuse two user messages in a row."""
+    history = [stored(1, "first"), stored(2, "second"), stored(3, "answer", role=Role.ASSISTANT)]
+    context = assemble(plan(snapshot(history)))
+    assert [message.content for message in context.messages[1:]] == [
+        "first\nsecond",
+        "answer",
+        "What is my dog called?",
+    ]
+
+
+def test_a_very_long_pending_message_is_shortened_in_the_middle() -> None:
+    text = "begin " + "слово " * 30_000 + "end"
+    context = assemble(plan(snapshot([], pending=(stored(1, text),))))
+    shown = context.messages[-1].content
+    assert shown.startswith("begin")
+    assert shown.endswith("end")
+    assert "characters left out" in shown
+    assert tokens.estimate(shown) < 8192
+
+
+def test_receipt_accounts_for_every_layer_and_candidate() -> None:
+    planned = plan(snapshot(dialogue(22), has_older=True))
+    context = assemble(planned, recalled(stored(1, "secret words")))
+    receipt = explain(planned, context)
+    assert [layer["name"] for layer in receipt["layers"]] == [
+        "system_prompt",
+        "core_memory",
+        "recall",
+        "window",
+        "pending",
+        "tools",
+    ]
+    assert receipt["recall"]["kept"] == [1]
+    assert receipt["recall"]["candidates"][0]["decision"] == "near"
+    assert receipt["budget"]["used_tokens"] == sum(layer["tokens"] for layer in receipt["layers"])
+    assert "secret words" not in str(receipt)
+
+
+def test_correction_shrinks_the_budget() -> None:
+    plain = Budget(context_tokens=8192, reply_reserve_tokens=1024)
+    assert attrs.evolve(plain, correction=2.0).usable == plain.usable // 2
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([Role.USER, Role.ASSISTANT]), st.integers(1, 500)), max_size=40),
+    st.integers(0, 3000),
+    st.integers(1, 30),
+    st.booleans(),
+)
+def test_window_is_a_whole_suffix_within_its_limits(
+    spoken: list[tuple[Role, int]], max_tokens: int, max_messages: int, has_older: bool
+) -> None:
+    """Property: newest messages, whole exchanges, never over a limit."""
+    history = [attrs.evolve(stored(n, role=role), tokens=size) for n, (role, size) in enumerate(spoken, 1)]
+    window = fit(history, has_older=has_older, max_messages=max_messages, max_tokens=max_tokens)
+    assert list(window) == history[len(history) - len(window) :]
+    assert len(window) <= max_messages
+    assert sum(message.tokens + tokens.PER_MESSAGE for message in window) <= max_tokens
+    if window:
+        assert window[0].rowid in {unit[0].rowid for unit in exchanges(history)}
+
+
+@given(st.integers(64, 20_000), st.integers(1, 8000), st.integers(0, 25), st.integers(0, 600))
+def test_the_request_never_exceeds_the_budget(context_tokens: int, reserve: int, count: int, size: int) -> None:
+    """Property: whatever the sizes, the estimate of the whole request stays below the usable budget."""
+    history = [attrs.evolve(message, tokens=size) for message in dialogue(count)]
+    budget = Budget(context_tokens=context_tokens, reply_reserve_tokens=reserve)
+    whole = snapshot(history, budget=budget, system_prompt="word " * 400, pending=(stored(99, "why? " * 300),))
+    context = assemble(plan(whole))
+    assert context.tokens <= budget.usable + tokens.PER_MESSAGE + 8

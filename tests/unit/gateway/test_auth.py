@@ -1,0 +1,138 @@
+"""Tokens: the file, the checks, the command."""
+
+import json
+import stat
+from argparse import Namespace
+
+import pytest
+
+from klaw.cli import token as command
+from klaw.domain.names import InvalidName
+from klaw.errors import ConfigError
+from klaw.gateway.auth import RECHECK_S, Authenticator, add_token, load_tokens, revoke_tokens
+
+NOW = "2026-11-21T12:00:00.000Z"
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "config" / "tokens.json"
+
+
+def test_a_token_is_stored_hashed_in_a_private_file(path):
+    entry, secret = add_token(path, "anna", NOW)
+    assert len(secret) > 43
+    assert secret not in path.read_text()
+    assert secret not in repr(entry)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [token.user for token in load_tokens(path)] == ["anna"]
+
+
+def test_a_token_grants_its_user_and_only_that(path):
+    _, anna = add_token(path, "anna", NOW)
+    _, boris = add_token(path, "boris", NOW)
+    auth = Authenticator(path)
+    assert auth.grant(anna, loopback=False).user == "anna"
+    assert auth.grant(boris, loopback=True).user == "boris"
+    for wrong in ("", "wrong", anna + "x", anna[:-1], "\ud800", load_tokens(path)[0].sha256):
+        assert auth.grant(wrong, loopback=True) is None
+    assert auth.grant(None, loopback=True) is None
+
+
+def test_without_tokens_loopback_is_the_local_user_and_nobody_else_comes_in(path):
+    auth = Authenticator(path)
+    assert auth.grant(None, loopback=True).user == "local"
+    assert auth.grant(None, loopback=False) is None
+    assert auth.grant("revoked", loopback=True) is None
+
+
+def test_changes_of_the_file_are_seen_after_a_second(path):
+    time = Time()
+    auth = Authenticator(path, monotonic=time)
+    local = auth.grant(None, loopback=True)
+    entry, anna = add_token(path, "anna", NOW)
+    assert auth.holds(local)
+    time.now += RECHECK_S
+    assert not auth.holds(local)
+    grant = auth.grant(anna, loopback=False)
+    assert auth.holds(grant)
+    revoke_tokens(path, entry.id)
+    time.now += RECHECK_S
+    assert not auth.holds(grant)
+    assert auth.grant(anna, loopback=False) is None
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "[]", '{"tokens": [{"id": "x"}]}', '{"tokens": 5}', "\ufeff{}"])
+def test_a_broken_file_stops_the_start_but_not_a_running_server(path, content, log_events):
+    time = Time()
+    _, anna = add_token(path, "anna", NOW)
+    auth = Authenticator(path, monotonic=time)
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=r"tokens\.json"):
+        Authenticator(path)
+    time.now += RECHECK_S
+    assert auth.grant(anna, loopback=False).user == "anna"
+    assert "tokens_unreadable" in [entry["event"] for entry in log_events]
+
+
+def test_a_token_with_a_short_hash_or_a_bad_user_is_refused(path):
+    add_token(path, "anna", NOW)
+    for change in ({"sha256": "ab"}, {"user": "../x"}, {"sha256": "zz" * 32}):
+        tree = json.loads(path.read_text())
+        tree["tokens"][0].update(change)
+        broken = path.with_name("broken.json")
+        broken.write_text(json.dumps(tree))
+        with pytest.raises(ConfigError):
+            load_tokens(broken)
+
+
+def test_revoking_a_user_removes_all_of_their_tokens_only(path):
+    for user in ("anna", "boris", "anna"):
+        add_token(path, user, NOW)
+    assert len(revoke_tokens(path, "anna")) == 2
+    assert [token.user for token in load_tokens(path)] == ["boris"]
+    assert revoke_tokens(path, "anna") == ()
+
+
+def test_a_bad_user_name_makes_nothing(path):
+    with pytest.raises(InvalidName):
+        add_token(path, "../x", NOW)
+    assert not path.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_a_config_error(path):
+    path.parent.mkdir()
+    (path.parent / "tokens.lock").mkdir()
+    with pytest.raises(ConfigError):
+        add_token(path, "anna", NOW)
+    assert [each.name for each in path.parent.iterdir()] == ["tokens.lock"]
+
+
+def test_the_commands(tmp_path, capsys):
+    def run(function, **fields):
+        code = function(Namespace(home=str(tmp_path), **fields))
+        return code, capsys.readouterr()
+
+    code, printed = run(command.add_command, name="anna", json=True)
+    added = json.loads(printed.out)
+    assert (code, added["user"]) == (0, "anna")
+    assert Authenticator(tmp_path / "config" / "tokens.json").grant(added["token"], loopback=False).user == "anna"
+    code, printed = run(command.list_command, json=True)
+    assert [each["id"] for each in json.loads(printed.out)["tokens"]] == [added["id"]]
+    assert added["token"] not in printed.out
+    code, printed = run(command.list_command, json=False)
+    assert "anna" in printed.out
+    code, printed = run(command.add_command, name="Not A Name", json=False)
+    assert code == 1
+    assert "user name" in printed.err
+    assert run(command.revoke_command, name="anna", json=False)[0] == 0
+    assert run(command.revoke_command, name="anna", json=False)[0] == 1
+    code, printed = run(command.list_command, json=False)
+    assert "no tokens" in printed.out

@@ -1,0 +1,113 @@
+"""The outbox: bounded, in order, joining pieces of one answer."""
+
+import json
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klaw.gateway.outbox import Outbox
+
+
+async def drain(outbox):
+    outbox.close()
+    taken = []
+    while (text := await outbox.take()) is not None:
+        taken.append(text)
+    return taken
+
+
+async def test_pieces_of_one_answer_are_joined():
+    outbox = Outbox(10)
+    for offset, text in ((0, "При"), (3, "вет"), (6, "!")):
+        outbox.put_delta("main", "t1", offset, text)
+    (frame,) = await drain(outbox)
+    assert json.loads(frame) == {"type": "delta", "chat": "main", "turn": "t1", "offset": 0, "text": "Привет!"}
+
+
+async def test_pieces_are_joined_past_frames_of_other_chats_but_not_past_one_of_the_same():
+    outbox = Outbox(10)
+    outbox.put_delta("a", "t1", 0, "x")
+    outbox.put("answer")
+    outbox.put("message of b", "b")
+    outbox.put_delta("a", "t1", 1, "y")
+    outbox.put("tool of a", "a")
+    outbox.put_delta("a", "t1", 2, "z")
+    outbox.put_delta("a", "t2", 3, "w")
+    frames = await drain(outbox)
+    assert [json.loads(f)["text"] if f[0] == "{" else f for f in frames] == [
+        "xy", "answer", "message of b", "tool of a", "z", "w",
+    ]  # fmt: skip
+
+
+async def test_a_piece_that_was_taken_is_not_added_to():
+    outbox = Outbox(10)
+    outbox.put_delta("a", "t1", 0, "x")
+    assert json.loads(await outbox.take())["text"] == "x"
+    outbox.put_delta("a", "t1", 1, "y")
+    assert json.loads((await drain(outbox))[0])["offset"] == 1
+
+
+async def test_a_full_outbox_refuses_frames_but_still_joins_pieces():
+    outbox = Outbox(2)
+    assert outbox.put("one")
+    assert outbox.put_delta("a", "t", 0, "x")
+    assert not outbox.put("three")
+    assert not outbox.put_delta("b", "t", 0, "x")
+    assert outbox.put_delta("a", "t", 1, "y")
+    assert outbox.high_water == 2
+
+
+async def test_waiting_for_room_ends_when_the_writer_takes():
+    outbox = Outbox(4)
+    for text in "abcd":
+        outbox.put(text)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.wait_for_room, 0.5)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(3):
+            await outbox.take()
+    assert outbox.depth == 1
+
+
+async def test_cancelling_take_loses_nothing():
+    outbox = Outbox(4)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await outbox.take()
+    outbox.put("x")
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await outbox.take()
+    assert await drain(outbox) == ["x"]
+
+
+async def test_closing_can_keep_or_clear_what_is_queued():
+    outbox = Outbox(4)
+    outbox.put("x")
+    outbox.close(clear=True)
+    assert outbox.put("ignored")
+    assert await outbox.take() is None
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@given(pieces=st.lists(st.tuples(st.sampled_from("ab"), st.text("xyя", max_size=3)), max_size=30))
+def test_joined_pieces_are_the_whole_answer(size, pieces):
+    async def main():
+        outbox, said, heard = Outbox(100), {"a": "", "b": ""}, {"a": "", "b": ""}
+        for number, (chat, text) in enumerate(pieces):
+            outbox.put_delta(chat, "t", len(said[chat]), text)
+            said[chat] += text
+            if number % size == 0 and outbox.depth:
+                frame = json.loads(await outbox.take())
+                assert frame["offset"] == len(heard[frame["chat"]])
+                heard[frame["chat"]] += frame["text"]
+        for text in await drain(outbox):
+            frame = json.loads(text)
+            assert frame["offset"] == len(heard[frame["chat"]])
+            heard[frame["chat"]] += frame["text"]
+        assert heard == said
+
+    trio.run(main)

@@ -1,0 +1,140 @@
+"""The pure parts of recall: content words, fusion, gate, packing. English and Russian."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klaw.domain import tokens
+from klaw.domain.recall import Candidate, Decision
+from klaw.memory.fuse import RRF_K, reciprocal_rank_fusion
+from klaw.memory.gate import Gate, calibrated
+from klaw.memory.pack import excerpt, line_tokens, pack
+from klaw.memory.stopwords import content_words
+from klaw.store.sql.fulltext import match_any
+from klaw.store.tokenizer import stem
+from tests.support.making import stored
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ok",
+        "Thanks a lot!",
+        "lol",
+        "good night",
+        "👍",
+        "",
+        "…!?",
+        "да",
+        "Ну ладно, спасибо большое!",
+        "привет",
+        "хорошо",
+    ],
+)
+def test_small_talk_has_no_content(text: str) -> None:
+    assert content_words(text, 10) == []
+
+
+def test_questions_keep_their_content_words() -> None:
+    assert content_words("Where does my sister live in Kazan?", 10) == ["sister", "live", "Kazan"]
+    assert content_words("Как зовут мою собаку?", 10) == ["зовут", "собаку"]
+
+
+def test_inflections_count_once() -> None:
+    assert content_words("dogs and dog, собаку с собакой", 10) == ["dogs", "собаку"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("кошкой", "Кошка"), ("ёлки", "ЕЛКИ"), ("running", "Runs"), ("café", "CAFE"), ("города", "городом")],
+)
+def test_forms_of_a_word_share_a_stem(one: str, other: str) -> None:
+    assert stem(one) == stem(other)
+
+
+def test_fusion_rewards_being_in_both_lists() -> None:
+    scores = reciprocal_rank_fusion([[1, 2, 3], [3, 4]])
+    assert next(iter(scores)) == 3
+    assert scores[3] == pytest.approx(1 / (RRF_K + 3) + 1 / (RRF_K + 1))
+
+
+def test_fusion_names_each_row_once_and_prefers_the_newer_on_a_tie() -> None:
+    assert list(reciprocal_rank_fusion([[1], [2]])) == [2, 1]
+
+
+def test_calibrated_distance_is_0_for_identical_and_1_for_random_pairs() -> None:
+    assert calibrated(0.0, 0.77) == 0
+    assert calibrated(1 - 0.77, 0.77) == pytest.approx(1)
+
+
+def test_gate() -> None:
+    gate = Gate(threshold=0.5, content_words=2)
+    assert gate.decide(0.4, 0) is Decision.NEAR
+    assert gate.decide(0.6, 0) is Decision.TOO_FAR
+    assert gate.decide(None, 0) is Decision.TOO_FAR
+    assert gate.decide(0.9, 1) is Decision.WORDS
+    assert Gate(threshold=0.5, content_words=0).decide(0.0, 5) is Decision.NO_CONTENT
+
+
+def candidate(seq: int, text: str, decision: Decision = Decision.NEAR) -> Candidate:
+    return Candidate(
+        message=stored(seq, text),
+        vector_rank=None,
+        distance=None,
+        text_rank=None,
+        bm25=None,
+        score=1 / seq,
+        decision=decision,
+        text=text,
+        tokens=line_tokens(text),
+    )
+
+
+def test_packing_skips_what_does_not_fit_and_tries_the_next() -> None:
+    packed = pack([candidate(n, "x " * 70) for n in (1, 2, 3)] + [candidate(4, "z")], [], top_k=4, max_tokens=100)
+    assert [item.decision for item in packed] == [Decision.NEAR, Decision.NEAR, Decision.OVER_BUDGET, Decision.NEAR]
+
+
+def test_packing_stops_at_top_k() -> None:
+    packed = pack([candidate(n, "x") for n in range(1, 5)], [], top_k=2, max_tokens=400)
+    assert [item.decision for item in packed] == [Decision.NEAR] * 2 + [Decision.OVER_TOP_K] * 2
+
+
+def test_packing_leaves_refused_candidates_alone() -> None:
+    (refused,) = pack([candidate(1, "x", Decision.TOO_FAR)], [], top_k=1, max_tokens=400)
+    assert refused.decision is Decision.TOO_FAR
+
+
+def test_a_long_message_is_excerpted_around_the_match() -> None:
+    text = "начало " * 400 + "собаку зовут Рекс " + "конец " * 400
+    (packed,) = pack([candidate(1, text)], ["Рекс"], top_k=1, max_tokens=100)
+    assert packed.passed
+    assert "Рекс" in packed.text
+    assert packed.text.startswith("… ")
+    assert packed.text.endswith(" …")
+
+
+@given(st.text(max_size=400), st.lists(st.text(min_size=1, max_size=8), max_size=3), st.integers(10, 80))
+def test_an_excerpt_fits_its_limit(text: str, wanted: list[str], limit: int) -> None:
+    assert tokens.estimate(excerpt(text, wanted, limit)) <= limit
+
+
+@given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=5))
+def test_queries_are_never_fts_syntax(wanted: list[str]) -> None:
+    """Whatever a word holds, it stands quoted in the expression."""
+    expression = match_any(wanted, 7)
+    quoted = expression.split("{content}: (", 1)[1]
+    assert quoted.count('"') % 2 == 0
+
+
+def test_small_talk_of_the_shared_set() -> None:
+    """Most of the development set's small talk has no content; what has some is left to the distance."""
+    path = Path(__file__).parents[3].parent / "shared" / "data" / "smalltalk-dev.json"
+    if not path.exists():
+        pytest.skip("needs the shared conversation data, which is not part of the repository")
+    queries = json.loads(path.read_text(encoding="utf-8"))["queries"]
+    silent = sum(not content_words(query, 10) for query in queries)
+    assert silent / len(queries) >= 0.75
