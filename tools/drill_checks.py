@@ -6,7 +6,7 @@ Every function returns the problems that it found, in words; none is good news.
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,30 +48,37 @@ class Disk:
 
 
 def read_logs(data: Path) -> Disk:
-    """Read all logs of a data folder, in plain order of files and lines."""
+    """Read all logs of a data folder, in the order of files and lines, and what the commit log alone has (after damage,
+    until the next start has put it back)."""
+    committed: dict[str, list[bytes]] = defaultdict(list)
+    for path, line in _commit_lines(data):
+        committed[path].append(line)
     messages: list[Message] = []
     turns: list[TurnRecord] = []
     torn = 0
-    for path in sorted(data.glob(f"{records.CONVERSATIONS}/*/*.jsonl")):
-        parsed, bad = _parsed(path)
-        messages += map(records.parse_message, parsed)
-        torn += bad
-    for path in sorted(data.glob(f"{records.TURNS}/*.jsonl")):
-        parsed, bad = _parsed(path)
-        turns += map(records.parse_turn, parsed)
-        torn += bad
+    folder, names = records.CONVERSATIONS, {str(path.relative_to(data)) for path in data.glob("*/**/*.jsonl")}
+    for name in sorted(names | committed.keys()):
+        path = data / name
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        present = set(lines)
+        for line in (*lines, *(line for line in committed[name] if line not in present)):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                torn += bool(line)
+                continue
+            if name.startswith(f"{folder}/"):
+                messages.append(records.parse_message(record))
+            else:
+                turns.append(records.parse_turn(record))
     return Disk(messages=messages, turns=turns, torn=torn)
 
 
-def _parsed(path: Path) -> tuple[list[dict[str, Any]], int]:
-    parsed, bad = [], 0
-    for line in path.read_bytes().split(b"\n"):
-        if line:
-            try:
-                parsed.append(json.loads(line))
-            except ValueError:
-                bad += 1
-    return parsed, bad
+def _commit_lines(data: Path) -> Iterator[tuple[str, bytes]]:
+    path = data / COMMIT_LOG
+    for raw in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
+        name, _, line = raw.partition(b"\t")
+        yield name.decode(), line
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -180,13 +187,12 @@ def lose_unsynced_tails(data: Path, chance: random.Random) -> int:
     """Take from the logs what a power cut may take: any part of what only the commit log has made durable. Returns
     the bytes lost. A cut in the middle of a line tears it."""
     first_of: dict[str, bytes] = {}
-    for raw in (data / COMMIT_LOG).read_bytes().split(b"\n")[:-1]:
-        path, _, line = raw.partition(b"\t")
-        first_of.setdefault(path.decode(), line)
+    for path, line in _commit_lines(data):
+        first_of.setdefault(path, line)
     lost = 0
     for path, line in first_of.items():
         log = data / path
-        content = log.read_bytes()
+        content = log.read_bytes() if log.exists() else b""
         start = content.find(line)
         if start >= 0:
             keep = chance.randint(start, len(content))

@@ -1,8 +1,9 @@
 """Correcting the token estimate by what providers report. Pure state, one number a model."""
 
 SMOOTHING = 0.3
-LOWEST, HIGHEST = 0.5, 4.0
-OVERFLOW_FACTOR = 1.5
+LOWEST, HIGHEST = 0.5, 16.0
+OVERFLOW_SHARE = 0.7
+"""After a refusal the next prompt has at most this share of the refused one."""
 
 
 class TokenCorrection:
@@ -21,9 +22,16 @@ class TokenCorrection:
             known = self._ratios.get(model)
             self._ratios[model] = ratio if known is None else known + SMOOTHING * (ratio - known)
 
-    def overflowed(self, model: str) -> None:
-        """The provider said that the prompt was too long: plan for more tokens from now on."""
-        self._ratios[model] = _bounded(self.of(model) * OVERFLOW_FACTOR)
+    def overflowed(self, model: str, *, refused: int, usable: int) -> None:
+        """The provider said that a prompt was too long: make the next one shorter.
+
+        Args:
+            model: which.
+            refused: estimated tokens of the refused prompt.
+            usable: estimated tokens that were planned for it (``Budget.usable``).
+        """
+        shorter = max(1.0, refused * OVERFLOW_SHARE)
+        self._ratios[model] = _bounded(self.of(model) * max(1.0, usable / shorter))
 
 
 def _bounded(ratio: float) -> float:

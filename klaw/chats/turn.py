@@ -181,8 +181,9 @@ class Turn:
         try:
             completion = await route.provider.stream(request, self._on_delta)
         except ContextTooLong:
-            self.services.correction.overflowed(route.name)
             assert self._rows is not None
+            usable = self._receipt["budget"]["usable_tokens"]
+            self.services.correction.overflowed(route.name, refused=context.tokens, usable=usable)
             context = await self._context(self._rows, route)
             completion = await route.provider.stream(attrs.evolve(request, messages=context.messages), self._on_delta)
         self._timings["llm"] = (trio.current_time() - begin) * 1000

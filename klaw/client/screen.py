@@ -66,6 +66,8 @@ class Screen:
 
     def show_input(self, prompt: str, view: View) -> None:
         """Show the input line, or show it changed."""
+        if self._drawn and (prompt, view) == (self._prompt, self._view):
+            return
         erase = self._erase()
         self._prompt, self._view = prompt, view
         self._emit(erase + ("" if erase == "" else self._tail) + self._draw())
@@ -79,6 +81,10 @@ class Screen:
         """Begin at the top of an empty screen."""
         self._drawn = False
         self._emit(_CLEAR_ALL + self._tail)
+
+    def begin_anew(self) -> None:
+        """Something else wrote on the terminal: go on below it, whatever stood there."""
+        self._drawn, self._tail = False, ""
 
     @property
     def input_columns(self) -> int:

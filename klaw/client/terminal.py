@@ -168,10 +168,13 @@ class Terminal:
             return self._interrupt()
         if number == signal.SIGCONT:
             key_by_key(self._fd)
-        if number in (signal.SIGCONT, signal.SIGWINCH):
-            self._refresh()
-            return False
-        return True
+            self._screen.begin_anew()
+        elif number == signal.SIGWINCH:
+            self._screen.hide_input()
+        else:
+            return True
+        self._refresh()
+        return False
 
     def _refresh(self) -> None:
         """The input line stands below the text, except while an answer is written and nothing is typed."""

@@ -166,7 +166,9 @@ class LocalModelConfig:
         hint=_MODEL_ID_HINT,
     )
     path: Path | None = key("A GGUF file to use in place of the pulled model.", None)
-    threads: int = key("Threads for inference; 0 = one for each core.", 0, minimum=0, maximum=1024)
+    threads: int = key(
+        "Threads for inference; 0 = one for each core, and one less while it writes.", 0, minimum=0, maximum=1024
+    )
     context_tokens: int = key("Context length of each slot.", 8192, minimum=256, maximum=_TOKENS_MAX)
     parallel: int = key("Requests that the model process works on at the same time.", 2, minimum=1, maximum=64)
     start_timeout_s: float = key("The model process must be ready within this time.", 120.0, above=0, maximum=_DAY_S)
@@ -186,12 +188,6 @@ class EmbeddingConfig:
     path: Path | None = key("A model folder to use in place of the pulled model.", None)
     threads: int = key("Threads for inference.", 2, minimum=1, maximum=1024)
     batch_tokens: int = key("Tokens that go through the model in one step.", 512, minimum=1, maximum=65_536)
-    queue_size: int = key(
-        "Messages that wait to be embedded; further ones are found again by the sweep.",
-        1024,
-        minimum=1,
-        maximum=1_000_000,
-    )
     sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, above=0, maximum=_DAY_S)
 
 
@@ -208,7 +204,7 @@ class GatewayConfig:
     )
     burst: int = key("Messages that one connection may send at once.", 100, minimum=1, maximum=1_000_000)
     outbox_frames: int = key(
-        "Frames that wait for a slow client before it is dropped.", 256, minimum=1, maximum=100_000
+        "Frames that wait for a slow client before it is dropped.", 256, minimum=16, maximum=100_000
     )
     allowed_origins: tuple[str, ...] = key(
         "Origins of web pages, besides Klaw's own, that may connect.",
@@ -237,7 +233,10 @@ class StoreConfig:
 
     readers: int = key("Read-only connections.", 2, minimum=1, maximum=64)
     checkpoint_bytes: int = key(
-        "The write-ahead log is folded into the database at this size.", 4_194_304, minimum=4096, maximum=1_073_741_824
+        "The commit log is emptied into the chats' own logs at this size.",
+        4_194_304,
+        minimum=4096,
+        maximum=1_073_741_824,
     )
 
 

@@ -12,6 +12,7 @@ from typing import assert_never
 import attrs
 import structlog
 import trio
+from wsproto.utilities import LocalProtocolError
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox
@@ -149,6 +150,9 @@ class Gateway:
                 await self._turn_away(stream)
             else:
                 await self._serve(stream, session_id)
+        except* LocalProtocolError:
+            # The library answers a ping or pong that crosses a close frame (trio-websocket issue 184).
+            log.info("connection_broken", connection=session_id)
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
             log.error("connection_failed", connection=session_id, error=error_class(failures), where=where(failures))
         finally:

@@ -61,13 +61,13 @@ class Talk:
             while True:
                 news = self._news
                 try:
+                    await self.client.watch(chat, 0)  # no effect on a watched chat
                     receipt = await self.client.request(GetReceipt(chat=chat))
                 except ConnectionLost:
                     await self.client.reconnected()
                     continue
-                except RequestRefused as refused:  # no turn has ended yet
-                    assert refused.code in ("unknown_turn", "unknown_chat", "no_turn"), refused.code
-                    receipt = None
+                except RequestRefused:
+                    receipt = None  # no turn of the chat has ended yet
                 if isinstance(receipt, Receipt) and receipt.status != "failed" and receipt.last_seq >= seq:
                     return receipt
                 await news.wait()

@@ -299,3 +299,20 @@ async def test_messages_of_other_clients_appear_while_one_types() -> None:
         await person.see("> мой текст")
         person.type("\x15\x04")
         assert await person.leave() == 0
+
+
+async def test_after_a_pause_of_the_program_the_input_line_is_back() -> None:
+    """Ctrl-Z and fg: the shell has set its own terminal mode meanwhile."""
+    async with echoing().serving() as server, desk(server) as person:
+        await person.see("> ")
+        person.type("before")
+        await person.see("> before")
+        mode = termios.tcgetattr(person.master)
+        mode[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(person.master, termios.TCSANOW, mode)
+        person.process.send_signal(signal.SIGCONT)
+        await person.see("> before")
+        person.type(" after\r")
+        await person.see("You said: before after")
+        person.type("/quit\r")
+        assert await person.leave() == 0

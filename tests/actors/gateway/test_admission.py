@@ -5,6 +5,7 @@ import errno
 import attrs
 import pytest
 import trio
+from trio_websocket import WebSocketConnection
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.vitals import Vitals
@@ -169,9 +170,19 @@ async def test_connections_over_the_limit_get_503_and_a_freed_place_is_usable(tm
             pass
 
 
-async def test_a_silent_client_is_pinged_and_stays(tmp_path):
-    async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.05)) as w, w.client() as c:
-        await trio.sleep(0.3)
+async def test_a_silent_client_is_pinged_and_stays(tmp_path, monkeypatch):
+    ping, pings, thrice = WebSocketConnection.ping, [], trio.Event()
+
+    async def counted(ws):
+        await ping(ws)
+        pings.append(ws)
+        if len(pings) == 3:
+            thrice.set()
+
+    monkeypatch.setattr(WebSocketConnection, "ping", counted)
+    async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.02)) as w, w.client() as c:
+        with trio.fail_after(HANG_S):
+            await thrice.wait()
         await c.say("status")
         assert (await c.hear())["state"] == "ok"
 

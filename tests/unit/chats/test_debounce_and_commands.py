@@ -66,7 +66,14 @@ def test_token_correction_learns_and_stays_bounded() -> None:
     assert correction.of("m") == 1.5
     correction.learn("m", estimated=100, reported=100)
     assert 1.0 < correction.of("m") < 1.5
-    for _ in range(20):
-        correction.overflowed("m")
-    assert correction.of("m") == 4.0
+
+
+def test_after_a_refusal_the_next_prompt_is_shorter() -> None:
+    correction = TokenCorrection()
+    usable, refused = 6000, 5000
+    correction.overflowed("m", refused=refused, usable=usable)
+    assert usable / correction.of("m") <= 0.7 * refused + 1
+    for _ in range(50):
+        correction.overflowed("m", refused=10, usable=usable)
+    assert correction.of("m") == 16.0
     assert correction.of("other") == 1.0

@@ -170,3 +170,12 @@ def test_foreign_text_cannot_draw() -> None:
 def test_control_c(presses: list[tuple[float, bool, bool]], does: list[Press]) -> None:
     interrupts = Interrupts()
     assert [interrupts.press(now, busy=busy, typed=typed) for now, busy, typed in presses] == does
+
+
+def test_an_unchanged_input_line_is_not_drawn_again() -> None:
+    stage = Stage()
+    stage.typed("abc")
+    written: list[str] = []
+    stage.terminal.write = written.append
+    stage.typed("abc")
+    assert written == []

@@ -1,0 +1,280 @@
+"""The chat actor with its real parts: debounce, one turn at a time, commands, failures, restarts."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from klaw.actor.vitals import State
+from klaw.app import recover_chats
+from klaw.chats.service import TooManyChats
+from klaw.domain.events import TextStreamed
+from klaw.domain.message import Kind, Role
+from klaw.domain.names import LOCAL_USER, InvalidName
+from klaw.domain.turn import TurnStatus
+from klaw.errors import IdConflict
+from tests.actors.chats.world import DEADLINE_S, world
+from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply
+from tests.support.making import new, running_store
+
+
+async def test_messages_within_the_debounce_are_answered_together(tmp_path: Path) -> None:
+    async with world(tmp_path, processing={"debounceMs": 300}) as w:
+        for text in ("one", "two", "три"):
+            await w.send(text)
+        await w.turn(1)
+        assert len(w.llm.requests) == 1
+        assert w.contents() == ["one\ntwo\nтри"]
+
+
+async def test_the_answer_is_streamed_then_stored_with_its_turn(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.llm.replies.append(text_reply("Hel", "lo"))
+        await w.send("hi")
+        reply = await w.reply()
+        assert reply.content == "Hello"
+        ended = await w.turn(1)
+        assert reply.metadata == {"turn": ended.turn}
+        pieces = [event for event in w.watcher.events if isinstance(event, TextStreamed)]
+        assert [(piece.offset, piece.text) for piece in pieces] == [(0, "Hel"), (3, "lo")]
+        record = await w.receipt()
+        assert (record.status, record.first_seq, record.last_seq) == (TurnStatus.DONE, 1, 1)
+
+
+async def test_messages_during_a_turn_form_the_next_one(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        gate = trio.Event()
+        w.llm.replies.append(Reply(steps=(Text("first"), Wait(gate))))
+        await w.send("a")
+        await w.llm.wait_for_requests(1)
+        await w.send("b")
+        await w.send("c")
+        assert len(w.llm.requests) == 1
+        gate.set()
+        await w.turn(2)
+        assert len(w.llm.requests) == 2
+        assert w.contents() == ["a", "first", "b\nc"]
+
+
+async def test_a_repeated_id_is_answered_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        first = await w.send("hi", id="x")
+        again = await w.send("hi", id="x")
+        assert (again.repeated, again.message) == (True, first.message)
+        await w.turn(1)
+        with trio.move_on_after(0.2):
+            await w.turn(2)
+        assert len(w.llm.requests) == 1
+
+
+async def test_an_id_of_another_chat_is_refused(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.send("hi", id="x")
+        with pytest.raises(IdConflict):
+            await w.send("hi", id="x", chat="other")
+
+
+async def test_stop_keeps_what_was_streamed_and_does_not_ask_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.llm.replies.append(Reply(steps=(Text("half of"), Wait(trio.Event()))))
+        await w.send("tell me a story")
+        await w.watcher.until(lambda events: [e for e in events if isinstance(e, TextStreamed)])
+        assert await w.app.directory.stop(LOCAL_USER, "main")
+        reply = await w.reply()
+        assert (reply.content, reply.metadata["stopped"]) == ("half of", True)
+        assert (await w.receipt()).status is TurnStatus.STOPPED
+        with trio.fail_after(DEADLINE_S):
+            await w.llm.requests[0].gone.wait()
+        await recover_chats(w.app)
+        await w.send("next")
+        await w.turn(2)
+        assert w.contents() == ["tell me a story", "half of", "next"]
+
+
+async def test_stop_before_the_turn_leaves_the_messages_unanswered(tmp_path: Path) -> None:
+    async with world(tmp_path, processing={"debounceMs": 60_000, "debounceMaxMs": 60_000}) as w:
+        await w.send("never mind")
+        assert await w.command("/stop") == "Stopped."
+        assert await w.command("/retry", 2) == "Everything is answered."
+        assert not w.llm.requests
+
+
+async def test_stop_with_nothing_to_stop_says_so(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        assert "nothing to stop" in await w.command("/stop")
+        assert not await w.app.directory.stop(LOCAL_USER, "unknown")
+
+
+async def test_new_begins_a_segment_and_ends_the_running_turn(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.llm.replies.append(Reply(steps=(Text("old"), Wait(trio.Event()))))
+        await w.send("before")
+        await w.watcher.until(lambda events: [e for e in events if isinstance(e, TextStreamed)])
+        assert "new segment" in await w.command("/new")
+        await w.send("after")
+        await w.turn(2)
+        assert w.contents() == ["after"]
+        stored = await w.app.directory.after(w.chat, 0, 50)
+        assert [m.type for m in stored if m.role is Role.SYSTEM] == [Kind.SESSION_BREAK, Kind.COMMAND]
+
+
+async def test_a_failed_llm_is_told_and_retry_answers(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.llm.replies.append(error_reply(500))
+        await w.send("question")
+        ended = await w.turn(1)
+        assert (ended.status, ended.code) == (TurnStatus.FAILED, "llm_refused")
+        assert ended.text is not None
+        assert "/retry" in ended.text
+        assert w.app.directory.chat_status(w.chat)["state"] == "failed"
+        assert await w.command("/retry") == "Trying again."
+        assert (await w.turn(2)).status is TurnStatus.DONE
+        assert w.contents() == ["question"]
+
+
+async def test_the_next_message_tries_again_too(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.llm.replies.append(error_reply(500))
+        await w.send("question")
+        await w.turn(1)
+        await w.send("hello?")
+        await w.turn(2)
+        assert w.contents() == ["question\nhello?"]
+
+
+async def test_a_prompt_that_is_too_long_is_shortened_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        for number in range(1, 9):
+            await w.send(f"{number} " + "word " * 400)
+            await w.turn(number)
+        too_long = json.dumps({"error": {"code": "context_length_exceeded"}})
+        w.llm.replies.append(Reply(status=400, body=too_long.encode()))
+        await w.send("and now?")
+        assert (await w.turn(9)).status is TurnStatus.DONE
+        assert len(w.contents(-1)) < len(w.contents(-2))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("/help", "/retry"), ("/status", "Model: stub/model"), ("/nope", "no command")]
+)
+async def test_commands_are_answered_and_stored(tmp_path: Path, text: str, wanted: str) -> None:
+    async with world(tmp_path) as w:
+        assert wanted in await w.command(text)
+        stored = await w.app.directory.after(w.chat, 0, 10)
+        assert [(m.role, m.type) for m in stored] == [(Role.USER, Kind.COMMAND), (Role.SYSTEM, Kind.COMMAND)]
+        assert not w.llm.requests
+
+
+async def test_context_shows_the_last_answers_layers(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.send("hi")
+        await w.turn(1)
+        assert "system_prompt" in await w.command("/context")
+
+
+async def test_commands_are_no_part_of_the_dialogue(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.command("/status")
+        await w.send("hi")
+        await w.turn(1)
+        assert w.contents() == ["hi"]
+
+
+async def test_workspace_files_and_core_memory_stand_in_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "SOUL.md").write_text("You are a pirate. Йо-хо-хо.")
+    (tmp_path / "workspace" / "TOOLS.md").write_bytes(b"\xff\xfe broken")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "core_memory.json").write_text('{"user": {"name": "Анна"}}')
+    async with world(tmp_path) as w:
+        await w.send("hi")
+        await w.turn(1)
+        system = w.llm.requests[0].body["messages"][0]["content"]
+        assert "Йо-хо-хо" in system
+        assert "- name: Анна" in system
+        assert (await w.receipt()).receipt["problems"] == ["TOOLS.md was left out: it cannot be read"]
+
+
+async def test_an_idle_chat_retires_and_comes_back(tmp_path: Path) -> None:
+    async with world(tmp_path, chats={"idleSeconds": 0.05}) as w:
+        await w.send("one")
+        await w.turn(1)
+        with trio.fail_after(DEADLINE_S):
+            await w.app.supervisor.wait_ended("chat local:main")
+        await w.send("two")
+        await w.turn(2)
+        assert w.contents() == ["one", "ok", "two"]
+
+
+async def test_a_crashed_chat_answers_what_was_pending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The actor crashes with a message stored and unanswered; its next incarnation reads it from the store."""
+    async with world(tmp_path) as w:
+        await w.send("first")
+        await w.turn(1)
+        from klaw.chats import chat as module
+
+        real, crashes = module.Turn.run, []
+
+        async def crash_once(turn: Any) -> Any:
+            if not crashes:
+                crashes.append(turn)
+                raise RuntimeError
+            return await real(turn)
+
+        monkeypatch.setattr(module.Turn, "run", crash_once)
+        await w.send("second")
+        await w.turn(2)
+        assert w.contents()[-1] == "second"
+        assert w.app.supervisor.state("chat local:main") is State.RUNNING
+        assert crashes
+
+
+async def test_chats_per_user_are_limited(tmp_path: Path) -> None:
+    async with world(tmp_path, chats={"maxPerUser": 2}) as w:
+        await w.send("a", chat="a")
+        await w.send("b", chat="b")
+        with pytest.raises(TooManyChats):
+            await w.send("c", chat="c")
+        await w.send("again", chat="a")
+
+
+async def test_bad_chat_names_are_refused(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        with pytest.raises(InvalidName):
+            await w.send("x", chat="../x")
+
+
+async def test_users_do_not_share_chats(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        from klaw.domain.names import UserId
+
+        await w.send("mine", id="m")
+        await w.app.directory.send(UserId("bob"), "main", "m", "his")
+        assert [m.content for m in await w.app.directory.after(w.chat, 0, 1)] == ["mine"]
+        assert [s.name for s in await w.app.directory.sessions(UserId("bob"), 10)] == ["main"]
+        turn = await w.turn(1)
+        assert await w.app.directory.receipt(UserId("eve"), "main", turn.turn) is None
+
+
+async def test_shutdown_answers_what_waits_for_its_debounce(tmp_path: Path) -> None:
+    async with world(tmp_path, processing={"debounceMs": 60_000, "debounceMaxMs": 60_000}) as w:
+        await w.send("last words")
+        watcher, llm = w.watcher, w.llm
+    assert len(llm.requests) == 1
+    assert any(getattr(getattr(e, "message", None), "role", None) is Role.ASSISTANT for e in watcher.events)
+
+
+async def test_at_start_only_recent_questions_are_answered(tmp_path: Path) -> None:
+    now = time.time()
+    async with running_store(tmp_path / "data") as store:
+        await store.writer.append([new("recent", chat="recent", at=now - 60)])
+        await store.writer.append([new("too old", chat="old", at=now - 7200)])
+    async with world(tmp_path) as w:
+        await recover_chats(w.app)
+        await w.turn(1)
+        assert w.contents() == ["recent"]
+        assert len(w.llm.requests) == 1
+        assert not w.app.supervisor.alive("chat local:old")

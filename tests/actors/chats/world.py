@@ -1,0 +1,110 @@
+"""A running Klaw without listeners for tests of chats: real store and LLM client, scripted LLM server, no vectors."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from klaw.app import App, running
+from klaw.config.load import parse
+from klaw.config.paths import Paths
+from klaw.domain.events import Event, MessageStored, TurnEnded
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.names import LOCAL_USER, ChatId, chat_id
+from klaw.domain.turn import TurnRecord
+from klaw.store.requests import Appended
+from tests.support.llm_server import LlmServer, serve_llm
+
+DEADLINE_S = 20
+
+
+@attrs.define
+class Watcher:
+    """Collects all events, in place of the gateway's hub."""
+
+    events: list[Event] = attrs.Factory(list)
+    _changed: trio.Event = attrs.Factory(trio.Event)
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def until(self, wanted: Any) -> Any:
+        """Wait until ``wanted(events)`` is true; returns its value."""
+        with trio.fail_after(DEADLINE_S):
+            while not (found := wanted(self.events)):
+                await self._changed.wait()
+        return found
+
+
+@attrs.frozen
+class World:
+    app: App
+    llm: LlmServer
+    watcher: Watcher
+
+    async def send(self, text: str, *, id: str | None = None, chat: str = "main") -> Appended:  # noqa: A002
+        message_id = id or f"c{len(self.watcher.events)}-{trio.current_time()}"
+        return await self.app.directory.send(LOCAL_USER, chat, message_id, text)
+
+    async def turn(self, number: int) -> TurnEnded:
+        """The n-th turn that ended, from 1."""
+
+        def ended(events: list[Event]) -> TurnEnded | None:
+            turns = [event for event in events if isinstance(event, TurnEnded)]
+            return turns[number - 1] if len(turns) >= number else None
+
+        return await self.watcher.until(ended)
+
+    async def reply(self, number: int = 1, *, kind: Kind = Kind.TEXT, role: Role = Role.ASSISTANT) -> Message:
+        """The n-th stored message of a role and type, from 1."""
+
+        def stored(events: list[Event]) -> Message | None:
+            found = [event.message for event in events if isinstance(event, MessageStored)]
+            found = [message for message in found if (message.role, message.type) == (role, kind)]
+            return found[number - 1] if len(found) >= number else None
+
+        return await self.watcher.until(stored)
+
+    async def command(self, text: str, number: int = 1) -> str:
+        """The answer to a slash command that is the n-th one of the test."""
+        await self.send(text)
+        return (await self.reply(number, kind=Kind.COMMAND, role=Role.SYSTEM)).content
+
+    async def receipt(self, chat: str = "main") -> TurnRecord:
+        found = await self.app.directory.receipt(LOCAL_USER, chat, None)
+        assert found is not None
+        return found
+
+    @property
+    def chat(self) -> ChatId:
+        return chat_id(LOCAL_USER, "main")
+
+    def contents(self, request: int = -1) -> list[str]:
+        """Contents of a recorded request's messages, without the system message."""
+        messages = self.llm.requests[request].body["messages"]
+        return [message["content"] for message in messages if message["role"] != "system"]
+
+
+@asynccontextmanager
+async def world(home: Path, **sections: dict[str, Any]) -> AsyncIterator[World]:
+    async with serve_llm() as llm:
+        config: dict[str, Any] = {
+            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0}},
+            "routing": {"default": "stub/model"},
+            "processing": {"debounceMs": 30},
+            "embedding": {"enabled": False},
+            "shutdown": {"graceSeconds": 5},
+        }
+        for name, section in sections.items():
+            config[name] = config.get(name, {}) | section
+        parsed, _ = parse(json.dumps(config), {})
+        async with running(parsed, Paths.resolve(home, {})) as app:
+            watcher = Watcher()
+            app.hub.emit = watcher.emit  # type: ignore[method-assign]
+            yield World(app, llm, watcher)

@@ -1,0 +1,108 @@
+"""Invariant one-turn: a chat has at most one turn at a time; what comes meanwhile forms the next one."""
+
+import sqlite3
+
+import trio
+
+from klaw.gateway.frames import Stop, Stopped
+from tests.e2e.talking import DEADLINE_S, talking
+from tests.support.llm_server import Hang, Pause, Reply, Text, Wait, serve_llm, text_reply
+from tests.support.server import served, write_home
+
+
+def _said(request):
+    return "\n".join(str(message["content"]) for message in request.messages)
+
+
+async def test_one_turn_answers_what_came_while_another_ran(tmp_path):
+    """Three clients send 30 messages during a turn: one request at a time, and the second one has them all in order."""
+    gate = trio.Event()
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url, context={"slidingWindow": 50})) as server:
+        llm.replies.append(Reply(steps=(Text("first"), Wait(gate), Text(" answer"))))
+        async with talking(server.url) as one, talking(server.url) as two, talking(server.url) as three:
+            begun = await one.send("the question before the flood / вопрос до потока")
+            await llm.wait_for_requests(1)
+            async with trio.open_nursery() as nursery:
+                for name, talk in (("a", one), ("b", two), ("c", three)):
+                    nursery.start_soon(_flood, talk, name, 10)
+            assert len(llm.requests) == 1, "all are stored while the turn runs, and none began a turn of its own"
+            gate.set()
+            first = await one.settled(begun)
+            second = await one.settled(begun + 30)
+            history = await one.history()
+            await one.answer_to(second)
+    assert len(llm.requests) == 2
+    flood = [message.content for message in history if message.content.startswith("burst")]
+    assert len(flood) == 30
+    assert "burst" not in _said(llm.requests[0])
+    places = [_said(llm.requests[1]).index(f"{text}") for text in flood]
+    assert places == sorted(places)
+    assert (first.first_seq, first.last_seq, second.first_seq, second.last_seq) == (1, 1, 2, 31)
+    assert [message.content for message in history if message.role == "assistant"] == ["first answer", "ok"]
+
+
+async def _flood(talk, name, count):
+    for number in range(count):
+        await talk.send(f"burst {name}{number:02}.")
+
+
+async def test_one_turn_at_a_time_under_a_steady_flood(tmp_path):
+    """Turns of a chat never overlap and cover each message once; turns of two chats do overlap."""
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        llm.respond = lambda _request: Reply(steps=(Text("so"), Pause(0.03), Text(" so")))
+        async with talking(server.url) as one, talking(server.url) as two, trio.open_nursery() as nursery:
+            for talk, chat in ((one, "main"), (two, "main"), (one, "другой"), (two, "другой")):
+                nursery.start_soon(_talk_slowly, talk, chat, 30)
+        async with talking(server.url) as talk:
+            for chat in ("main", "другой"):
+                await talk.settled(await talk.send("last one", chat), chat)
+        await server.terminate()
+        with sqlite3.connect(server.database) as database:
+            rows = database.execute(
+                "SELECT chat_id, started_at, ended_at, first_seq, last_seq FROM turns ORDER BY chat_id, last_seq"
+            ).fetchall()
+            asked = database.execute("SELECT chat_id, seq FROM messages WHERE role = 'user'").fetchall()
+        database.close()
+    assert len({chat for chat, *_ in rows}) == 2
+    for before, after in zip(rows, rows[1:], strict=False):
+        if before[0] == after[0]:
+            assert before[2] <= after[1], "a turn began before the one before it had ended"
+            assert before[4] < after[3]
+    for chat, seq in asked:
+        assert sum(turn[0] == chat and turn[3] <= seq <= turn[4] for turn in rows) == 1
+    overlapping = [(a, b) for a in rows for b in rows if a[0] < b[0] and a[1] < b[2] and b[1] < a[2]]
+    assert overlapping, "different chats do not wait for each other"
+
+
+async def _talk_slowly(talk, chat, count):
+    for number in range(count):
+        await talk.send(f"message {number}", chat)
+
+
+async def test_stop_cancels_within_the_stub(tmp_path):
+    """/stop and the stop frame close the connection to the LLM, keep what was streamed and count as an answer."""
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server, talking(server.url) as talk:
+        for number, text in enumerate(("Tell me a long story", "Расскажи длинную сказку")):
+            llm.replies.append(Reply(steps=(Text("Once upon"), Text(" a time"), Hang())))
+            asked = await talk.send(text)
+            await llm.wait_for_requests(number + 1)
+            await talk.until(lambda number=number: _streamed(talk, "a time") > number)
+            if number == 0:
+                await talk.send("/stop")
+            else:
+                stopped = await talk.client.request(Stop(chat="main"))
+                assert isinstance(stopped, Stopped)
+                assert stopped.running
+            with trio.fail_after(DEADLINE_S):
+                await llm.requests[number].gone.wait()
+            receipt = await talk.settled(asked)
+            assert receipt.status == "stopped"
+            assert await talk.answer_to(receipt) == "Once upon a time"
+        llm.replies.append(text_reply("fresh"))
+        receipt = await talk.ask("And now?")
+        assert receipt.status == "done"
+        assert receipt.first_seq == receipt.last_seq, "what was stopped is not asked again"
+
+
+def _streamed(talk, text):
+    return sum(text in getattr(event, "text", "") for event in talk.events)
