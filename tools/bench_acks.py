@@ -2,7 +2,7 @@
 
     python tools/bench_acks.py [--clients 20] [--seconds 5] [--fsync-ms 0 10] [--one-chat] [--json]
 
-The server runs in a process of its own. ``--fsync-ms`` makes each of the journal's fsyncs take so much longer, as an SD
+The server runs in a process of its own. ``--fsync-ms`` makes each of the journal's fsyncs take at least so long, as an SD
 card would; the delay is injected below the journal. Replies are kept away by a long debounce, and embedding is off, so
 only storing and acknowledging is measured.
 """
@@ -34,9 +34,9 @@ def run_server(home: str, fsync_ms: float) -> None:
     from klaw.serve import serve
 
     def slow_fsync(descriptor: int) -> None:
+        end = time.monotonic() + fsync_ms / 1000
         os.fsync(descriptor)
-        if fsync_ms:
-            time.sleep(fsync_ms / 1000)
+        time.sleep(max(0.0, end - time.monotonic()))
 
     log.configure("error", "json")
     config, _ = parse(
@@ -81,13 +81,21 @@ async def run_clients(url: str, clients: int, seconds: float, one_chat: bool) ->
     return latencies
 
 
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU, user and system, that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(fsync_ms: float, arguments: argparse.Namespace) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as home:
         command = [sys.executable, __file__, "--serve", home, "--fsync-ms", str(fsync_ms)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             url = server.stdout.readline().strip()
+            before = cpu_s(server.pid)
             latencies = trio.run(run_clients, url, arguments.clients, arguments.seconds, arguments.one_chat)
+            spent = cpu_s(server.pid) - before
             server.kill()
     quantiles = statistics.quantiles(latencies, n=100)
     return {
@@ -98,6 +106,7 @@ def measure(fsync_ms: float, arguments: argparse.Namespace) -> dict[str, object]
         "p50_ms": round(quantiles[49] * 1000, 2),
         "p95_ms": round(quantiles[94] * 1000, 2),
         "p99_ms": round(quantiles[98] * 1000, 2),
+        "server_cpu_us_per_ack": round(spent / len(latencies) * 1e6),
     }
 
 

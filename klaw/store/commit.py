@@ -61,9 +61,16 @@ def _undo(connection: apsw.Connection, journal: Journal) -> None:
 
 
 def _execute_alone(connection: apsw.Connection, request: Request, entries: list[Entry]) -> Outcome:
-    """Run one request in a savepoint, so that its refusal leaves the others of the group alone."""
+    """Run one request so that its refusal leaves the others of the group alone.
+
+    A single message is refused before anything is written; only what has several steps needs a savepoint.
+    """
     mine: list[Entry] = []
     try:
+        if isinstance(request, Append) and len(request.messages) == 1 and request.turn is None:
+            outcome = Outcome(value=_append(connection, request, mine))
+            entries += mine
+            return outcome
         with connection:
             outcome = Outcome(value=_execute(connection, request, mine))
     except KlawError as error:

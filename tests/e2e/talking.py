@@ -1,17 +1,19 @@
 """A person at a client, for tests: sends, sees, and waits for what must come, with a deadline."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import trio
+from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
 from klaw.client.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.errors import ConnectionLost, RequestRefused
-from klaw.client.events import Entry, Event
-from klaw.gateway.frames import Error, GetHistory, GetReceipt, History, Receipt, StoredMessage
+from klaw.client.events import Connected, Entry, Event
+from klaw.gateway.frames import Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
 
 T = TypeVar("T")
 DEADLINE_S = 30.0
@@ -33,6 +35,19 @@ class Talk:
     @property
     def errors(self) -> list[Error]:
         return [event for event in self.events if isinstance(event, Error)]
+
+    @property
+    def degraded(self) -> dict[str, str]:
+        """What the server has said is degraded: at the welcome, and in notices since."""
+        problems: dict[str, str] = {}
+        for event in self.events:
+            if isinstance(event, Connected):
+                problems = {each.code: each.text for each in event.welcome.degraded}
+            elif isinstance(event, Notice) and (event.details or {}).get("state") == "degraded":
+                problems[event.code] = event.text
+            elif isinstance(event, Notice):
+                problems.pop(event.code, None)
+        return problems
 
     async def look(self) -> None:
         while True:
@@ -102,3 +117,26 @@ async def talking(url: str, chats: Mapping[str, int] | None = None, *, token: st
         nursery.start_soon(talk.look)
         yield talk
         nursery.cancel_scope.cancel(reason="the test is over")
+
+
+@asynccontextmanager
+async def bare_socket(url: str, headers: Sequence[tuple[str, bytes]] = ()) -> AsyncIterator[WebSocketConnection]:
+    """A WebSocket without Klaw's client; the body ends quietly when the server closes it or is gone.
+
+    Raises:
+        OSError: there is no connection.
+    """
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    stream = await trio.open_tcp_stream(parts.hostname, parts.port or 80)
+    socket = None
+    async with stream, trio.open_nursery() as nursery:
+        # A peer that goes away in the middle of the handshake is not always noticed by the library.
+        with trio.move_on_after(2), suppress(HandshakeError):
+            socket = await wrap_client_stream(nursery, stream, parts.netloc, parts.path, extra_headers=list(headers))
+        if socket is not None:
+            with suppress(ConnectionClosed):
+                yield socket
+        nursery.cancel_scope.cancel(reason="enough was said")
+    if socket is None:
+        raise ConnectionError("no handshake")

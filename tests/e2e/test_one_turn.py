@@ -1,6 +1,7 @@
 """Invariant one-turn: a chat has at most one turn at a time; what comes meanwhile forms the next one."""
 
 import sqlite3
+from itertools import pairwise
 
 import trio
 
@@ -64,7 +65,7 @@ async def test_one_turn_at_a_time_under_a_steady_flood(tmp_path):
             asked = database.execute("SELECT chat_id, seq FROM messages WHERE role = 'user'").fetchall()
         database.close()
     assert len({chat for chat, *_ in rows}) == 2
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in pairwise(rows):
         if before[0] == after[0]:
             assert before[2] <= after[1], "a turn began before the one before it had ended"
             assert before[4] < after[3]

@@ -1,10 +1,12 @@
 """Invariant resume: a client that comes back is sent what it missed, each message once and in order."""
 
+import json
 import random
+from contextlib import suppress
 
 import trio
 
-from tests.e2e.talking import talking
+from tests.e2e.talking import DEADLINE_S, bare_socket, talking
 from tests.support.llm_server import Pause, Reply, Text, serve_llm
 from tests.support.server import served, write_home
 
@@ -62,6 +64,24 @@ async def _come_and_go(url, name, chance, seen, sent, stop):
         assert position == seen[-1].seq
 
 
+async def _watch_without_mercy(url, seqs, heads, watched):
+    """A client that mends nothing: it says what it has, and notes every ``seq`` that the server sends. Sets
+    ``watched`` when it has the message that ``heads`` names, once that is known."""
+    while not heads or seqs[-1] < heads[0]:
+        with suppress(OSError):
+            async with bare_socket(url) as socket:
+                hello = {"type": "hello", "version": 1, "chats": {"main": seqs[-1] if seqs else 0}}
+                await socket.send_message(json.dumps(hello))
+                while True:
+                    frame = json.loads(await socket.get_message())
+                    if frame["type"] == "message":
+                        seqs.append(frame["seq"])
+                    if heads and seqs[-1] >= heads[0]:
+                        break
+        await trio.sleep(0.02)  # between two attempts to connect
+    watched.set()
+
+
 async def test_resume_shows_two_clients_each_message_once_in_order(tmp_path):
     """Two clients of one chat leave, are cut off, and live through restarts by SIGTERM and SIGKILL."""
     chance = random.Random(4711)
@@ -70,6 +90,8 @@ async def test_resume_shows_two_clients_each_message_once_in_order(tmp_path):
         relay = Relay(server.config["gateway"]["port"])
         await nursery.start(relay.serve)
         seen, sent, stop = ([], []), ([], []), trio.Event()
+        bare, heads, watched = [], [], trio.Event()
+        nursery.start_soon(_watch_without_mercy, relay.url, bare, heads, watched)
         async with talking(relay.url, {"main": 0}) as faithful, trio.open_nursery() as people:
             for number in (0, 1):
                 arguments = (f"p{number}", random.Random(number), seen[number], sent[number], stop)
@@ -92,9 +114,14 @@ async def test_resume_shows_two_clients_each_message_once_in_order(tmp_path):
                 async with talking(server.url, {"main": seen[number][-1].seq}) as back:
                     await back.until(lambda back=back: back.entries and back.entries[-1].seq == history[-1].seq)
                     seen[number].extend(back.entries)
+            heads.append(history[-1].seq)
+            await relay.cut()  # so that the bare client, if it has it all, looks at that
+            with trio.fail_after(DEADLINE_S):
+                await watched.wait()
         nursery.cancel_scope.cancel()
     stored = [(message.seq, message.id, message.content) for message in history]
     assert [seq for seq, *_ in stored] == list(range(1, len(stored) + 1))
+    assert bare == list(range(1, len(stored) + 1)), "the server itself sent a hole, a repetition or another order"
     for who in (late.entries, *seen):
         assert [(entry.seq, entry.id, entry.content) for entry in who] == stored
     mine = [(entry.seq, entry.id, entry.content) for entry in faithful.entries]

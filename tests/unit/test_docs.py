@@ -1,0 +1,164 @@
+"""The pages for people: links lead somewhere, commands exist, and no text names a machine or a package registry."""
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from klaw.chats.commands import Command
+from klaw.chats.workspace import render_core_memory
+from klaw.cli.main import parser
+from klaw.config.load import parse
+from klaw.context.assemble import CORE_MEMORY_HEADER
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([^`\n]+)`")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as Git hosts make them."""
+    titles = re.findall(r"^#+ (.+)$", _prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_relative_links_lead_to_files_and_headings(page):
+    """Every link without a scheme names a file of the repository and, after #, a heading in it."""
+    broken = []
+    for target in _LINK.findall(_prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / unquote(path)).resolve() if path else page
+        inside = file == ROOT or ROOT in file.parents
+        if not inside or not file.exists() or (anchor and anchor not in _anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+_COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:sudo -u \w+ )?(?:\S*/)?klaw ([a-z-].*)")
+
+
+def _command_lines(page: Path) -> list[str]:
+    """What follows ``klaw`` wherever a page shows or mentions a command: in shell blocks and in inline code."""
+    text = page.read_text(encoding="utf-8")
+    lines = [
+        line[2:]
+        for language, block in _FENCE.findall(text)
+        if language == "console"
+        for line in block.splitlines()
+        if line.startswith(("$ ", "# "))
+    ]
+    lines += _CODE.findall(_FENCE.sub("", text))
+    parts = [part.strip() for line in lines for part in re.split(r"\||&&|;", line.split(" #")[0])]
+    return [found.group(1) for part in parts if (found := _COMMAND.match(part))]
+
+
+def _is_accepted(words: list[str]) -> bool:
+    try:
+        parser().parse_args(words)
+    except SystemExit as ended:
+        return not ended.code
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_named_commands_exist(page):
+    """Each ``klaw …`` of a page is accepted by the command line's parser, options and all."""
+    commands = {line: shlex.split(re.split(r"[<>…]", line)[0]) for line in _command_lines(page)}
+    # A command that is mentioned may lack its argument (`klaw token add`).
+    refused = [line for line, words in commands.items() if not (_is_accepted(words) or _is_accepted([*words, "x"]))]
+    assert not refused
+
+
+def test_readme_names_every_command():
+    """A newcomer finds each command in the README."""
+    named = {line.split()[0] for line in _command_lines(ROOT / "README.md")}
+    assert {"serve", "chat", "models", "status", "actors", "receipt", "config", "token"} <= named
+
+
+def test_getting_started_names_every_slash_command():
+    """The table of slash commands is complete."""
+    text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    assert all(f"`{command.value}`" in text for command in Command)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md"])
+def test_shown_configurations_are_valid(name):
+    """Every engine.json in the guides can be used as it stands."""
+    blocks = [text for language, text in _FENCE.findall((ROOT / name).read_text("utf-8")) if language == "yaml"]
+    assert blocks
+    for block in blocks:
+        config, warnings = parse(block, {"OPENROUTER_API_KEY": "secret"})
+        assert config.routing.default_provider in config.providers
+        assert not warnings
+
+
+def test_the_core_memory_example_gives_the_text_that_is_shown():
+    """getting-started.md shows core_memory.json and what the model sees of it."""
+    blocks = _FENCE.findall((ROOT / "docs" / "getting-started.md").read_text("utf-8"))
+    (example,) = [text for language, text in blocks if language == "json"]
+    (shown,) = [text for _, text in blocks if text.startswith(CORE_MEMORY_HEADER)]
+    assert shown.strip() == f"{CORE_MEMORY_HEADER}\n{render_core_memory(json.loads(example))}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_named_tests_exist(page):
+    """A test that a page points at, as `path` or `path::name`, is there."""
+    missing = []
+    for path, name in _TEST.findall(_prose(page)):
+        file = ROOT / path
+        if not file.is_file() or (name and f"def {name}(" not in file.read_text(encoding="utf-8")):
+            missing.append(f"{path}::{name}" if name else path)
+    assert not missing
+
+
+def _tracked_texts() -> list[Path]:
+    """Every text file that Git tracks or would track; without Git all files outside hidden folders."""
+    try:
+        listed = subprocess.run(
+            ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            capture_output=True,
+            check=True,
+        ).stdout.decode()
+        files = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        files = [path for path in ROOT.rglob("*") if not any(part[0] == "." for part in path.relative_to(ROOT).parts)]
+    return [path for path in files if path.is_file() and path != Path(__file__)]
+
+
+_MACHINE = re.compile(
+    r"(?<![\w.$}~-])/(?:work|root)/|"  # folders of the machine on which it was written
+    r"\b(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|huggingface\.co|hf\.co|npmjs\.(?:com|org)|crates\.io)\b|"
+    r"--(?:extra-)?index-url\b|--find-links\b"
+)
+
+
+def test_no_machine_paths_and_no_registry_hosts():
+    """No text in the repository depends on the machine where it was written, or on one package index."""
+    found = []
+    for path in _tracked_texts():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(ROOT)}: {match.group()}" for match in _MACHINE.finditer(text)]
+    assert not found

@@ -1,0 +1,203 @@
+"""What Klaw adds to a turn: from the message's acknowledgement to the request that reaches the LLM, without the debounce.
+
+    python tools/bench_turn.py [--messages 10000] [--turns 100] [--home DIR] [--json]
+
+The server runs in a process of its own, with the real embedding model, on one chat of so many messages that all have a
+vector. The LLM is a stub in this process, which also holds the client; the time is taken between the ack that the
+client gets and the request that the stub gets. Recall runs in every measured turn. Needs the pulled embedding model
+(`klaw models pull multilingual-e5-small`); also prints the server's resident memory when idle.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from klaw.actor.clock import iso
+from klaw.config.paths import Paths
+from klaw.domain import tokens
+from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.names import LOCAL_USER, chat_id
+from klaw.memory.onnx.model import EmbeddingModel
+from tests.support.llm_server import LlmServer, serve_llm
+from tests.support.making import running_store
+from tests.support.turns import record
+from tools.lean_client import LeanClient
+
+MODEL = "multilingual-e5-small"
+CHAT = "bench"
+EMBEDDED = 500
+"""So many texts are embedded for real; the other messages get one of these vectors with noise."""
+PLACES = "Kazan Berlin Lisbon Osaka Tbilisi Oslo Казань Самара Тула Minsk Quito Perth".split()
+THINGS = "bicycle garden piano novel printer kettle велосипед рояль чайник greenhouse drone telescope".split()
+PEOPLE = "Olga Marcus Ines Kenji Нина Пётр Laura Samuel Ирина Tom Aisha Pavel".split()
+LINES = (
+    "{person} bought a {thing} in {place} last week and is very happy with it, number {n}.",
+    "I promised {person} to repair the {thing} before we travel to {place}, number {n}.",
+    "{person} рассказывает, что {thing} из города {place} сломался, номер {n}.",
+    "Remember the meeting with {person} about the {thing}; it was moved to {place}, number {n}.",
+)
+QUESTIONS = (
+    "What did {person} buy in {place}?",
+    "Where did I want to repair the {thing} for {person}?",
+    "Что {person} рассказывает про {thing}?",
+)
+
+
+def text(pick: random.Random, lines: tuple[str, ...], number: int) -> str:
+    return pick.choice(lines).format(
+        person=pick.choice(PEOPLE), thing=pick.choice(THINGS), place=pick.choice(PLACES), n=number
+    )
+
+
+async def fill(home: Path, models: Path, count: int) -> None:
+    """Make the chat and its vectors."""
+    pick = random.Random(7)
+    chat = chat_id(LOCAL_USER, CHAT)
+    begin = time.time() - count
+    made = [
+        NewMessage(
+            id=f"b{number}",
+            chat=chat,
+            user=LOCAL_USER,
+            channel="bench",
+            role=Role.ASSISTANT if number % 2 else Role.USER,
+            type=Kind.TEXT,
+            content=(content := text(pick, LINES, number)),
+            tokens=tokens.estimate(content),
+            created_at=iso(begin + number),
+        )
+        for number in range(count)
+    ]
+    model = EmbeddingModel.load(models / MODEL, threads=2)
+    known = model.embed([message.content for message in made[:EMBEDDED]], kind="passage")
+    noise = np.random.default_rng(7)
+    async with running_store(Paths.resolve(home).data_dir) as store:
+        await store.writer.prepare_vectors(model.model_id, model.dimension)
+        for start in range(0, count, 500):
+            stored = await store.writer.append(made[start : start + 500])
+            vectors = []
+            for appended in stored:
+                vector = known[appended.message.seq % len(known)] + noise.normal(0, 0.01, model.dimension)
+                vector /= np.linalg.norm(vector)
+                vectors.append((appended.message.rowid, vector.astype("<f4").tobytes()))
+            await store.writer.append([], record(stored[-1].message))  # nothing is left to answer
+            await store.writer.store_vectors(model.model_id, vectors)
+    model.close()
+
+
+async def measure(llm: LlmServer, url: str, turns: int) -> list[float]:
+    """Seconds from ack to request, for each turn."""
+    client = await LeanClient.connect(url)
+    pick = random.Random(11)
+    spent = []
+    for number in range(turns + 5):
+        asked = text(pick, QUESTIONS, number)
+        arrived: list[float] = []
+        async with trio.open_nursery() as nursery:
+
+            async def watch(wanted: int = number + 1, arrived: list[float] = arrived) -> None:
+                await llm.wait_for_requests(wanted)
+                arrived.append(time.perf_counter())
+
+            nursery.start_soon(watch)
+            await client.send({"type": "send", "id": f"q{number}-{time.time_ns()}", "chat": CHAT, "text": asked})
+            await client.receive("ack")
+            accepted = time.perf_counter()
+        while (await client.receive("message"))["role"] != "assistant":
+            pass
+        if number >= 5:  # the first ones warm caches up
+            spent.append(max(0.0, arrived[0] - accepted))
+    await client.aclose()
+    return spent
+
+
+def resident_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+async def run(home: Path, models: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    async with serve_llm() as llm:
+        config = {
+            "gateway": {"port": 0, "messagesPerSecond": 1000, "burst": 1000},
+            "processing": {"debounceMs": 0},
+            "embedding": {"path": str(models / MODEL)},
+            "providers": {"stub": {"baseUrl": llm.url}},
+            "routing": {"default": "stub/model"},
+            "logging": {"level": "warning"},
+        }
+        paths = Paths.resolve(home)
+        paths.config_dir.mkdir(parents=True, exist_ok=True)
+        paths.config_file.write_text(json.dumps(config))
+        await fill(home, models, arguments.messages)
+        server = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "klaw", "serve", "--home", str(home)],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[1],
+        )
+        try:
+            assert server.stdout is not None
+            line = b""
+            while not line.endswith(b"\n"):
+                if not (byte := await server.stdout.receive_some(1)):
+                    sys.exit("the server did not start")
+                line += byte
+            url = line.decode().split()[-1]
+            await trio.sleep(5)  # the model loads; nothing else runs
+            idle_mib = resident_mib(server.pid)
+            spent = await measure(llm, url, arguments.turns)
+            receipts = paths.data_dir / "turns"
+            turns = [json.loads(line) for file in receipts.iterdir() for line in file.read_text().splitlines()]
+            turns = [turn for turn in turns if "recall" in turn["receipt"]]
+        finally:
+            server.terminate()
+            await server.wait()
+    quantiles = statistics.quantiles(spent, n=100)
+    return {
+        "messages": arguments.messages,
+        "turns": len(spent),
+        "overhead_p50_ms": round(quantiles[49] * 1000, 1),
+        "overhead_p95_ms": round(quantiles[94] * 1000, 1),
+        "recalled_in": sum(bool(turn["receipt"]["recall"]["kept"]) for turn in turns),
+        "degraded_in": sum(bool(turn["receipt"]["recall"]["degraded"]) for turn in turns),
+        "embed_p50_ms": round(statistics.median(turn["receipt"]["recall"]["timings_ms"]["embed"] for turn in turns), 1),
+        "search_p50_ms": round(
+            statistics.median(turn["receipt"]["recall"]["timings_ms"]["search"] for turn in turns), 1
+        ),
+        "idle_rss_mib": round(idle_mib, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=10_000)
+    parser.add_argument("--turns", type=int, default=100)
+    parser.add_argument("--home", help="where to make the chat (default: a temporary folder)")
+    parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    models = (arguments.models or Paths.resolve().models_dir).absolute()
+    if not (models / MODEL / "model.onnx").exists():
+        sys.exit(f"needs the embedding model: run `klaw models pull {MODEL}`")
+    with tempfile.TemporaryDirectory() as scratch:
+        result = trio.run(run, Path(arguments.home or scratch), models, arguments)
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        print("\n".join(f"{name:<16} {value}" for name, value in result.items()))
+
+
+if __name__ == "__main__":
+    main()
