@@ -39,9 +39,35 @@ MODEL = "multilingual-e5-small"
 CHAT = "bench"
 EMBEDDED = 500
 """So many texts are embedded for real; the other messages get one of these vectors with noise."""
-PLACES = "Kazan Berlin Lisbon Osaka Tbilisi Oslo Казань Самара Тула Minsk Quito Perth".split()
-THINGS = "bicycle garden piano novel printer kettle велосипед рояль чайник greenhouse drone telescope".split()
-PEOPLE = "Olga Marcus Ines Kenji Нина Пётр Laura Samuel Ирина Tom Aisha Pavel".split()
+PLACES = [
+    "Kazan",
+    "Berlin",
+    "Lisbon",
+    "Osaka",
+    "Tbilisi",
+    "Oslo",
+    "Казань",
+    "Самара",
+    "Тула",
+    "Minsk",
+    "Quito",
+    "Perth",
+]
+THINGS = [
+    "bicycle",
+    "garden",
+    "piano",
+    "novel",
+    "printer",
+    "kettle",
+    "велосипед",
+    "рояль",
+    "чайник",
+    "greenhouse",
+    "drone",
+    "telescope",
+]
+PEOPLE = ["Olga", "Marcus", "Ines", "Kenji", "Нина", "Пётр", "Laura", "Samuel", "Ирина", "Tom", "Aisha", "Pavel"]
 LINES = (
     "{person} bought a {thing} in {place} last week and is very happy with it, number {n}.",
     "I promised {person} to repair the {thing} before we travel to {place}, number {n}.",

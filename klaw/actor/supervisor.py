@@ -178,13 +178,13 @@ class Supervisor:
         """Run the actor once. Returns whether it crashed and is to be started again."""
         try:
             await entry.spec.run(entry.vitals, entry)
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - what is not an ordinary failure is re-raised below
             failure, rest = split_cancelled(error)
             if failure is not None:
                 self._note_crash(entry, failure)
             if rest is not None or entry.spec.restart is Restart.VITAL:
                 raise
-            return not entry.stopping.is_set()
+            return not entry.stopping.is_set()  # noqa: ASYNC104 - an ordinary failure only
         return False
 
     def _note_crash(self, entry: _Entry, failure: Exception) -> None:

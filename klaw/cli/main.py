@@ -123,7 +123,7 @@ def _token_commands(commands: Any) -> None:
     add.add_argument("name", metavar="NAME", help="the user: a-z, 0-9, _ and -")
     _command(group, "list", "list the tokens", "token", "list_command")
     revoke = _command(group, "revoke", "revoke a user's tokens", "token", "revoke_command")
-    revoke.add_argument("name", metavar="NAME", help="the user")
+    revoke.add_argument("name", metavar="NAME_OR_ID", help="all tokens of a user, or one token by its id")
 
 
 if __name__ == "__main__":

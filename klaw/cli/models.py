@@ -25,13 +25,6 @@ _LABELS = {
 }
 
 
-def add_arguments(pull: argparse.ArgumentParser, listing: argparse.ArgumentParser) -> None:
-    """Adds the arguments of both commands; ``--home`` and ``--json`` come from the caller."""
-    for parser in (pull, listing):
-        parser.add_argument("names", nargs="*", metavar="MODEL", help="model names; all known ones if left out")
-        parser.add_argument("--verify", action="store_true", help="compare the checksum of every file")
-
-
 def pull_command(args: argparse.Namespace) -> int:
     """Pulls the named models, all if none is named. Returns 1 if one could not be had; the others are still pulled."""
     from klaw.errors import ModelError

@@ -11,15 +11,6 @@ if TYPE_CHECKING:
     from klaw.gateway.auth import Token
 
 
-def add_arguments(
-    add: argparse.ArgumentParser, listing: argparse.ArgumentParser, revoke: argparse.ArgumentParser
-) -> None:
-    """Adds the arguments of the three commands; ``--home`` and ``--json`` come from the caller."""
-    del listing
-    add.add_argument("name", metavar="USER", help="user that the token stands for: a-z, 0-9, _ and -")
-    revoke.add_argument("name", metavar="USER_OR_ID", help="all tokens of a user, or one token by its id")
-
-
 def add_command(args: argparse.Namespace) -> int:
     """Makes a token and prints it; it is shown this once."""
     from klaw.actor.clock import SystemClock, iso

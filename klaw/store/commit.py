@@ -39,14 +39,13 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         if entries:
             journal.append(entries)
         connection.execute("COMMIT")
-    except BaseException as error:
+    except (apsw.FullError, apsw.ReadOnlyError, OSError) as error:
         _undo(connection, journal)
-        if isinstance(error, (apsw.FullError, apsw.ReadOnlyError)) or (
-            isinstance(error, OSError) and error.errno in _FULL_ERRNOS
-        ):
-            raise StorageFull(
-                "the disk is full or read-only: the message was not stored, please send it again"
-            ) from error
+        if isinstance(error, OSError) and error.errno not in _FULL_ERRNOS:
+            raise
+        raise StorageFull("the disk is full or read-only: the message was not stored, please send it again") from error
+    except BaseException:
+        _undo(connection, journal)
         raise
     journal.keep()
     if journal.wants_checkpoint:

@@ -8,10 +8,11 @@ from pathlib import Path
 import apsw
 import attrs
 import structlog
+import trio
 
 from klaw.errors import KlawError, StorageError
 from klaw.store import connect, migrations
-from klaw.store.database import Database, open_database
+from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
 from klaw.store.reconcile import Reconciled, reconcile
@@ -64,7 +65,8 @@ async def open_store(path: Path, journal: Journal, *, readers: int) -> AsyncIter
             async with open_readers(path, readers) as pool:
                 yield Store(writer=Writer(), readers=pool, database=database, journal=journal, opened=opened)
         finally:
-            await database.run(_close, journal)
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await database.run(_close, journal)
 
 
 @asynccontextmanager
@@ -78,7 +80,7 @@ async def _open_writable(path: Path) -> AsyncIterator[Database]:
     try:
         yield database
     finally:
-        await opening.__aexit__(None, None, None)
+        await opening.__aexit__(None, None, None)  # noqa: ASYNC102 - shielded with a deadline inside
 
 
 def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path) -> Opened:

@@ -10,6 +10,8 @@ from tests.e2e.talking import DEADLINE_S, talking
 from tests.support.llm_server import Hang, Pause, Reply, Text, Wait, serve_llm, text_reply
 from tests.support.server import served, write_home
 
+QUESTION = "the question before the flood / вопрос до потока"
+
 
 def _said(request):
     return "\n".join(str(message["content"]) for message in request.messages)
@@ -21,22 +23,24 @@ async def test_one_turn_answers_what_came_while_another_ran(tmp_path):
     async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url, context={"slidingWindow": 50})) as server:
         llm.replies.append(Reply(steps=(Text("first"), Wait(gate), Text(" answer"))))
         async with talking(server.url) as one, talking(server.url) as two, talking(server.url) as three:
-            begun = await one.send("the question before the flood / вопрос до потока")
+            begun = await one.send(QUESTION)
             await llm.wait_for_requests(1)
             async with trio.open_nursery() as nursery:
                 for name, talk in (("a", one), ("b", two), ("c", three)):
                     nursery.start_soon(_flood, talk, name, 10)
-            assert len(llm.requests) == 1, "all are stored while the turn runs, and none began a turn of its own"
+            # Another chat's debounce, begun later, is over: so the flood's would be, if it had not to wait.
+            await three.ask("tick", "clock")
+            assert [request.last_user for request in llm.requests] == [QUESTION, "tick"], "no turn of its own"
             gate.set()
             first = await one.settled(begun)
             second = await one.settled(begun + 30)
             history = await one.history()
             await one.answer_to(second)
-    assert len(llm.requests) == 2
+    assert len(llm.requests) == 3
     flood = [message.content for message in history if message.content.startswith("burst")]
     assert len(flood) == 30
     assert "burst" not in _said(llm.requests[0])
-    places = [_said(llm.requests[1]).index(f"{text}") for text in flood]
+    places = [_said(llm.requests[2]).index(f"{text}") for text in flood]
     assert places == sorted(places)
     assert (first.first_seq, first.last_seq, second.first_seq, second.last_seq) == (1, 1, 2, 31)
     assert [message.content for message in history if message.role == "assistant"] == ["first answer", "ok"]
@@ -49,7 +53,13 @@ async def _flood(talk, name, count):
 
 async def test_one_turn_at_a_time_under_a_steady_flood(tmp_path):
     """Turns of a chat never overlap and cover each message once; turns of two chats do overlap."""
-    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+    async with serve_llm() as llm:
+        home = write_home(tmp_path, llm=llm.url, processing={"debounceMs": 0, "debounceMaxMs": 0})
+        await _flood_two_chats(llm, home)
+
+
+async def _flood_two_chats(llm, home):
+    async with served(home) as server:
         llm.respond = lambda _request: Reply(steps=(Text("so"), Pause(0.03), Text(" so")))
         async with talking(server.url) as one, talking(server.url) as two, trio.open_nursery() as nursery:
             for talk, chat in ((one, "main"), (two, "main"), (one, "другой"), (two, "другой")):
@@ -64,7 +74,8 @@ async def test_one_turn_at_a_time_under_a_steady_flood(tmp_path):
             ).fetchall()
             asked = database.execute("SELECT chat_id, seq FROM messages WHERE role = 'user'").fetchall()
         database.close()
-    assert len({chat for chat, *_ in rows}) == 2
+    for chat in ("local:main", "local:другой"):
+        assert sum(row[0] == chat for row in rows) > 3, "the flood was longer than one turn"
     for before, after in pairwise(rows):
         if before[0] == after[0]:
             assert before[2] <= after[1], "a turn began before the one before it had ended"
@@ -78,6 +89,7 @@ async def test_one_turn_at_a_time_under_a_steady_flood(tmp_path):
 async def _talk_slowly(talk, chat, count):
     for number in range(count):
         await talk.send(f"message {number}", chat)
+        await trio.sleep(0.01)  # so that the flood lasts for several turns
 
 
 async def test_stop_cancels_within_the_stub(tmp_path):

@@ -97,7 +97,7 @@ async def test_resume_shows_two_clients_each_message_once_in_order(tmp_path):
                 arguments = (f"p{number}", random.Random(number), seen[number], sent[number], stop)
                 people.start_soon(_come_and_go, relay.url, *arguments)
             for ending in (server.terminate, relay.cut, server.kill, relay.cut, server.terminate, server.kill):
-                enough = len(faithful.entries) + 10
+                enough = len(faithful.entries) + 30
                 await faithful.until(lambda enough=enough: len(faithful.entries) >= enough)
                 with trio.move_on_after(chance.uniform(0, 0.05)):  # any moment will do
                     await trio.sleep_forever()

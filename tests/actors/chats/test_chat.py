@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 
 from klaw.actor.vitals import State
 from klaw.app import recover_chats
@@ -131,7 +132,7 @@ async def test_a_failed_llm_is_told_and_retry_answers(tmp_path: Path) -> None:
         assert "/retry" in ended.text
         with trio.fail_after(DEADLINE_S):
             while w.app.directory.chat_status(w.chat)["state"] != "failed":
-                await trio.sleep(0)
+                await trio.lowlevel.checkpoint()
         assert await w.command("/retry") == "Trying again."
         assert (await w.turn(2)).status is TurnStatus.DONE
         assert w.contents() == ["question"]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from klaw.cli.models import ProgressPainter, add_arguments, list_command, pull_command
+from klaw.cli.main import parser
+from klaw.cli.models import ProgressPainter, list_command, pull_command
 from klaw.models import catalogue as catalogue_module
 from klaw.models import pull as pull_module
 from klaw.models.progress import Step
@@ -26,9 +27,8 @@ def fetch(monkeypatch: pytest.MonkeyPatch) -> FakeFetch:
 
 
 def _args(home: Path, *arguments: str, as_json: bool = False) -> argparse.Namespace:
-    pull, listing = argparse.ArgumentParser(), argparse.ArgumentParser()
-    add_arguments(pull, listing)
-    return pull.parse_args(arguments, argparse.Namespace(home=str(home), json=as_json))
+    flags = ["--json"] if as_json else []
+    return parser().parse_args(["models", "pull", "--home", str(home), *flags, *arguments])
 
 
 def test_pull_then_list(fetch: FakeFetch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
