@@ -22,7 +22,7 @@ from klaw.chats.correction import TokenCorrection
 from klaw.chats.directory import ChatDirectory
 from klaw.chats.health import GatheredHealth
 from klaw.chats.turn import TurnServices
-from klaw.chats.workspace import CORE_MEMORY_FILE, Workspace
+from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
 from klaw.domain.embedding import EmbedderState
@@ -114,7 +114,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         recall=Recall(store.readers, embedder, config.auto_rag),
         router=router,
         slots=slots,
-        workspace=Workspace(paths.workspace, paths.data_dir / CORE_MEMORY_FILE),
+        workspace=Workspace(paths.workspace, paths.data_dir),
         files=files,
         events=hub,
         clock=clock,

@@ -116,7 +116,11 @@ async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> 
     interval_s = notify.watchdog_interval_s()
     if interval_s is None:
         return
-    checks = [notify.writer_check(app.store.writer), notify.listener_check(lambda: listener.address)]
+    checks = [
+        notify.writer_check(app.store.writer),
+        notify.Check(name="gateway", prove=listener.gateway.ping),
+        notify.listener_check(lambda: listener.address),
+    ]
     run = partial(notify.run, notifier=notifier, interval_s=interval_s, checks=checks)
     await app.supervisor.start(ActorSpec(name=notify.ACTOR_NAME, run=run, stop_budget_s=1))
 

@@ -133,7 +133,7 @@ class Turn:
     async def _context(self, rows: ChatRows, route: Route) -> Context:
         services, config = self.services, self.services.config
         self.vitals.doing("assembling the context")
-        fixed = await services.files.run(services.workspace.read)
+        fixed = await services.files.run(services.workspace.read, rows.session.user)
         snapshot = Snapshot(
             system_prompt=fixed.system_prompt,
             core_memory=fixed.core_memory,

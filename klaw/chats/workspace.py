@@ -13,10 +13,16 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
+from klaw.config.paths import encode_name
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.prompts import prompt
 
-PROMPT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "USER.md")
+AGENT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md")
+"""What the agent is, the same for all users."""
+USER_FILE = "USER.md"
 CORE_MEMORY_FILE = "core_memory.json"
+USERS_FOLDER = "users"
+"""Below the workspace and below the data folder: one folder for each user but ``local``, whose files stand above it."""
 MAX_FILE_BYTES = 256 * 1024
 """A larger file is no prompt; it is left out."""
 
@@ -38,28 +44,32 @@ class Workspace:
     """Reads the files; what did not change since the last time is not read again."""
 
     folder: Path
-    core_memory_path: Path
+    data_dir: Path
     _cache: dict[Path, tuple[tuple[int, int], str]] = attrs.Factory(dict)
 
-    def read(self) -> Fixed:
-        """Read all files. Blocks; run it in a thread."""
+    def read(self, user: UserId) -> Fixed:
+        """Read the files for a user: the agent's own, and of USER.md and core memory only this user's.
+
+        Blocks; run it in a thread.
+        """
         problems: list[str] = []
-        texts = [self._text(self.folder / name, problems) for name in PROMPT_FILES]
+        paths = [*(self.folder / name for name in AGENT_FILES), _of_user(self.folder, user) / USER_FILE]
+        texts = [self._text(path, problems) for path in paths]
         found = "\n\n".join(text.strip() for text in texts if text.strip())
         return Fixed(
             system_prompt=found or prompt("default"),
-            core_memory=self._core_memory(problems),
+            core_memory=self._core_memory(_of_user(self.data_dir, user) / CORE_MEMORY_FILE, problems),
             problems=tuple(problems),
         )
 
-    def _core_memory(self, problems: list[str]) -> str:
-        text = self._text(self.core_memory_path, problems)
+    def _core_memory(self, path: Path, problems: list[str]) -> str:
+        text = self._text(path, problems)
         if not text.strip():
             return ""
         try:
             return render_core_memory(json.loads(text))
         except (ValueError, RecursionError) as error:
-            self._report(self.core_memory_path, error, problems)
+            self._report(path, error, problems)
             return ""
 
     def _text(self, path: Path, problems: list[str]) -> str:
@@ -81,6 +91,11 @@ class Workspace:
     def _report(self, path: Path, error: Exception, problems: list[str]) -> None:
         log.warning("workspace_file_left_out", file=path.name, error=error_class(error))
         problems.append(path.name)
+
+
+def _of_user(folder: Path, user: UserId) -> Path:
+    """Where a user's own files are: what one user wrote must not stand in another's context."""
+    return folder if user == LOCAL_USER else folder / USERS_FOLDER / encode_name(user)
 
 
 def _read(path: Path, size: int) -> str:

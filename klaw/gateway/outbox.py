@@ -8,6 +8,9 @@ import trio
 from klaw.gateway.codec import encode
 from klaw.gateway.frames import Delta
 
+MAX_CHARS = 4_000_000
+"""Characters that may wait for one client: bounds the memory of one that asks for pages of history and never reads."""
+
 
 @attrs.define
 class _Pieces:
@@ -23,6 +26,10 @@ class _Pieces:
         return encode(Delta(chat=self.chat, turn=self.turn, offset=self.offset, text="".join(self.texts)))
 
 
+def _length(frame: str | _Pieces) -> int:
+    return len(frame) if isinstance(frame, str) else frame.length
+
+
 class Outbox:
     """A bounded first-in first-out queue of encoded frames.
 
@@ -31,10 +38,13 @@ class Outbox:
 
     Args:
         capacity: frames that may wait.
+        max_chars: characters that may wait; one frame always may.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, max_chars: int = MAX_CHARS) -> None:
         self.capacity = capacity
+        self._max_chars = max_chars
+        self._chars = 0
         self.high_water = 0
         self._frames: deque[str | _Pieces] = deque()
         self._open_pieces: dict[str, _Pieces] = {}
@@ -57,8 +67,11 @@ class Outbox:
         """Queue a piece of an answer, joined to the piece before it if that still waits. False when full."""
         pieces = self._open_pieces.get(chat)
         if pieces is not None and pieces.turn == turn and pieces.offset + pieces.length == offset:
+            if self._chars + len(text) > self._max_chars:
+                return False
             pieces.texts.append(text)
             pieces.length += len(text)
+            self._chars += len(text)
             return True
         pieces = _Pieces(chat, turn, offset, len(text), [text])
         self._open_pieces[chat] = pieces
@@ -66,7 +79,7 @@ class Outbox:
 
     def has_room(self, share: float = 1.0) -> bool:
         """Whether less than this share of the capacity is taken."""
-        return len(self._frames) < max(1, int(self.capacity * share))
+        return len(self._frames) < max(1, int(self.capacity * share)) and self._chars < self._max_chars * share
 
     async def wait_for_room(self, share: float) -> None:
         """Wait until less than this share of the capacity is taken."""
@@ -82,6 +95,7 @@ class Outbox:
                 return None
             await self._takers.park()
         frame = self._frames.popleft()
+        self._chars -= _length(frame)
         self._room.unpark_all()
         await trio.lowlevel.cancel_shielded_checkpoint()
         if isinstance(frame, str):
@@ -95,14 +109,17 @@ class Outbox:
         self._closed = True
         if clear:
             self._frames.clear()
+            self._chars = 0
         self._takers.unpark_all()
 
     def _append(self, frame: str | _Pieces) -> bool:
         if self._closed:
             return True
-        if len(self._frames) >= self.capacity:
+        length = _length(frame)
+        if len(self._frames) >= self.capacity or (self._frames and self._chars + length > self._max_chars):
             return False
         self._frames.append(frame)
+        self._chars += length
         self.high_water = max(self.high_water, len(self._frames))
         self._takers.unpark()
         return True

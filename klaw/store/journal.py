@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 import attrs
 import structlog
 
+from klaw.config.paths import ensure_private_dir
+
 COMMIT_LOG = "commit.log"
 _MAX_OPEN = 64
 """Logs kept open; chats beyond that are reopened when they speak."""
@@ -163,8 +165,8 @@ class Journal:
     def _open_log(self, path: str) -> int:
         full = self._root / path
         if not full.parent.is_dir():
-            full.parent.mkdir(parents=True, mode=0o700)
-            self._new_folders.add(full.parent.parent)
+            ensure_private_dir(full.parent)
+            self._new_folders.update((full.parent.parent, self._root))
         if not full.exists():
             self._new_folders.add(full.parent)
         descriptor = os.open(full, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

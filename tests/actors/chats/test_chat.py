@@ -14,7 +14,7 @@ from klaw.app import recover_chats
 from klaw.chats.service import TooManyChats
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Kind, Role
-from klaw.domain.names import LOCAL_USER, InvalidName
+from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 from klaw.domain.turn import TurnStatus
 from klaw.errors import IdConflict
 from tests.actors.chats.world import DEADLINE_S, world
@@ -201,6 +201,27 @@ async def test_workspace_files_and_core_memory_stand_in_the_prompt(tmp_path: Pat
         assert (await w.receipt()).receipt["problems"] == ["TOOLS.md was left out: it cannot be read"]
 
 
+async def test_a_users_own_files_are_not_in_another_users_context(tmp_path: Path) -> None:
+    """USER.md and core memory are the user's; SOUL.md is the agent's."""
+    (tmp_path / "workspace" / "users" / "bob").mkdir(parents=True)
+    (tmp_path / "workspace" / "SOUL.md").write_text("You are kind.")
+    (tmp_path / "workspace" / "USER.md").write_text("The user is Ann.")
+    (tmp_path / "workspace" / "users" / "bob" / "USER.md").write_text("The user is Bob.")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "core_memory.json").write_text('{"secret": "of Ann"}')
+    async with world(tmp_path) as w:
+        await w.send("hi")
+        await w.turn(1)
+        await w.app.directory.send(UserId("bob"), "main", "m", "hi")
+        await w.turn(2)
+        ann, bob = (request.body["messages"][0]["content"] for request in w.llm.requests)
+        assert "You are kind." in ann
+        assert "of Ann" in ann
+        assert "You are kind." in bob
+        assert "The user is Bob." in bob
+        assert "Ann" not in bob
+
+
 async def test_an_idle_chat_retires_and_comes_back(tmp_path: Path) -> None:
     async with world(tmp_path, chats={"idleSeconds": 0.05}) as w:
         await w.send("one")
@@ -252,8 +273,6 @@ async def test_bad_chat_names_are_refused(tmp_path: Path) -> None:
 
 async def test_users_do_not_share_chats(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        from klaw.domain.names import UserId
-
         await w.send("mine", id="m")
         await w.app.directory.send(UserId("bob"), "main", "m", "his")
         assert [m.content for m in await w.app.directory.after(w.chat, 0, 1)] == ["mine"]

@@ -111,3 +111,14 @@ def test_joined_pieces_are_the_whole_answer(size, pieces):
         assert heard == said
 
     trio.run(main)
+
+
+async def test_characters_are_bounded_too() -> None:
+    """A client that asks for many large pages and never reads is dropped before they fill the memory."""
+    outbox = Outbox(100, max_chars=50)
+    assert outbox.put("x" * 80)  # one frame always may wait
+    assert not outbox.put("y")
+    assert not outbox.has_room()
+    await outbox.take()
+    assert outbox.put_delta("main", "t", 0, "z" * 40)
+    assert not outbox.put_delta("main", "t", 40, "z" * 40)
