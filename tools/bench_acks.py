@@ -2,9 +2,9 @@
 
     python tools/bench_acks.py [--clients 20] [--seconds 5] [--fsync-ms 0 10] [--one-chat] [--json]
 
-The server runs in a process of its own. ``--fsync-ms`` makes each of the journal's fsyncs take at least so long, as an SD
-card would; the delay is injected below the journal. Replies are kept away by a long debounce, and embedding is off, so
-only storing and acknowledging is measured.
+The server runs in a process of its own. ``--fsync-ms`` makes each of the journal's fsyncs take at least so long, as
+an SD card would; the delay is injected below the journal. Replies are kept away by a long debounce, and embedding is
+off, so only storing and acknowledging is measured.
 """
 
 import argparse

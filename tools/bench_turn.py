@@ -1,4 +1,5 @@
-"""What Klaw adds to a turn: from the message's acknowledgement to the request that reaches the LLM, without the debounce.
+"""What Klaw adds to a turn: from the message's acknowledgement to the request that reaches the LLM, without the
+debounce.
 
     python tools/bench_turn.py [--messages 10000] [--turns 100] [--home DIR] [--json]
 

@@ -15,6 +15,9 @@ SILENCE_S = 300.0
 NOTICE_S = 2.0
 """A broken connection usually means that the process died; this long it may take until its end is noticed."""
 
+SAMPLING = {"top_p": 0.9, "repeat_penalty": 1.1, "dry_multiplier": 0.8}
+"""llama.cpp's own members: without the penalties a model of this size falls into saying the same for ever."""
+
 log = structlog.get_logger("klaw.llm.local")
 
 
@@ -83,7 +86,12 @@ class LocalProvider:
         if self._client is not None and self._endpoint is endpoint:
             return self._client
         settings = OpenAiSettings(
-            name="local", base_url=endpoint.base_url, api_key=endpoint.key, timeout_s=SILENCE_S, max_retries=0
+            name="local",
+            base_url=endpoint.base_url,
+            api_key=endpoint.key,
+            extra_body=SAMPLING,
+            timeout_s=SILENCE_S,
+            max_retries=0,
         )
         old, client = self._client, OpenAiProvider(settings)
         self._endpoint, self._client = endpoint, client
