@@ -151,7 +151,9 @@ class ProviderConfig:
 class LlmConfig:
     """How every model is asked."""
 
-    temperature: float = key("Randomness of the answers.", 0.7, minimum=0, maximum=2)
+    temperature: float | None = key(
+        "Randomness of the answers; null leaves it to the provider.", None, minimum=0, maximum=2
+    )
     max_reply_tokens: int = key("Longest answer.", 1024, minimum=1, maximum=_TOKENS_MAX)
 
 

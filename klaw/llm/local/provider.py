@@ -1,5 +1,6 @@
 """The provider ``local``: the OpenAI client against whatever port the embedded model listens on now."""
 
+import attrs
 import structlog
 import trio
 
@@ -15,8 +16,11 @@ SILENCE_S = 300.0
 NOTICE_S = 2.0
 """A broken connection usually means that the process died; this long it may take until its end is noticed."""
 
-SAMPLING = {"top_p": 0.9, "repeat_penalty": 1.1, "dry_multiplier": 0.8}
-"""llama.cpp's own members: without the penalties a model of this size falls into saying the same for ever."""
+SAMPLING = {"top_p": 0.9, "dry_multiplier": 0.8}
+"""llama.cpp's own members. Without DRY, a penalty on repeated runs of words, a model of this size says the same for
+ever; a plain repetition penalty made it incoherent instead."""
+TEMPERATURE = 0.2
+"""Where the configuration leaves it open: what the makers of SmolLM2 recommend."""
 
 log = structlog.get_logger("klaw.llm.local")
 
@@ -43,6 +47,8 @@ class LocalProvider:
             ProviderError: there is no local model, or it does not start; the text says what to do.
         """
         begun = False
+        if request.temperature is None:
+            request = attrs.evolve(request, temperature=TEMPERATURE)
 
         def relay(delta: Delta) -> None:
             nonlocal begun
