@@ -298,7 +298,8 @@ class CaughtUp:
 
 @attrs.frozen(kw_only=True)
 class Error:
-    """A frame was refused, or a turn failed. ``message`` never quotes what the client or a provider wrote."""
+    """A frame was refused, or a turn failed. ``message`` never quotes what the client or a provider
+    wrote, but for a provider's short error code."""
 
     type: ClassVar[str] = "error"
     code: str

@@ -147,9 +147,10 @@ async def run(
             nursery.start_soon(worker.backfill)
             await worker.answer_queries()
             nursery.cancel_scope.cancel(reason="the embedder's mailbox is closed")
+    except BaseException:
+        embedder.enter(EmbedderState.LOADING)  # until the next incarnation has the model again
+        raise
     finally:
-        if embedder.status.state is EmbedderState.READY:
-            embedder.enter(EmbedderState.LOADING)
         model.close()
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import apsw
 import attrs
+import structlog
 
+from klaw.actor.failure import error_class
 from klaw.domain.message import Message
 from klaw.errors import IdConflict, KlawError, StorageFull
 from klaw.store import records
@@ -15,6 +17,9 @@ from klaw.store.requests import Append, Appended, PrepareVectors, Request, Store
 from klaw.store.sql import messages, turns, vectors
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+
+
+log = structlog.get_logger("klaw.writer")
 
 
 @attrs.frozen
@@ -49,8 +54,24 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         raise
     journal.keep()
     if journal.wants_checkpoint:
-        journal.checkpoint()
+        checkpoint(connection, journal)
     return outcomes
+
+
+def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
+    """Empty the commit log; on a full disk leave it as it is, for the next time. It keeps all that the logs may lack.
+
+    Takes the connection only because it has to run in its thread.
+
+    Raises:
+        OSError: the disk failed otherwise; the writer must not go on.
+    """
+    try:
+        journal.checkpoint()
+    except OSError as error:
+        if error.errno not in _FULL_ERRNOS:
+            raise
+        log.warning("checkpoint_put_off", error=error_class(error))
 
 
 def _undo(connection: apsw.Connection, journal: Journal) -> None:

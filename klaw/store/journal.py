@@ -20,7 +20,7 @@ import structlog
 from klaw.config.paths import ensure_private_dir
 
 COMMIT_LOG = "commit.log"
-_MAX_OPEN = 64
+_MAX_OPEN = 256
 """Logs kept open; chats beyond that are reopened when they speak."""
 
 log = structlog.get_logger("klaw.journal")

@@ -6,7 +6,6 @@ when it fails, the process ends and systemd restarts it, because what it holds i
 
 from collections.abc import Callable, Sequence
 
-import apsw
 import attrs
 import structlog
 import trio
@@ -18,7 +17,7 @@ from klaw.actor.vitals import Vitals
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
 from klaw.errors import KlawError, StorageFull
-from klaw.store.commit import Outcome, commit_group
+from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
 from klaw.store.requests import Append, Appended, Ping, PrepareVectors, Request, StoreVectors
@@ -140,10 +139,10 @@ async def run(
             try:
                 group.append(await mailbox.receive())
             except trio.EndOfChannel:
-                await database.run(_checkpoint, journal)
+                await database.run(checkpoint, journal)
                 return
         if not group:
-            await database.run(_checkpoint, journal)
+            await database.run(checkpoint, journal)
             continue
         with trio.move_on_after(pace.patience_s):
             await mailbox.wait_for_depth(pace.expected - 1)
@@ -152,11 +151,6 @@ async def run(
         begin = trio.current_time()
         await _commit(database, journal, group, publish)
         pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
-
-
-def _checkpoint(connection: apsw.Connection, journal: Journal) -> None:
-    del connection  # the journal only has to be used in the connection's thread
-    journal.checkpoint()
 
 
 async def _commit(database: Database, journal: Journal, group: Sequence[Request], publish: Publish) -> None:

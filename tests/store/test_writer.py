@@ -129,6 +129,25 @@ async def test_a_full_disk_refuses_and_keeps_nothing_then_recovers(tmp_path: Pat
         assert kept.message.seq == 1
 
 
+async def test_a_checkpoint_on_a_full_disk_is_put_off(tmp_path: Path) -> None:
+    """The message is stored and acknowledged; the commit log keeps it until a checkpoint succeeds."""
+    armed: list[bool] = []
+
+    def failing(descriptor: int) -> None:
+        if armed and Path(f"/proc/self/fd/{descriptor}").readlink().name != "commit.log":
+            armed.clear()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.fsync(descriptor)
+
+    async with running_store(tmp_path, fsync=failing, checkpoint_bytes=1) as store:
+        armed.append(True)
+        (first,) = await store.writer.append([new("one", id="1")])
+        assert (tmp_path / "commit.log").stat().st_size > 0
+        await store.writer.append([new("two", id="2")])
+        assert (tmp_path / "commit.log").stat().st_size == 0
+        assert [m.content for m in await store.readers.run(messages.after, first.message.chat, 0, 9)] == ["one", "two"]
+
+
 async def test_message_and_turn_are_stored_together(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         (asked,) = await store.writer.append([new("question")])
