@@ -18,6 +18,7 @@ import trio
 from klaw.actor.clock import Clock, SystemClock, iso, new_id
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.actor.threads import Threads
+from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
 from klaw.chats.directory import ChatDirectory
 from klaw.chats.health import GatheredHealth
@@ -119,6 +120,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         events=hub,
         clock=clock,
         new_id=new_id,
+        composer=Composer(clock=clock, new_id=new_id),
         correction=TokenCorrection(),
     )
     return App(

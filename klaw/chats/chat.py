@@ -21,7 +21,6 @@ from klaw.chats.commands import Command, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
 from klaw.chats.turn import Turn, TurnServices
-from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnRecord, TurnStatus
@@ -324,31 +323,10 @@ class _ChatActor:
         self.vitals.doing(self.handle.state)
 
     def _message(self, submit: Submit, kind: Kind) -> NewMessage:
-        return NewMessage(
-            id=submit.id,
-            chat=self.chat,
-            user=self.user,
-            channel=submit.channel,
-            role=Role.USER,
-            type=kind,
-            content=submit.text,
-            tokens=tokens.estimate(submit.text),
-            created_at=iso(self.services.clock.now()),
-        )
+        return self.services.composer.from_user(self.chat, submit.id, submit.channel, kind, submit.text)
 
     def _system(self, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
-        return NewMessage(
-            id=self.services.new_id(),
-            chat=self.chat,
-            user=self.user,
-            channel="klaw",
-            role=Role.SYSTEM,
-            type=kind,
-            content=text,
-            tokens=tokens.estimate(text),
-            created_at=iso(self.services.clock.now()),
-            metadata=metadata,
-        )
+        return self.services.composer.own(self.chat, Role.SYSTEM, kind, text, metadata)
 
 
 def _is_plain(message: Msg) -> bool:

@@ -11,15 +11,15 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
+from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
 from klaw.chats.workspace import Workspace
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
-from klaw.domain import tokens
 from klaw.domain.events import EventSink, TextStreamed, TurnEnded, TurnStarted
-from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.recall import NOTHING
 from klaw.domain.text import clean
@@ -54,6 +54,7 @@ class TurnServices:
     events: EventSink
     clock: Clock
     new_id: Callable[[], str]
+    composer: Composer
     correction: TokenCorrection
 
 
@@ -216,20 +217,7 @@ class Turn:
         metadata: dict[str, Any] = {"turn": self.id}
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
-        now = self.services.clock.now()
-        session = self._rows.session
-        message = NewMessage(
-            id=self.services.new_id(),
-            chat=self.chat,
-            user=session.user,
-            channel="klaw",
-            role=Role.ASSISTANT,
-            type=Kind.TEXT,
-            content=answer,
-            tokens=tokens.estimate(answer),
-            created_at=iso(now),
-            metadata=metadata,
-        )
+        message = self.services.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None, usage)
         await self.services.writer.append([message] if answer.strip() else [], record)
         self.services.embedder.nudge()
