@@ -53,7 +53,12 @@ class ContextConfig:
     sliding_window: int = key(
         "The newest messages that are always offered to the model.", 20, minimum=1, maximum=10_000
     )
-    subagent_history: int = key("Earlier complete runs that a scheduled task sees.", 5, minimum=0, maximum=1000)
+    subagent_history: int = key(
+        "Earlier complete runs that a scheduled task sees; this version runs no scheduled tasks.",
+        5,
+        minimum=0,
+        maximum=1000,
+    )
     default_budget_tokens: int = key(
         "Context length of a model whose own length is not known.", 8192, minimum=64, maximum=_TOKENS_MAX
     )
@@ -79,7 +84,9 @@ class ProcessingConfig:
         maximum=3_600_000,
     )
     max_concurrent_llm: int = key("LLM calls that run at the same time, over all chats.", 2, minimum=1, maximum=64)
-    max_tool_call_rounds: int = key("Rounds of tool calls in one turn.", 10, minimum=0, maximum=100)
+    max_tool_call_rounds: int = key(
+        "Rounds of tool calls in one turn; this version offers the model no tools.", 10, minimum=0, maximum=100
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -109,7 +116,7 @@ class ProviderModelConfig:
 
     context_tokens: int | None = key("Context length of the model.", None, minimum=64, maximum=_TOKENS_MAX)
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, minimum=1, maximum=_TOKENS_MAX)
-    tools: bool = key("The model can call tools.", False)
+    tools: bool = key("The model can call tools; this version offers none.", False)
 
 
 @attrs.frozen(kw_only=True)
