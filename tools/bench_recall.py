@@ -1,0 +1,249 @@
+"""How well recall finds what was said: conversations with questions and the messages that answer them.
+
+    python tools/bench_recall.py DIR [--smalltalk FILE] [--json] [--models DIR] [--cache FILE]
+
+Loads each conversation of a folder through the real store into one chat as one segment, embeds it with the real model,
+and runs each question through the real pipeline with an empty window. One JSON file per conversation:
+``{"name", "messages": [{"id", "role", "ts", "content"}], "questions": [{"query", "evidence": [ids], "category"}]}``.
+
+Printed for vectors alone, full text alone and the whole: the share of the questions' evidence among the first 3 and 10
+results and in what is packed into 400 tokens (topK not limiting), averaged over questions; any-hit@400 is the share of
+questions with at least one; silence is the share of small-talk queries that recall nothing. Embeddings are cached by
+model and content.
+"""
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from klaw.actor.clock import SystemClock, from_iso, iso
+from klaw.config.paths import Paths
+from klaw.config.schema import AutoRagConfig
+from klaw.domain import tokens
+from klaw.domain.embedding import EmbedderState
+from klaw.domain.message import Kind, NewMessage, Role, is_embeddable
+from klaw.domain.names import LOCAL_USER, chat_id
+from klaw.domain.recall import Candidate, Decision
+from klaw.memory.embedder import Embedder
+from klaw.memory.onnx.model import EmbeddingModel
+from klaw.memory.pack import line_tokens, pack
+from klaw.memory.recall import DEPTH, MAX_QUERY_WORDS, Recall
+from klaw.memory.stopwords import content_words
+from klaw.store.sql.candidates import Found, Scope, search_both
+from klaw.store.store import Store
+from tests.support.making import running_store
+
+MODEL = "multilingual-e5-small"
+BUDGET = 400
+MIN_TOKENS = AutoRagConfig().min_message_tokens
+
+
+class CachedModel:
+    """The embedding model with a cache on disk."""
+
+    def __init__(self, folder: Path, cache: Path | None) -> None:
+        self.model = EmbeddingModel.load(folder, threads=2)
+        self._path = cache
+        self._known: dict[str, np.ndarray] = {}
+        if cache is not None and cache.exists():
+            with np.load(cache) as stored:
+                self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+
+    def embed(self, texts: Sequence[str], kind: Any) -> list[bytes]:
+        keys = [hashlib.sha256(f"{self.model.model_id}\0{kind}\0{text}".encode()).hexdigest() for text in texts]
+        missing = [(key, text) for key, text in zip(keys, texts, strict=True) if key not in self._known]
+        for start in range(0, len(missing), 64):
+            part = missing[start : start + 64]
+            vectors = self.model.embed([text for _, text in part], kind=kind)
+            self._known.update({key: vector for (key, _), vector in zip(part, vectors, strict=True)})
+        return [self._known[key].astype("<f4").tobytes() for key in keys]
+
+    def save(self) -> None:
+        if self._path is not None:
+            np.savez(self._path, keys=np.array(list(self._known)), vectors=np.array(list(self._known.values())))
+
+
+class ReadyEmbedder(Embedder):
+    """The embedder's handle over a loaded model, without the actor: every query is answered in time."""
+
+    def __init__(self, model: CachedModel) -> None:
+        super().__init__(SystemClock(), enabled=True)
+        self._model = model
+        self.random_cosine = model.model.random_cosine
+        self.enter(EmbedderState.READY)
+
+    async def query(self, text: str) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return self._model.embed([text], "query")[0]
+
+
+@attrs.define
+class Scores:
+    """Sums over the questions of one set and method."""
+
+    at: dict[str, list[float]] = attrs.Factory(lambda: defaultdict(list))
+
+    def add(self, ranked: Sequence[str], packed: Sequence[str], evidence: set[str]) -> None:
+        self.at["@3"].append(len(evidence & set(ranked[:3])) / len(evidence))
+        self.at["@10"].append(len(evidence & set(ranked[:10])) / len(evidence))
+        self.at["@400"].append(len(evidence & set(packed)) / len(evidence))
+        self.at["any@400"].append(float(bool(evidence & set(packed))))
+
+    def summary(self) -> dict[str, float]:
+        return {name: round(100 * statistics.mean(values), 1) for name, values in self.at.items()}
+
+
+async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -> Scope:
+    """Put a conversation with its vectors into one chat."""
+    chat = chat_id(LOCAL_USER, conversation["name"].replace("_", "-"))
+    made = [
+        NewMessage(
+            id=f"{conversation['name']}/{message['id']}",
+            chat=chat,
+            user=LOCAL_USER,
+            channel="bench",
+            role=Role(message["role"]),
+            type=Kind.TEXT,
+            content=message["content"],
+            tokens=tokens.estimate(message["content"]),
+            created_at=iso(from_iso(message["ts"])),
+        )
+        for message in conversation["messages"]
+    ]
+    appended = await store.writer.append(made)
+    long_enough = [
+        a.message for a in appended if is_embeddable(a.message.role, a.message.type, a.message.tokens, MIN_TOKENS)
+    ]
+    vectors = model.embed([message.content for message in long_enough], "passage")
+    rows = [(message.rowid, vector) for message, vector in zip(long_enough, vectors, strict=True)]
+    await store.writer.store_vectors(model.model.model_id, rows)
+    return Scope(chat=chat, first_seq=1, end_seq=len(made) + 1)
+
+
+def single_list(found: Found, rowids: Sequence[int], asked: Sequence[str]) -> list[Candidate]:
+    """One list alone as candidates that all passed, packed."""
+    by_rowid = {message.rowid: message for message in found.messages}
+    candidates = [
+        Candidate(
+            message=by_rowid[rowid],
+            vector_rank=None,
+            distance=None,
+            text_rank=None,
+            bm25=None,
+            score=0.0,
+            decision=Decision.NEAR,
+            text=by_rowid[rowid].content,
+            tokens=line_tokens(by_rowid[rowid].content),
+        )
+        for rowid in rowids
+    ]
+    return pack(candidates, asked, top_k=1000, max_tokens=BUDGET)
+
+
+def ids_of(candidates: Sequence[Candidate], wanted: Callable[[Candidate], bool]) -> list[str]:
+    return [candidate.message.id.split("/", 1)[1] for candidate in candidates if wanted(candidate)]
+
+
+def _ranked(candidate: Candidate) -> bool:
+    """Whether the gate let it pass; packing does not matter for @3 and @10."""
+    return candidate.decision not in (Decision.NO_CONTENT, Decision.TOO_FAR)
+
+
+async def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    model = CachedModel(arguments.models / MODEL, arguments.cache)
+    sets: dict[str, dict[str, Scores]] = defaultdict(lambda: defaultdict(Scores))
+    silence: dict[str, list[float]] = defaultdict(list)
+    spent: list[float] = []
+    small = json.loads(arguments.smalltalk.read_text(encoding="utf-8"))["queries"] if arguments.smalltalk else []
+    with tempfile.TemporaryDirectory() as scratch:
+        async with running_store(Path(scratch)) as store:
+            await store.writer.prepare_vectors(model.model.model_id, model.model.dimension)
+            config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
+            recall = Recall(store.readers, ReadyEmbedder(model), config)
+            for path in sorted(arguments.folder.glob("*.json")):
+                conversation = json.loads(path.read_text(encoding="utf-8"))
+                scope = await load(store, model, conversation)
+                name = path.stem.split("-")[0]
+                for question in conversation["questions"]:
+                    await ask(store, model, recall, scope, question, sets, name, spent)
+                for query in small:
+                    silence[name].append(float(not (await recall.search(query, scope)).kept))
+    model.save()
+    milliseconds = sorted(1000 * each for each in spent)
+    return {
+        "sets": {name: {key: scores.summary() for key, scores in methods.items()} for name, methods in sets.items()},
+        "silence": {name: round(100 * statistics.mean(values), 1) for name, values in silence.items()},
+        "search_p50_ms": round(statistics.median(milliseconds), 2),
+        "search_p95_ms": round(milliseconds[int(len(milliseconds) * 0.95)], 2),
+    }
+
+
+async def ask(
+    store: Store,
+    model: CachedModel,
+    recall: Recall,
+    scope: Scope,
+    question: dict[str, Any],
+    sets: dict[str, dict[str, Scores]],
+    name: str,
+    spent: list[float],
+) -> None:
+    """Score one question by each method."""
+    evidence = set(question["evidence"])
+    if not evidence:
+        return
+    asked = content_words(question["query"], MAX_QUERY_WORDS)
+    vector = model.embed([question["query"]], "query")[0]
+    begin = time.perf_counter()
+    found = await recall.search(question["query"], scope)
+    spent.append(time.perf_counter() - begin)
+    ranked, packed = ids_of(found.candidates, _ranked), ids_of(found.candidates, lambda each: each.passed)
+    sets[name]["whole"].add(ranked, packed, evidence)
+    sets[f"{name} {question.get('category', '')}"]["whole"].add(ranked, packed, evidence)
+    lists = await store.readers.run(search_both, vector, asked, scope, DEPTH)
+    for method, rowids in (
+        ("vectors", [each.rowid for each in lists.neighbours]),
+        ("text", [each.rowid for each in lists.hits]),
+    ):
+        alone = single_list(lists, rowids, asked)
+        sets[name][method].add(ids_of(alone, lambda _each: True), ids_of(alone, lambda each: each.passed), evidence)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of conversations")
+    parser.add_argument("--smalltalk", type=Path, help='{"queries": [...]} that must recall nothing')
+    parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
+    parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    arguments.models = (arguments.models or Paths.resolve().models_dir).absolute()
+    if not any(arguments.folder.glob("*.json")):
+        sys.exit(f"no conversations (*.json) in {arguments.folder}")
+    result = trio.run(run, arguments)
+    if arguments.json:
+        print(json.dumps(result, ensure_ascii=False))
+        return
+    for name, methods in result["sets"].items():
+        for method, scores in methods.items():
+            print(f"{name:<28} {method:<8} " + "  ".join(f"{key} {value:>5}" for key, value in scores.items()))
+    print("silence", result["silence"])
+    print("search ", result["search_p50_ms"], "ms p50,", result["search_p95_ms"], "ms p95")
+
+
+if __name__ == "__main__":
+    main()
