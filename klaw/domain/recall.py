@@ -14,6 +14,8 @@ class Decision(enum.StrEnum):
     """Passed: its vector is within the relevance threshold."""
     WORDS = "words"
     """Passed: it shares enough of the query's content words."""
+    RANKED = "ranked"
+    """Passed by its rank: others show that the conversation has something on the query."""
     NO_CONTENT = "no_content"
     """Cut: the query is small talk."""
     TOO_FAR = "too_far"
@@ -26,7 +28,7 @@ class Decision(enum.StrEnum):
     """Dropped: the window, once it got the unused reserve back, shows it."""
 
 
-PASSED = frozenset({Decision.NEAR, Decision.WORDS})
+PASSED = frozenset({Decision.NEAR, Decision.WORDS, Decision.RANKED})
 
 
 @attrs.frozen(kw_only=True)

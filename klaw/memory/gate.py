@@ -1,30 +1,79 @@
 """The relevance gate: small talk recalls nothing, a real question is not starved. Pure.
 
 Similarity alone cannot tell: multilingual-e5 puts "thanks" as near to some old message as a real question to its
-answer. So the gate first asks whether the query has content at all, then lets a candidate pass that is near enough by
-vector or that shares enough of the query's content words.
+answer. So the gate looks at the query first: without content words it recalls nothing, and one that only tells the
+model to do something ("write a haiku about the sea") needs stronger evidence. Then the best candidates must show that
+the conversation has something on it: a near vector, or enough of the query's words. Where they do, the others pass by
+their rank, unless they are as far away as chance; where they do not, nothing passes.
 """
+
+import re
+from collections.abc import Sequence
 
 import attrs
 
 from klaw.domain.recall import Decision
 
-ENOUGH_OVERLAP = 0.5
-"""Share of the query's content words that lets a candidate pass without a near vector."""
+ENOUGH_OVERLAP = 1 / 3
+"""Share of the query's content words in one message that shows relevance without a near vector."""
+COMMAND_THRESHOLD = 0.3
+"""A command to the model must have a vector within this share of the threshold …"""
+COMMAND_OVERLAP = 0.75
+"""… or so many of their words, and at least two, in one message."""
+AS_FAR_AS_CHANCE = 1.0
+"""Calibrated distance of random pairs: what is no nearer, and shares no word, is not recalled whatever its rank."""
+
+_COMMAND = re.compile(
+    r"""\W*(?:please\s+|can\ you\s+|could\ you\s+|пожалуйста,?\s+)?
+    (?:tell\ me\ an?\b|tell\ us\ an?\b|write\b|compose\b|translate\b|sing\b|generate\b|calculate\b|compute\b|convert\b
+      |define\b|spell\b|count\b|rhyme\b|draw\b|explain\b|summari[sz]e\b
+      |what\ time\b|what(?:'s|\ is)\ the\ (?:time|date)\b|what\ day\b
+      |расскажи\ (?:анекдот|шутку|сказку|что-нибудь)|напиши\b|сочини\b|переведи\b|спой\b|придумай\b|посчитай\b
+      |вычисли\b|сгенерируй\b|нарисуй\b|объясни\b|который\ час|сколько\ времени|какое\ сегодня)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SUM = re.compile(r"\d\s*[-+*/^×:]\s*\d")
+_ABOUT_US = re.compile(
+    r"""\b(?:my|mine|our|ours|we|us|i|i'm|i've|remember|earlier|before|again|last|previous|said|told|discussed|talked
+      |мой|моя|моё|мое|мои|моей|моего|моему|моих|мне|меня|мной|мы|нас|нам|наш\w*|я|раньше|ранее|снова|опять|помнишь
+      |прошл\w+|говорил\w*|обсуждал\w*|сказал\w*)\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def is_command(query: str) -> bool:
+    """Whether a query tells the model to do something that needs nothing from the conversation, as far as words show.
+
+    One that speaks of the user or of what was said ("write to my sister about …") is none.
+    """
+    if _SUM.search(query):
+        return True
+    match = _COMMAND.match(query)
+    return match is not None and not _ABOUT_US.search(query, match.end())
 
 
 def calibrated(cosine_distance: float, random_cosine: float) -> float:
     """Cosine distance on the model's own scale: 0 = identical, 1 = as far as random pairs of this model.
 
-    Squared, because embeddings of related texts fill the far half of the linear scale: on it, answers to real
-    questions lie around 0.7 and random pairs at 1, squared around 0.5.
+    Cubed, because embeddings of related texts fill the far half of the linear scale: there, the best hits of real
+    questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends.
 
     Args:
         cosine_distance: 1 - cosine, 0 to 2.
         random_cosine: mean cosine of unrelated texts, from the model's manifest; below 1.
     """
     linear = max(0.0, cosine_distance) / (1.0 - random_cosine)
-    return linear * linear
+    return linear**3
+
+
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """What speaks for one candidate."""
+
+    distance: float | None
+    """Calibrated, or None when it was not among the nearest vectors."""
+    shared_words: int
+    """How many of the query's content words it has."""
 
 
 @attrs.frozen(kw_only=True)
@@ -34,22 +83,38 @@ class Gate:
     Args:
         threshold: ``autoRag.relevanceThreshold``.
         content_words: how many content words the query has.
+        command: ``is_command`` of the query.
     """
 
     threshold: float
     content_words: int
+    command: bool = False
 
-    def decide(self, distance: float | None, shared_words: int) -> Decision:
-        """Decide on one candidate.
-
-        Args:
-            distance: calibrated distance, or None when it was not among the nearest vectors.
-            shared_words: how many of the query's content words it has.
-        """
+    def decide(self, candidates: Sequence[Evidence]) -> list[Decision]:
+        """Decide on all candidates of a query, in their order."""
         if self.content_words == 0:
-            return Decision.NO_CONTENT
-        if distance is not None and distance <= self.threshold:
+            return [Decision.NO_CONTENT] * len(candidates)
+        alone = [self._alone(candidate) for candidate in candidates]
+        if not any(alone):
+            return [Decision.TOO_FAR] * len(candidates)
+        return [
+            decision or (Decision.RANKED if self._is_related(candidate) else Decision.TOO_FAR)
+            for decision, candidate in zip(alone, candidates, strict=True)
+        ]
+
+    def _alone(self, candidate: Evidence) -> Decision | None:
+        """Whether a candidate by itself shows that the conversation has something on the query."""
+        near = self.threshold * (COMMAND_THRESHOLD if self.command else 1.0)
+        if candidate.distance is not None and candidate.distance <= near:
             return Decision.NEAR
-        if shared_words and shared_words / self.content_words >= ENOUGH_OVERLAP:
+        overlap = candidate.shared_words / self.content_words
+        enough = COMMAND_OVERLAP if self.command else ENOUGH_OVERLAP
+        if overlap >= enough and candidate.shared_words >= (2 if self.command else 1):
             return Decision.WORDS
-        return Decision.TOO_FAR
+        return None
+
+    def _is_related(self, candidate: Evidence) -> bool:
+        if self.command:
+            return False
+        near = candidate.distance is not None and candidate.distance < AS_FAR_AS_CHANCE
+        return near or candidate.shared_words > 0

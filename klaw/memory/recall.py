@@ -4,7 +4,7 @@ embed the query -> KNN and full text in scope -> Reciprocal Rank Fusion -> relev
 degrades to the rest and is named in the result; a reply never waits longer than ``autoRag.timeBudgetMs`` for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 import trio
@@ -12,14 +12,16 @@ import trio
 from klaw.actor.failure import error_class
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
+from klaw.domain.message import Message
 from klaw.domain.recall import Candidate, Recalled
 from klaw.errors import ActorStopped, StorageError
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.fuse import reciprocal_rank_fusion
-from klaw.memory.gate import Gate, calibrated
+from klaw.memory.gate import Evidence, Gate, calibrated, is_command
 from klaw.memory.pack import line_tokens, pack
 from klaw.memory.stopwords import content_words
 from klaw.store.readers import Readers
+from klaw.store.sql import fulltext, vectors
 from klaw.store.sql.candidates import Found, Scope, search_both
 from klaw.store.tokenizer import stem, words
 
@@ -54,7 +56,12 @@ class Recall:
         vector = await self._vector(query, deadline, degraded) if asked else None
         embedded = trio.current_time()
         found = await self._find(vector, asked, scope, deadline, degraded)
-        candidates = _judge(found, asked, config.relevance_threshold, self._embedder.random_cosine)
+        gate = Gate(
+            threshold=config.relevance_threshold,
+            content_words=len({stem(word) for word in asked}),
+            command=is_command(query),
+        )
+        candidates = _judge(found, asked, gate, self._embedder.random_cosine)
         packed = pack(candidates, asked, top_k=config.top_k, max_tokens=config.max_tokens)
         end = trio.current_time()
         return Recalled(
@@ -103,32 +110,44 @@ class Recall:
         return nothing
 
 
-def _judge(found: Found, asked: Sequence[str], threshold: float, random_cosine: float) -> list[Candidate]:
+def _judge(found: Found, asked: Sequence[str], gate: Gate, random_cosine: float) -> list[Candidate]:
     """Fuse both lists and let the gate decide on each candidate, the best first."""
     by_rowid = {message.rowid: message for message in found.messages}
     vector_rank = {n.rowid: (rank, n) for rank, n in enumerate(found.neighbours, 1)}
     text_rank = {h.rowid: (rank, h) for rank, h in enumerate(found.hits, 1)}
     wanted = {stem(word) for word in asked}
-    gate = Gate(threshold=threshold, content_words=len(wanted))
-    candidates = []
-    for rowid, score in reciprocal_rank_fusion([list(vector_rank), list(text_rank)]).items():
-        message = by_rowid.get(rowid)
-        if message is None:
-            continue
-        near, hit = vector_rank.get(rowid), text_rank.get(rowid)
-        distance = calibrated(near[1].distance, random_cosine) if near else None
-        shared = len(wanted & {stem(word) for word in words(message.content)}) if hit else 0
-        candidates.append(
-            Candidate(
-                message=message,
-                vector_rank=near[0] if near else None,
-                distance=distance,
-                text_rank=hit[0] if hit else None,
-                bm25=hit[1].bm25 if hit else None,
-                score=score,
-                decision=gate.decide(distance, shared),
-                text=message.content,
-                tokens=line_tokens(message.content),
-            )
+    ranked = [
+        (by_rowid[rowid], score)
+        for rowid, score in reciprocal_rank_fusion([list(vector_rank), list(text_rank)]).items()
+        if rowid in by_rowid
+    ]
+    evidence = [_evidence(message, vector_rank, text_rank, wanted, random_cosine) for message, _ in ranked]
+    decisions = gate.decide(evidence)
+    return [
+        Candidate(
+            message=message,
+            vector_rank=vector_rank[message.rowid][0] if message.rowid in vector_rank else None,
+            distance=seen.distance,
+            text_rank=text_rank[message.rowid][0] if message.rowid in text_rank else None,
+            bm25=text_rank[message.rowid][1].bm25 if message.rowid in text_rank else None,
+            score=score,
+            decision=decision,
+            text=message.content,
+            tokens=line_tokens(message.content),
         )
-    return candidates
+        for (message, score), seen, decision in zip(ranked, evidence, decisions, strict=True)
+    ]
+
+
+def _evidence(
+    message: Message,
+    vector_rank: Mapping[int, tuple[int, vectors.Neighbour]],
+    text_rank: Mapping[int, tuple[int, fulltext.TextHit]],
+    wanted: set[str],
+    random_cosine: float,
+) -> Evidence:
+    near = vector_rank.get(message.rowid)
+    return Evidence(
+        distance=calibrated(near[1].distance, random_cosine) if near else None,
+        shared_words=len(wanted & {stem(word) for word in words(message.content)}) if message.rowid in text_rank else 0,
+    )

@@ -22,7 +22,8 @@ ve ll re don didn doesn isn aren wasn weren won wouldn shouldn couldn haven hasn
 _ENGLISH_SMALL_TALK = """
 ok okay okey yeah yep yup nope nah sure thanks thank thx ty welcome hi hello hey bye goodbye morning evening night
 good great nice cool fine awesome perfect wonderful lovely haha hahaha lol lmao hmm hm um uh oh ah wow alright right
-got sounds continue proceed lot bit course worries problem cheers kidding funny sorry agreed exactly indeed true
+got sounds help helped helping appreciate glad continue proceed lot bit course worries problem cheers kidding funny
+sorry agreed exactly indeed true
 """
 _RUSSIAN = """
 а без более больше будем будет будете будешь буду будут бы был была были было быть в вам вами вас ваш ваша ваше ваши
@@ -37,7 +38,8 @@ _RUSSIAN = """
 _RUSSIAN_SMALL_TALK = """
 ок окей ага угу спасибо благодарю пожалуйста привет здравствуй здравствуйте пока хай доброе добрый утро вечер день
 спокойной ночи хорошо ладно ясно понятно понял поняла круто класс классно супер отлично прекрасно здорово давай
-продолжай дальше хаха ахах лол хм эм ого точно верно конечно согласен согласна неа нормально большое за что
+продолжай дальше хаха ахах лол хм эм ого точно верно конечно согласен согласна неа рад рада помощь сделаем сделать
+сделай нормально большое за что
 """
 
 

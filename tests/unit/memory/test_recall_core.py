@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from klaw.domain import tokens
 from klaw.domain.recall import Candidate, Decision
 from klaw.memory.fuse import RRF_K, reciprocal_rank_fusion
-from klaw.memory.gate import Gate, calibrated
+from klaw.memory.gate import Evidence, Gate, calibrated, is_command
 from klaw.memory.pack import excerpt, line_tokens, pack
 from klaw.memory.stopwords import content_words
 from klaw.store.sql.fulltext import match_any
@@ -70,13 +70,52 @@ def test_calibrated_distance_is_0_for_identical_and_1_for_random_pairs() -> None
     assert calibrated(1 - 0.77, 0.77) == pytest.approx(1)
 
 
-def test_gate() -> None:
-    gate = Gate(threshold=0.5, content_words=2)
-    assert gate.decide(0.4, 0) is Decision.NEAR
-    assert gate.decide(0.6, 0) is Decision.TOO_FAR
-    assert gate.decide(None, 0) is Decision.TOO_FAR
-    assert gate.decide(0.9, 1) is Decision.WORDS
-    assert Gate(threshold=0.5, content_words=0).decide(0.0, 5) is Decision.NO_CONTENT
+NEAR = Evidence(distance=0.4, shared_words=0)
+FAR = Evidence(distance=0.6, shared_words=0)
+CHANCE = Evidence(distance=1.1, shared_words=0)
+WORDS_ONLY = Evidence(distance=None, shared_words=1)
+
+
+def test_gate_lets_nothing_pass_without_content() -> None:
+    assert Gate(threshold=0.5, content_words=0).decide([NEAR, WORDS_ONLY]) == [Decision.NO_CONTENT] * 2
+
+
+def test_gate_lets_nothing_pass_when_nothing_is_near() -> None:
+    assert Gate(threshold=0.5, content_words=4).decide([FAR, WORDS_ONLY]) == [Decision.TOO_FAR] * 2
+
+
+def test_gate_lets_the_rest_pass_by_rank_when_something_is_near() -> None:
+    decisions = Gate(threshold=0.5, content_words=4).decide([FAR, NEAR, WORDS_ONLY, CHANCE])
+    assert decisions == [Decision.RANKED, Decision.NEAR, Decision.RANKED, Decision.TOO_FAR]
+
+
+def test_gate_takes_enough_shared_words_for_relevance() -> None:
+    assert Gate(threshold=0.5, content_words=2).decide([WORDS_ONLY, FAR]) == [Decision.WORDS, Decision.RANKED]
+
+
+def test_gate_wants_more_for_commands_to_the_model() -> None:
+    command = Gate(threshold=0.5, content_words=2, command=True)
+    assert command.decide([NEAR, WORDS_ONLY]) == [Decision.TOO_FAR] * 2
+    both = Evidence(distance=None, shared_words=2)
+    assert command.decide([both, NEAR]) == [Decision.WORDS, Decision.TOO_FAR]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["Write a haiku about the sea", "tell me a joke", "What's 17 * 23?", "what time is it?", "расскажи анекдот",
+     "Переведи на английский: дом", "Который час?"],
+)  # fmt: skip
+def test_commands_to_the_model_are_recognised(query: str) -> None:
+    assert is_command(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["What did I tell you about the sea?", "Write to my sister about the trip", "What is the code of the gate?",
+     "Напиши моей сестре про поездку", "Что мы решили про отпуск?", "Tell me about Kazan"],
+)  # fmt: skip
+def test_questions_about_the_conversation_are_no_commands(query: str) -> None:
+    assert not is_command(query)
 
 
 def candidate(seq: int, text: str, decision: Decision = Decision.NEAR) -> Candidate:
