@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-import trio
-
 NewId = Callable[[], str]
 """Makes a unique id: 20 lower-case hexadecimal digits, its first 11 the time in milliseconds, so ids sort by age."""
 
@@ -25,17 +23,6 @@ class SystemClock:
 
     def now(self) -> float:
         return time.time()
-
-
-class TrioClock:
-    """A wall clock that follows Trio's clock from a given start: under MockClock both move together."""
-
-    def __init__(self, start: float) -> None:
-        self._start = start
-        self._zero = trio.current_time()
-
-    def now(self) -> float:
-        return self._start + trio.current_time() - self._zero
 
 
 def new_id() -> str:

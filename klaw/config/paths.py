@@ -57,10 +57,6 @@ class Paths:
     def admin_socket(self) -> Path:
         return self.runtime_dir / "admin.sock"
 
-    @property
-    def log_dir(self) -> Path:
-        return self.state_dir / "log"
-
     @classmethod
     def resolve(cls, home: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Self:
         """Find the places, from the most to the least specific source.

@@ -104,11 +104,6 @@ class RoutingConfig:
     def default_provider(self) -> str:
         return self.default.partition("/")[0]
 
-    @property
-    def default_model(self) -> str:
-        """The model's name as its provider knows it; it may hold further slashes."""
-        return self.default.partition("/")[2]
-
 
 @attrs.frozen(kw_only=True)
 class ProviderModelConfig:

@@ -68,8 +68,3 @@ def is_searchable(role: Role, kind: Kind) -> bool:
 def is_embeddable(role: Role, kind: Kind, tokens: int, min_tokens: int) -> bool:
     """Whether a message gets a vector: searchable and long enough to mean something by itself."""
     return is_searchable(role, kind) and tokens >= min_tokens
-
-
-def is_conversation(role: Role, kind: Kind) -> bool:
-    """Whether a message belongs to the dialogue that the model sees (not commands, breaks or system rows)."""
-    return role is not Role.SYSTEM and kind not in (Kind.COMMAND, Kind.SESSION_BREAK)

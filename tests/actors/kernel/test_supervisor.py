@@ -7,12 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from klaw.actor.clock import TrioClock
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import MAX_RESTARTS, RETRY_FAILED_S, ActorSpec, Restart, Started, Supervisor
 from klaw.actor.vitals import State, Vitals
 from klaw.errors import ActorStopped
+from tests.support.clock import TrioClock
 
 
 @attrs.frozen

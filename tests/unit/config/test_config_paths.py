@@ -19,7 +19,6 @@ def test_home_puts_everything_under_one_folder():
     assert paths.database == Path("/srv/k/data/klaw.db")
     assert paths.conversations == Path("/srv/k/data/conversations")
     assert paths.state_dir == Path("/srv/k/state")
-    assert paths.log_dir == Path("/srv/k/state/log")
     assert paths.models_dir == Path("/srv/k/models")
     assert paths.admin_socket == Path("/srv/k/run/admin.sock")
     assert paths.workspace == Path("/srv/k/workspace")
