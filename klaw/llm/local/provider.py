@@ -16,9 +16,9 @@ SILENCE_S = 300.0
 NOTICE_S = 2.0
 """A broken connection usually means that the process died; this long it may take until its end is noticed."""
 
-SAMPLING = {"top_p": 0.9, "repeat_penalty": 1.1, "repeat_last_n": 64}
-"""llama.cpp's own members. Without a penalty a model of this size says the same until the reply is full; one that
-reaches further back also punishes repeating what was recalled, which is the very thing that it is to do."""
+SAMPLING = {"top_p": 0.9, "frequency_penalty": 0.2, "repeat_last_n": 256}
+"""llama.cpp's own members. Without a penalty a model of this size says the same until the reply is full. This one grows
+with each repetition, so that a recalled fact may still be repeated once (docs/decisions.md has the figures)."""
 TEMPERATURE = 0.2
 """Where the configuration leaves it open: what the makers of SmolLM2 recommend."""
 
