@@ -101,10 +101,17 @@ class Turn:
         self._began = self.services.clock.now()
         status: TurnStatus | None
         try:
+            completion = None
             with self.scope:
-                status = await self._answer()
-            if self.scope.cancelled_caught and self.stopped:
-                status = await self._keep_what_was_streamed()
+                completion = await self._answer()
+            # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
+            # twice.
+            if completion is not None:
+                status = await self._store(completion.text, TurnStatus.DONE, usage=_usage(completion))
+            elif self.stopped and self._rows is not None:
+                status = await self._store("".join(self._pieces), TurnStatus.STOPPED, usage={})
+            else:
+                status = None
         except ActorStopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the user is told and the chat goes on
@@ -115,7 +122,8 @@ class Turn:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _answer(self) -> TurnStatus | None:
+    async def _answer(self) -> Completion | None:
+        """Ask the model. None when there is nothing to answer."""
         services = self.services
         async with services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals):
             begin = trio.current_time()
@@ -127,9 +135,7 @@ class Turn:
             self._route = route = services.router.route(rows.session.model)
             context = await self._context(rows, route)
             self._timings["context"] = (trio.current_time() - begin) * 1000
-            completion = await self._ask(route, context)
-        await self._store(completion.text, TurnStatus.DONE, usage=_usage(completion))
-        return TurnStatus.DONE
+            return await self._ask(route, context)
 
     async def _context(self, rows: ChatRows, route: Route) -> Context:
         services, config = self.services, self.services.config
@@ -204,13 +210,7 @@ class Turn:
         self._pieces.append(text)
         self._length += len(text)
 
-    async def _keep_what_was_streamed(self) -> TurnStatus | None:
-        if self._rows is None:
-            return None
-        await self._store("".join(self._pieces), TurnStatus.STOPPED, usage={})
-        return TurnStatus.STOPPED
-
-    async def _store(self, text: str, status: TurnStatus, *, usage: dict[str, Any]) -> None:
+    async def _store(self, text: str, status: TurnStatus, *, usage: dict[str, Any]) -> TurnStatus:
         assert self._rows is not None
         self.vitals.doing("storing the answer")
         answer = clean(text)
@@ -222,6 +222,7 @@ class Turn:
         await self.services.writer.append([message] if answer.strip() else [], record)
         self.services.embedder.nudge()
         self._end(status, None, None)
+        return status
 
     async def _fail(self, error: Exception) -> TurnStatus:
         """Record a failure and tell the user what to do; the messages stay pending."""

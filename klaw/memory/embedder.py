@@ -23,7 +23,7 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.config.schema import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
-from klaw.errors import ModelError
+from klaw.errors import ModelError, StorageFull
 from klaw.memory.backlog import split_batches
 from klaw.store.readers import Readers
 from klaw.store.sql import vectors
@@ -205,8 +205,11 @@ class _Worker:
     async def backfill(self) -> None:
         """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
         while True:
-            while await self._embed_some():
-                pass
+            try:
+                while await self._embed_some():
+                    pass
+            except StorageFull:
+                log.warning("vectors_not_stored", code="storage_full")
             self.vitals.doing("idle")
             await self.embedder.wait_for_work(self.config.sweep_s)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
 
 from klaw.actor.vitals import State
 from klaw.app import recover_chats
@@ -17,6 +18,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 from klaw.domain.turn import TurnStatus
 from klaw.errors import IdConflict
+from klaw.store.writer import Writer
 from tests.actors.chats.world import DEADLINE_S, world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply
 from tests.support.making import new, running_store
@@ -93,6 +95,34 @@ async def test_stop_keeps_what_was_streamed_and_does_not_ask_again(tmp_path: Pat
         await w.send("next")
         await w.turn(2)
         assert w.contents() == ["tell me a story", "half of", "next"]
+
+
+async def test_stop_while_the_answer_is_stored_does_not_store_it_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is committed, its requester not yet told: a stop at that moment must change nothing."""
+    async with world(tmp_path) as w:
+        real, committed, go_on = Writer.append, trio.Event(), trio.Event()
+
+        async def append(writer: Writer, new_messages: Any, turn: Any = None) -> Any:
+            stored = await real(writer, new_messages, turn)
+            if turn is not None:
+                committed.set()
+                await go_on.wait()
+            return stored
+
+        monkeypatch.setattr(Writer, "append", append)
+        w.llm.replies.append(text_reply("the answer"))
+        await w.send("question")
+        with trio.fail_after(DEADLINE_S):
+            await committed.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(w.app.directory.stop, LOCAL_USER, "main")
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                go_on.set()
+        stored = await w.app.directory.after(w.chat, 0, 50)
+        assert [m.content for m in stored if m.role is Role.ASSISTANT] == ["the answer"]
+        assert (await w.receipt()).status is TurnStatus.DONE
 
 
 async def test_stop_before_the_turn_leaves_the_messages_unanswered(tmp_path: Path) -> None:
