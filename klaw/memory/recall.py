@@ -32,6 +32,9 @@ MAX_QUERY_WORDS = 64
 MAX_QUERY_CHARACTERS = 1_500
 """Of a longer query only the beginning is embedded: one run of the model, not several."""
 
+MAX_COMPARED_CHARACTERS = 8_000
+"""Of a longer message only the beginning is compared with the query's words: this runs on the event loop."""
+
 log = structlog.get_logger("klaw.recall")
 
 
@@ -149,5 +152,7 @@ def _evidence(
     near = vector_rank.get(message.rowid)
     return Evidence(
         distance=calibrated(near[1].distance, random_cosine) if near else None,
-        shared_words=len(wanted & {stem(word) for word in words(message.content)}) if message.rowid in text_rank else 0,
+        shared_words=len(wanted & {stem(word) for word in words(message.content[:MAX_COMPARED_CHARACTERS])})
+        if message.rowid in text_rank
+        else 0,
     )

@@ -38,9 +38,9 @@ def _is_cyrillic(word: str) -> bool:
     return "\u0400" <= word[:1] <= "\u04ff"
 
 
-def words(text: str) -> list[str]:
-    """The words of a text as written, in order."""
-    return list(apsw.unicode.word_iter(text))
+def words(text: str) -> Iterator[str]:
+    """The words of a text as written, in order; found as they are asked for."""
+    return iter(apsw.unicode.word_iter(text))
 
 
 def _tokenize(text: str, _reason: int, _locale: str | None) -> Iterator[tuple[int, int, str]]:
