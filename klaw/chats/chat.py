@@ -216,6 +216,8 @@ class _ChatActor:
             case Command.STOP:
                 return ("Stopped." if await self._stop("/stop") else "There was nothing to stop."), []
             case Command.RETRY:
+                if self.turn is not None:
+                    return "The answer is being made.", []
                 rows = await self.services.readers.run(read_rows, self.chat, 1)
                 if rows is None:
                     return "Everything is answered.", []
@@ -254,11 +256,12 @@ class _ChatActor:
     def _turn_is_due(self) -> bool:
         return self.turn is None and self.debounce.due is not None and self.debounce.due <= trio.current_time()
 
-    def _start_turn(self) -> None:
+    def _start_turn(self) -> Turn:
         self.debounce = self.debounce.clear()
         turn = Turn(id=self.services.new_id(), chat=self.chat, services=self.services, vitals=self.vitals)
         self.handle.turn = turn
         self.nursery.start_soon(self._run_turn, turn)
+        return turn
 
     async def _run_turn(self, turn: Turn) -> None:
         status = None
@@ -304,12 +307,12 @@ class _ChatActor:
         await self.services.writer.append([], record)
 
     async def _finish(self) -> None:
-        """The mailbox is closed (shutdown): answer what waits for its debounce, let a running turn end."""
-        if self.turn is None and self.debounce.due is not None:
-            self._start_turn()
-        if self.turn is not None:
+        """The mailbox is closed (shutdown): let a running turn end, then answer what waits for its debounce."""
+        while self.turn is not None or self.debounce.due is not None:
+            turn = self.turn or self._start_turn()
             self.vitals.doing("finishing the last turn")
-            await self.turn.over.wait()
+            await turn.over.wait()
+            self.handle.turn = None
 
     # -- values ----------------------------------------------------------------------------------------------------
 

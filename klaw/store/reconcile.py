@@ -6,7 +6,7 @@ end until a message that the database knows; a lost database is so rebuilt from 
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import attrs
@@ -16,6 +16,11 @@ from klaw.domain.message import Message
 from klaw.store import records
 from klaw.store.jsonl import records_backwards
 from klaw.store.sql import messages, turns
+
+T = TypeVar("T")
+
+KNOWN_LOGS = 3
+"""Logs of a folder whose end the database knows, after which the walk stops."""
 
 log = structlog.get_logger("klaw.reconcile")
 
@@ -53,12 +58,31 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
 
 
 def _unknown_messages(connection: apsw.Connection, folder: Path) -> list[Message]:
-    unknown = []
-    for message in _parsed(folder, records.parse_message):
-        if messages.find(connection, message.user, message.id) is not None:
-            break
-        unknown.append(message)
-    return unknown
+    """The messages at the ends of a folder's logs that the database lacks."""
+
+    def known(message: Message) -> bool:
+        return messages.find(connection, message.user, message.id) is not None
+
+    return list(_unknown(folder, records.parse_message, known))
+
+
+def _unknown(folder: Path, parse: Callable[[dict[str, Any]], T], known: Callable[[T], bool]) -> Iterator[T]:
+    """Records at the ends of a folder's logs that are not known, each log's newest first.
+
+    Ends after ``KNOWN_LOGS`` logs whose last record is known: a clock that went back may have put the newest record
+    into an older day's log.
+    """
+    quiet = 0
+    for path in sorted(folder.glob("*.jsonl"), reverse=True):
+        found = False
+        for record in _parsed(path, parse):
+            if known(record):
+                break
+            found = True
+            yield record
+        quiet += not found
+        if quiet == KNOWN_LOGS:
+            return
 
 
 def _insert(connection: apsw.Connection, message: Message) -> bool:
@@ -73,23 +97,19 @@ def _insert(connection: apsw.Connection, message: Message) -> bool:
 
 def _restore_turns(connection: apsw.Connection, folder: Path) -> int:
     restored = 0
-    if folder.is_dir():
-        for turn in _parsed(folder, records.parse_turn):
-            if turns.exists(connection, turn.id):
-                break
-            try:
-                with connection:
-                    restored += turns.insert(connection, turn)
-            except apsw.ConstraintError as error:
-                log.error("log_conflict", turn=turn.id, error=type(error).__name__)
+    for turn in _unknown(folder, records.parse_turn, lambda turn: turns.exists(connection, turn.id)):
+        try:
+            with connection:
+                restored += turns.insert(connection, turn)
+        except apsw.ConstraintError as error:
+            log.error("log_conflict", turn=turn.id, error=type(error).__name__)
     return restored
 
 
-def _parsed(folder: Path, parse: Callable[[dict[str, Any]], Any]) -> Iterator[Any]:
-    """All records of a folder's logs, newest first (the names are dates); malformed ones are skipped with a warning."""
-    for path in sorted(folder.glob("*.jsonl"), reverse=True):
-        for record in records_backwards(path):
-            try:
-                yield parse(record)
-            except (KeyError, TypeError, ValueError) as error:
-                log.warning("malformed_line", file=path.name, error=type(error).__name__)
+def _parsed(path: Path, parse: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """All records of a log, the newest first; malformed ones are skipped with a warning."""
+    for record in records_backwards(path):
+        try:
+            yield parse(record)
+        except (KeyError, TypeError, ValueError) as error:
+            log.warning("malformed_line", file=path.name, error=type(error).__name__)

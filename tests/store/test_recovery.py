@@ -73,10 +73,26 @@ async def test_a_rebuilt_database_finds_by_full_text(tmp_path: Path) -> None:
 async def test_messages_that_only_the_logs_have_are_inserted(tmp_path: Path) -> None:
     """As after a crash between the journal's fsync and the database's commit."""
     await fill(tmp_path)
-    copy = tmp_path.with_name("copy")
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
         await store.writer.append([new("newest")])
+    after = await contents(tmp_path)
+    shutil.rmtree(copy / "conversations")
+    shutil.copytree(tmp_path / "conversations", copy / "conversations")
+    assert await contents(copy) == after
+
+
+async def test_a_message_that_a_clock_gone_back_put_into_an_older_log_is_inserted(tmp_path: Path) -> None:
+    """The newest message stands in the log of the day before; only that log has something the database lacks."""
+    day = 86_400.0
+    async with running_store(tmp_path) as store:
+        await store.writer.append([new("first", at=20 * day)])
+        await store.writer.append([new("second", at=21 * day)])
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
+    shutil.copytree(tmp_path, copy)
+    async with running_store(tmp_path) as store:
+        await store.writer.append([new("third, but the clock says yesterday", at=20 * day + 5)])
     after = await contents(tmp_path)
     shutil.rmtree(copy / "conversations")
     shutil.copytree(tmp_path / "conversations", copy / "conversations")

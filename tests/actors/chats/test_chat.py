@@ -319,6 +319,30 @@ async def test_shutdown_answers_what_waits_for_its_debounce(tmp_path: Path) -> N
     assert any(getattr(getattr(e, "message", None), "role", None) is Role.ASSISTANT for e in watcher.events)
 
 
+async def test_shutdown_answers_what_came_during_the_last_turn_too(tmp_path: Path) -> None:
+    async with world(tmp_path, processing={"debounceMs": 20}) as w:
+        gate = trio.Event()
+        w.llm.replies.append(Reply(steps=(Text("first"), Wait(gate))))
+        await w.send("a")
+        await w.llm.wait_for_requests(1)
+        await w.send("b")
+        gate.set()
+        llm = w.llm
+    assert [request.last_user for request in llm.requests] == ["a", "b"]
+
+
+async def test_retry_during_a_turn_does_not_ask_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        gate = trio.Event()
+        w.llm.replies.append(Reply(steps=(Text("first"), Wait(gate))))
+        await w.send("a")
+        await w.llm.wait_for_requests(1)
+        assert await w.command("/retry") == "The answer is being made."
+        gate.set()
+        await w.turn(1)
+        assert len(w.llm.requests) == 1
+
+
 async def test_at_start_only_recent_questions_are_answered(tmp_path: Path) -> None:
     now = time.time()
     async with running_store(tmp_path / "data") as store:
