@@ -65,7 +65,7 @@ UPDATE sessions SET
     last_seq = last_seq + 1,
     segment = segment + ?2,
     segment_start = CASE WHEN ?2 THEN last_seq + 1 ELSE segment_start END,
-    updated_at = ?3
+    updated_at = max(updated_at, ?3)
 WHERE chat_id = ?1
 RETURNING chat_key, last_seq, segment
 """
