@@ -131,7 +131,7 @@ class ChatDirectory:
                 await self._supervisor.wait_ended(name)  # it is retiring
                 continue
             await self._refuse_too_many(chat)
-            if not self._supervisor.alive(name):
+            if self._closing is None and not self._supervisor.alive(name):
                 return self._start(chat, name)
 
     async def _refuse_too_many(self, chat: ChatId) -> None:
