@@ -119,8 +119,7 @@ class ChatDirectory:
     async def _handle(self, chat: ChatId) -> ChatHandle:
         """The chat's live handle; starts its actor when there is none."""
         while True:
-            if self._closing is not None:
-                raise ActorStopped(f"chats: {self._closing}")
+            self._refuse_if_closing()
             handle = self._handles.get(chat)
             name = _actor_name(chat)
             if handle is not None and not handle.mailbox.closed:
@@ -131,8 +130,13 @@ class ChatDirectory:
                 await self._supervisor.wait_ended(name)  # it is retiring
                 continue
             await self._refuse_too_many(chat)
-            if self._closing is None and not self._supervisor.alive(name):
+            self._refuse_if_closing()
+            if not self._supervisor.alive(name):
                 return self._start(chat, name)
+
+    def _refuse_if_closing(self) -> None:
+        if self._closing is not None:
+            raise ActorStopped(f"chats: {self._closing}")
 
     async def _refuse_too_many(self, chat: ChatId) -> None:
         user, limit = names.user_of(chat), self._services.config.chats.max_per_user
