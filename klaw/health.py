@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import trio
 
 from klaw.actor.supervisor import Started, Supervisor
-from klaw.actor.vitals import State, Vitals
+from klaw.actor.vitals import ActorReport, State, Vitals
+from klaw.chats.directory import PARENT as CHATS
 from klaw.chats.health import Health
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import EventSink, Noticed
@@ -37,12 +38,19 @@ def local_model_problems(local: LocalModel) -> Mapping[str, str]:
 
 
 def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:
-    """Which actors have crashed and wait for their restart."""
+    """Which actors have crashed and wait for their restart.
+
+    All users see this, so a chat is not named: its name is its user's. The admin socket tells which one it is.
+    """
     return {
-        f"actor:{report.name}": f"{report.name} has {'failed' if report.state is State.FAILED else 'crashed'}"
+        f"actor:{_public_name(report)}": f"{_public_name(report)} crashed and will be tried again"
         for report in supervisor.report()
         if report.state in (State.FAILED, State.BACKOFF)
     }
+
+
+def _public_name(report: ActorReport) -> str:
+    return "a chat" if report.parent == CHATS else report.name
 
 
 async def watch(vitals: Vitals, task_status: Started, *, health: Health, events: EventSink) -> None:

@@ -53,24 +53,39 @@ async def serve(
     auth = Authenticator(tokens_file(paths.config_dir))
     notifier = Notifier.from_environ()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with running(config, paths, fsync=fsync) as app, trio.open_nursery() as nursery:
-            listener = _Listener(app, auth)
-            await app.supervisor.start(listener.gateway.spec())
-            await _start_admin(app, listener)
-            await _start_watchdog(app, listener, notifier)
-            nursery.start_soon(recover_chats, app)
-            _settle_garbage_collector()
-            on_ready(listener.url)
-            notifier.status(f"listening on {listener.url}")
-            notifier.ready()
-            log.info("ready", version=__version__, pid=os.getpid())
-            await _wait_for_signal(signals)
-            notifier.stopping()
-            nursery.start_soon(_exit_at_second_signal, signals)
-            # No new connections and no new questions; what runs goes on in the stages of ``running``.
-            for name in (notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
-                await app.supervisor.stop(name, "shutdown")
-            nursery.cancel_scope.cancel(reason="the listeners have stopped")
+        # Outside of ``running``: the second signal must also be heard while its parts stop, which may take a minute.
+        async with trio.open_nursery() as watching:
+            async with running(config, paths, fsync=fsync) as app:
+                listener = _Listener(app, auth)
+                await _serve(app, listener, notifier, signals, on_ready)
+                watching.start_soon(_exit_at_second_signal, signals)
+                await _stop_listeners(app, listener)
+            watching.cancel_scope.cancel(reason="all has stopped")
+
+
+async def _serve(
+    app: App, listener: "_Listener", notifier: Notifier, signals: AsyncIterator[int], on_ready: Callable[[str], None]
+) -> None:
+    """Listen until the first signal."""
+    async with trio.open_nursery() as nursery:
+        await app.supervisor.start(listener.gateway.spec())
+        await _start_admin(app, listener)
+        await _start_watchdog(app, listener, notifier)
+        nursery.start_soon(recover_chats, app)
+        _settle_garbage_collector()
+        on_ready(listener.url)
+        notifier.status(f"listening on {listener.url}")
+        notifier.ready()
+        log.info("ready", version=__version__, pid=os.getpid())
+        await _wait_for_signal(signals)
+        notifier.stopping()
+        nursery.cancel_scope.cancel(reason="shutdown")
+
+
+async def _stop_listeners(app: App, listener: "_Listener") -> None:
+    """No new connections and no new questions; what runs goes on in the stages of ``running``."""
+    for name in (notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
+        await app.supervisor.stop(name, "shutdown")
 
 
 class _Listener:

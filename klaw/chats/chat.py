@@ -273,8 +273,11 @@ class _ChatActor:
     async def _stop(self, reason: str) -> bool:
         """End the running turn, or drop what waits for one. Returns whether there was something to stop."""
         if self.turn is not None:
-            self.turn.stop(reason)
-            await self.turn.over.wait()
+            turn = self.turn
+            turn.stop(reason)
+            await turn.over.wait()
+            if not turn.began:
+                await self._leave_unanswered()
             return True
         if self.debounce.due is None:
             return False

@@ -83,6 +83,11 @@ class Turn:
         self.scope.cancel(reason=reason)
 
     @property
+    def began(self) -> bool:
+        """Whether it knows which messages it answers; before that it waits for a slot."""
+        return self._rows is not None
+
+    @property
     def answering(self) -> bool:
         """Whether the first piece of the answer has arrived."""
         return bool(self._pieces)

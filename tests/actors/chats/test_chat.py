@@ -12,12 +12,13 @@ import trio.testing
 
 from klaw.actor.vitals import State
 from klaw.app import recover_chats
+from klaw.chats import chat as chat_module
 from klaw.chats.service import TooManyChats
 from klaw.domain.events import TextStreamed
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 from klaw.domain.turn import TurnStatus
-from klaw.errors import IdConflict
+from klaw.errors import ActorStopped, IdConflict
 from klaw.store.writer import Writer
 from tests.actors.chats.world import DEADLINE_S, world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply
@@ -131,6 +132,38 @@ async def test_stop_before_the_turn_leaves_the_messages_unanswered(tmp_path: Pat
         assert await w.command("/stop") == "Stopped."
         assert await w.command("/retry", 2) == "Everything is answered."
         assert not w.llm.requests
+
+
+async def test_stop_while_waiting_for_a_slot_leaves_the_messages_unanswered(tmp_path: Path) -> None:
+    async with world(tmp_path, processing={"debounceMs": 0, "maxConcurrentLlm": 1}) as w:
+        gate = trio.Event()
+        w.llm.replies.append(Reply(steps=(Text("busy"), Wait(gate))))
+        await w.send("holds the only slot", chat="other")
+        await w.llm.wait_for_requests(1)
+        await w.send("never mind")
+        with trio.fail_after(DEADLINE_S):
+            while not w.app.slots.report().waiting:
+                await trio.lowlevel.checkpoint()
+        assert await w.app.directory.stop(LOCAL_USER, "main")
+        gate.set()
+        assert await w.command("/retry") == "Everything is answered."
+        assert len(w.llm.requests) == 1
+
+
+async def test_a_crashed_chat_is_not_named_to_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a chat is its user's; the problems that all users see say only that there is one."""
+    async with world(tmp_path) as w:
+        await w.send("hi", chat="my-secret-plan")
+
+        def crash(*_arguments: Any) -> None:
+            raise RuntimeError
+
+        monkeypatch.setattr(chat_module._ChatActor, "_handle", crash)
+        with pytest.raises(ActorStopped):
+            await w.send("again", chat="my-secret-plan")
+        problems = w.app.health.problems()
+        assert problems["actor:a chat"] == "a chat crashed and will be tried again"
+        assert "secret" not in repr(problems)
 
 
 async def test_stop_with_nothing_to_stop_says_so(tmp_path: Path) -> None:
@@ -268,9 +301,7 @@ async def test_a_crashed_chat_answers_what_was_pending(tmp_path: Path, monkeypat
     async with world(tmp_path) as w:
         await w.send("first")
         await w.turn(1)
-        from klaw.chats import chat as module
-
-        real, crashes = module.Turn.run, []
+        real, crashes = chat_module.Turn.run, []
 
         async def crash_once(turn: Any) -> Any:
             if not crashes:
@@ -278,7 +309,7 @@ async def test_a_crashed_chat_answers_what_was_pending(tmp_path: Path, monkeypat
                 raise RuntimeError
             return await real(turn)
 
-        monkeypatch.setattr(module.Turn, "run", crash_once)
+        monkeypatch.setattr(chat_module.Turn, "run", crash_once)
         await w.send("second")
         await w.turn(2)
         assert w.contents()[-1] == "second"
