@@ -112,7 +112,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         writer=store.writer,
         readers=store.readers,
         embedder=embedder,
-        recall=Recall(store.readers, embedder, config.auto_rag),
+        recall=Recall(store.readers, embedder, config.auto_rag, clock),
         router=router,
         slots=slots,
         workspace=Workspace(paths.workspace, paths.data_dir),

@@ -35,16 +35,18 @@ from klaw.config.paths import Paths
 from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
-from klaw.domain.message import Kind, NewMessage, Role, is_embeddable
+from klaw.domain.message import Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Candidate, Decision
 from klaw.memory.embedder import Embedder
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.pack import line_tokens, pack
-from klaw.memory.recall import DEPTH, MAX_QUERY_WORDS, Recall
+from klaw.memory.query import MAX_WORDS
+from klaw.memory.recall import DEPTH, Recall
 from klaw.memory.stopwords import content_words
-from klaw.store.sql.candidates import Found, Scope, search_both
+from klaw.store.sql.candidates import Scope, read_messages, search_lists
 from klaw.store.store import Store
+from klaw.store.tokenizer import stem
 from tests.support.making import running_store
 
 MODEL = "multilingual-e5-small"
@@ -134,24 +136,23 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
     return Scope(chat=chat, first_seq=1, end_seq=len(made) + 1)
 
 
-def single_list(found: Found, rowids: Sequence[int], asked: Sequence[str]) -> list[Candidate]:
+def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate]:
     """One list alone as candidates that all passed, packed."""
-    by_rowid = {message.rowid: message for message in found.messages}
     candidates = [
         Candidate(
-            message=by_rowid[rowid],
+            message=message,
             vector_rank=None,
             distance=None,
             text_rank=None,
             bm25=None,
             score=0.0,
             decision=Decision.NEAR,
-            text=by_rowid[rowid].content,
-            tokens=line_tokens(by_rowid[rowid].content),
+            text=message.content,
+            tokens=line_tokens(message.content),
         )
-        for rowid in rowids
+        for message in messages
     ]
-    return pack(candidates, asked, top_k=1000, max_tokens=BUDGET)
+    return pack(candidates, wanted, top_k=1000, max_tokens=BUDGET)
 
 
 def ids_of(candidates: Sequence[Candidate], wanted: Callable[[Candidate], bool]) -> list[str]:
@@ -173,7 +174,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
         async with running_store(Path(scratch)) as store:
             await store.writer.prepare_vectors(model.model.model_id, model.model.dimension)
             config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
-            recall = Recall(store.readers, ReadyEmbedder(model), config)
+            recall = Recall(store.readers, ReadyEmbedder(model), config, SystemClock())
             for path in sorted(arguments.folder.glob("*.json")):
                 conversation = json.loads(path.read_text(encoding="utf-8"))
                 scope = await load(store, model, conversation)
@@ -206,7 +207,8 @@ async def ask(
     evidence = set(question["evidence"])
     if not evidence:
         return
-    asked = content_words(question["query"], MAX_QUERY_WORDS)
+    asked = content_words(question["query"], MAX_WORDS)
+    wanted = {stem(word) for word in asked}
     vector = model.embed([question["query"]], "query")[0]
     begin = time.perf_counter()
     found = await recall.search(question["query"], scope)
@@ -214,12 +216,12 @@ async def ask(
     ranked, packed = ids_of(found.candidates, _ranked), ids_of(found.candidates, lambda each: each.passed)
     sets[name]["whole"].add(ranked, packed, evidence)
     sets[f"{name} {question.get('category', '')}"]["whole"].add(ranked, packed, evidence)
-    lists = await store.readers.run(search_both, vector, asked, scope, DEPTH)
+    lists = await store.readers.run(search_lists, vector, asked, (), scope, DEPTH, 60.0)
     for method, rowids in (
         ("vectors", [each.rowid for each in lists.neighbours]),
         ("text", [each.rowid for each in lists.hits]),
     ):
-        alone = single_list(lists, rowids, asked)
+        alone = single_list(await store.readers.run(read_messages, rowids, scope), wanted)
         sets[name][method].add(ids_of(alone, lambda _each: True), ids_of(alone, lambda each: each.passed), evidence)
 
 

@@ -42,12 +42,14 @@ class Candidate:
     text_rank: int | None
     bm25: float | None
     score: float
-    """Fused score (RRF)."""
+    """Fused score (weighted RRF, times what the boosts and the length make of it)."""
     decision: Decision
     text: str
     """What goes into the context: the message or an excerpt of it."""
     tokens: int
     """Estimated tokens of the line that shows ``text``."""
+    boosts: tuple[str, ...] = ()
+    """Why its score was raised: ``speaker`` (the question names who said it), ``date`` (or when)."""
 
     @property
     def passed(self) -> bool:
@@ -62,6 +64,8 @@ class Recalled:
     """Every candidate, the best fused score first."""
     query_words: int
     """How many content words the query has."""
+    found: int
+    """How many messages the searches brought up; the candidates are the best of them."""
     degraded: tuple[str, ...]
     """Codes of what was missing: ``no_vectors``, ``embedding_late``, ``vectors_incomplete``, ``search_failed`` …"""
     timings_ms: dict[str, float]
@@ -72,4 +76,4 @@ class Recalled:
         return tuple(sorted((c for c in self.candidates if c.passed), key=lambda c: c.message.rowid))
 
 
-NOTHING = Recalled(candidates=(), query_words=0, degraded=(), timings_ms={})
+NOTHING = Recalled(candidates=(), query_words=0, found=0, degraded=(), timings_ms={})

@@ -1,52 +1,53 @@
 """Packing recalled messages into a token budget. Pure."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
 from klaw.domain import tokens
 from klaw.domain.recall import Candidate, Decision
+from klaw.memory.excerpt import excerpt
 
-EXCERPT_SHARE = 0.5
-"""A message longer than this share of the budget is shown as an excerpt, so that one cannot fill all of it."""
+MIN_SHARE_TOKENS = 64
+"""A message may always take so many tokens: two or three sentences. A longer one is first shown as an excerpt, so that
+one cannot crowd out the others."""
 _SHORTEST_EXCERPT_TOKENS = 24
 LINE_TOKENS = 4
 """What ``[assistant] `` and the line break cost."""
 
 
-def pack(candidates: Sequence[Candidate], words: Iterable[str], *, top_k: int, max_tokens: int) -> list[Candidate]:
-    """Decide which of the candidates that passed the gate go into the context.
+def pack(candidates: Sequence[Candidate], wanted: Collection[str], *, top_k: int, max_tokens: int) -> list[Candidate]:
+    """Decide which of the candidates that passed the gate go into the context, and how much of each.
 
-    An item that does not fit is skipped and the next is tried. A very long message is cut to an excerpt around the
-    query's words.
+    First each gets its share of the budget: a message that is longer is cut to an excerpt around the query's words, one
+    that does not fit is skipped and the next is tried. Then what is left of the budget gives the excerpts more room,
+    the best first.
 
     Args:
         candidates: the best first.
-        words: the query's content words, as written.
+        wanted: index forms (stems) of the query's content words.
         top_k: at most so many are kept.
         max_tokens: at most so many tokens, estimated, are kept.
 
     Returns:
         All candidates in the same order, with the final decision, text and tokens.
     """
-    wanted = tuple(words)
+    share = max(MIN_SHARE_TOKENS, max_tokens // top_k)
     left, places = max_tokens, top_k
     packed = []
     for candidate in candidates:
-        if not candidate.passed:
-            packed.append(candidate)
-            continue
-        shown = _shortened(candidate, wanted, math.floor(max_tokens * EXCERPT_SHARE))
-        if places == 0:
-            shown = attrs.evolve(shown, decision=Decision.OVER_TOP_K)
-        elif shown.tokens > left:
-            shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET)
-        else:
-            left -= shown.tokens
-            places -= 1
+        shown = candidate
+        if candidate.passed:
+            shown = _shown(candidate, wanted, share)
+            if places == 0:
+                shown = attrs.evolve(shown, decision=Decision.OVER_TOP_K)
+            elif shown.tokens > left:
+                shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET)
+            else:
+                left -= shown.tokens
+                places -= 1
         packed.append(shown)
-    return packed
+    return _lengthened(packed, wanted, left)
 
 
 def line_tokens(text: str) -> int:
@@ -54,32 +55,23 @@ def line_tokens(text: str) -> int:
     return tokens.estimate(text) + LINE_TOKENS
 
 
-def _shortened(candidate: Candidate, words: Sequence[str], limit: int) -> Candidate:
-    if candidate.tokens <= limit or limit < _SHORTEST_EXCERPT_TOKENS:
+def _lengthened(packed: list[Candidate], wanted: Collection[str], left: int) -> list[Candidate]:
+    """Let the kept excerpts use what is left of the budget."""
+    for at, candidate in enumerate(packed):
+        if left < LINE_TOKENS:
+            break
+        if candidate.passed and candidate.text != candidate.message.content:
+            longer = _shown(candidate, wanted, candidate.tokens + left)
+            if longer.tokens <= candidate.tokens + left:
+                left -= longer.tokens - candidate.tokens
+                packed[at] = longer
+    return packed
+
+
+def _shown(candidate: Candidate, wanted: Collection[str], limit: int) -> Candidate:
+    """A candidate with so much of its message that its line has at most ``limit`` tokens."""
+    content = candidate.message.content
+    if limit < _SHORTEST_EXCERPT_TOKENS:
         return candidate
-    text = excerpt(candidate.text, words, limit - LINE_TOKENS)
+    text = excerpt(content, wanted, limit - LINE_TOKENS)
     return attrs.evolve(candidate, text=text, tokens=line_tokens(text))
-
-
-def excerpt(text: str, words: Sequence[str], max_tokens: int) -> str:
-    """A part of a text of at most ``max_tokens``, around the place with most of the words, on word boundaries.
-
-    The parts left out are marked by ``…``.
-    """
-    if tokens.estimate(text) <= max_tokens:
-        return text
-    size = max(1, math.floor(len(text) * max_tokens / tokens.estimate(text)) - 4)
-    folded = text.casefold()
-    places = sorted(place for word in words if (place := folded.find(word.casefold())) >= 0)
-    begin = 0
-    if places and len(folded) == len(text):  # casefold may change the length; then the head is shown
-        best = max(places, key=lambda place: sum(place <= other < place + size for other in places))
-        begin = max(0, min(best - size // 4, len(text) - size))
-    end = min(len(text), begin + size)
-    if begin > 0:
-        space = text.find(" ", begin, begin + 40)
-        begin = space + 1 if space >= 0 else begin
-    if end < len(text):
-        space = text.rfind(" ", max(begin, end - 40), end)
-        end = space if space > begin else end
-    return ("… " if begin > 0 else "") + text[begin:end].strip() + (" …" if end < len(text) else "")

@@ -43,6 +43,11 @@ def words(text: str) -> Iterator[str]:
     return iter(apsw.unicode.word_iter(text))
 
 
+def forms(text: str) -> Iterable[tuple[int, int, str]]:
+    """Beginning, end (in characters) and index form of each word of a text, in order."""
+    return _tokenize(text, 0, None)
+
+
 def _tokenize(text: str, _reason: int, _locale: str | None) -> Iterator[tuple[int, int, str]]:
     for start, end, word in _words_with_offsets(text):
         yield start, end, stem(word)

@@ -1,16 +1,31 @@
-"""SQL of recall: both ranked lists of one query and the messages in them, in one transaction."""
+"""SQL of recall: the ranked lists of one query in one scope, and what ranking wants to know of the rows in them.
 
-from collections.abc import Sequence
+The scope is a condition inside each search: a filter after it would return nothing as soon as messages outside are
+nearer. All lists of a query come from one snapshot.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+from typing import TypeVar
 
 import apsw
 import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.domain.message import Message
+from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
 from klaw.store.sql import fulltext, messages, vectors
 from klaw.store.sql.reading import snapshot
+
+T = TypeVar("T")
+
+HEAD_CHARACTERS = 64
+_PROGRESS_STEPS = 2_000
+"""Steps of SQLite's machine between two looks at the clock: some 50 us."""
 
 log = structlog.get_logger("klaw.recall")
 
@@ -26,45 +41,248 @@ class Scope:
 
 
 @attrs.frozen(kw_only=True)
-class Found:
-    """Both lists, the best first, and the messages in them."""
+class Depth:
+    """Most results of each list."""
+
+    vectors: int
+    words: int
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """What ranking wants to know of a row: where it stands and what it is, without its text."""
+
+    rowid: int
+    seq: int
+    role: Role
+    created_at: str
+    tokens: int
+    head: str
+    """The first characters of its text."""
+    previous: int | None
+    """Row id of the searchable message before it in the scope."""
+    next: int | None
+    """… and after it."""
+
+
+@attrs.frozen(kw_only=True)
+class Lists:
+    """The ranked lists of a query, each the best first, and the places of the rows in them and beside them."""
 
     neighbours: Sequence[vectors.Neighbour] = ()
+    """By vector, in the whole scope."""
     hits: Sequence[fulltext.TextHit] = ()
-    messages: Sequence[Message] = ()
+    """By words, in the whole scope."""
+    dated: Sequence[vectors.Neighbour] = ()
+    """By vector, among what was said in the days that the query names."""
+    places: Sequence[Place] = ()
+    cut: Sequence[str] = ()
+    """Steps that were left out because the time was up: ``words``, ``vectors``, ``places``, ``dated``."""
     vectors_failed: bool = False
-    """The vector index is damaged; the other list is complete."""
+    """The vector index is damaged; the other lists are complete."""
 
 
-def search_both(
-    connection: apsw.Connection, vector: bytes | None, words: Sequence[str], scope: Scope, depth: int
-) -> Found:
-    """Search a scope by vector (if there is one) and by words; each list has at most ``depth`` results.
+def latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
+    """The day (UTC) of the scope's last message; None where it is empty."""
+    created_at = connection.execute(_CREATED_BEFORE, (scope.chat, scope.first_seq, scope.end_seq)).get
+    return date.fromisoformat(created_at[:10]) if created_at is not None else None
 
-    The scope is a condition inside both searches: a filter after them would return nothing as soon as messages outside
-    are nearer.
+
+_CREATED_BEFORE = """
+SELECT created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1
+"""
+
+
+def search_lists(
+    connection: apsw.Connection,
+    vector: bytes | None,
+    words: Sequence[str],
+    days: Sequence[tuple[date, date]],
+    scope: Scope,
+    depth: Depth,
+    seconds: float,
+) -> Lists:
+    """Search a scope by vector (if there is one), by words, and by vector within some days.
+
+    Args:
+        connection: a reader.
+        vector: the query's vector, little-endian float32.
+        words: the query's content words.
+        days: first and last days that the query names.
+        scope: where to look.
+        depth: most results of each list.
+        seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
     """
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
         if session is None or bounds is None:
-            return Found()
-        neighbours, failed = _neighbours(connection, vector, session.key, scope, depth)
-        hits = fulltext.search(connection, words, session.key, bounds[0], bounds[1] + 1, depth)
-        rowids = dict.fromkeys([n.rowid for n in neighbours] + [h.rowid for h in hits])
-        found = messages.by_rowids(connection, list(rowids))
-    # The lists are in scope by construction; a row of a damaged index must still never get out.
-    inside = [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
-    return Found(neighbours=neighbours, hits=hits, messages=inside, vectors_failed=failed)
+            return Lists()
+        steps = _Steps(connection, time.monotonic() + seconds)
+        with steps.bounded():
+            hits = steps.run(
+                "words", lambda: fulltext.search(connection, words, session.key, bounds[0], bounds[1] + 1, depth.words)
+            )
+            near = steps.run("vectors", lambda: _nearest(connection, vector, session.key, scope, depth.vectors))
+            dated = steps.run("dated", lambda: _dated(connection, vector, session.key, scope, days, depth.vectors))
+            rowids = [n.rowid for n in near or ()] + [h.rowid for h in hits or ()] + [d.rowid for d in dated or ()]
+            found = steps.run(
+                "places", lambda: _with_neighbours(connection, rowids, [h.rowid for h in hits or ()], scope)
+            )
+        return Lists(
+            neighbours=near or (),
+            hits=hits or (),
+            dated=dated or (),
+            places=found if found is not None else _bare_places(connection, rowids, scope),
+            cut=tuple(steps.cut),
+            vectors_failed=steps.failed,
+        )
 
 
-def _neighbours(
+def read_messages(connection: apsw.Connection, rowids: Sequence[int], scope: Scope) -> list[Message]:
+    """Messages of a scope by their row ids, in the given order.
+
+    The lists are in scope by construction; a row of a damaged index must still never get out.
+    """
+    found = messages.by_rowids(connection, rowids)
+    return [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
+
+
+@attrs.define
+class _Steps:
+    """Runs the steps of a search until the time is up."""
+
+    connection: apsw.Connection
+    deadline: float
+    cut: list[str] = attrs.Factory(list)
+    failed: bool = False
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Within, a statement that runs past the deadline is interrupted."""
+        self.connection.set_progress_handler(self._is_late, _PROGRESS_STEPS)
+        try:
+            yield
+        finally:
+            self.connection.set_progress_handler(None)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def run(self, name: str, step: Callable[[], T]) -> T | None:
+        """The step's result; None when there was no time for it or the vector index is damaged."""
+        if not self._is_late():
+            try:
+                return step()
+            except apsw.InterruptError:
+                if not self._is_late():
+                    raise  # cancelled from outside
+            except apsw.SQLError as error:
+                if name not in ("vectors", "dated"):
+                    raise
+                log.warning("vector_search_failed", error=error_class(error))
+                self.failed = True
+                return None
+        self.cut.append(name)
+        return None
+
+
+def _nearest(
     connection: apsw.Connection, vector: bytes | None, chat_key: int, scope: Scope, depth: int
-) -> tuple[Sequence[vectors.Neighbour], bool]:
+) -> Sequence[vectors.Neighbour]:
     if vector is None:
-        return (), False
-    try:
-        return vectors.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth), False
-    except apsw.SQLError as error:
-        log.warning("vector_search_failed", error=error_class(error))
-        return (), True
+        return ()
+    return vectors.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth)
+
+
+def _dated(
+    connection: apsw.Connection,
+    vector: bytes | None,
+    chat_key: int,
+    scope: Scope,
+    days: Sequence[tuple[date, date]],
+    depth: int,
+) -> list[vectors.Neighbour]:
+    """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
+    found: dict[int, vectors.Neighbour] = {}
+    if vector is None:
+        return []
+    for first, last in days:
+        begin = _first_seq_at(connection, scope, first.isoformat())
+        end = _first_seq_at(connection, scope, (last + timedelta(days=2)).isoformat())
+        if begin < end:
+            for near in vectors.nearest(connection, vector, chat_key, begin, end, depth):
+                found.setdefault(near.rowid, near)
+    return sorted(found.values(), key=lambda near: near.distance)[:depth]
+
+
+_CREATED_FROM = """
+SELECT seq, created_at FROM messages WHERE chat_id = ? AND seq >= ? AND seq < ? ORDER BY seq LIMIT 1
+"""
+
+
+def _first_seq_at(connection: apsw.Connection, scope: Scope, created_at: str) -> int:
+    """The first seq of a scope at or after a time, by bisection: time grows with seq, but for a clock put back."""
+    low, high = scope.first_seq, scope.end_seq
+    while low < high:
+        middle = (low + high) // 2
+        row = connection.execute(_CREATED_FROM, (scope.chat, middle, high)).fetchone()
+        if row is None or row[1] >= created_at:
+            high = middle
+        else:
+            low = row[0] + 1
+    return low
+
+
+_SEARCHABLE = "role IN ('user', 'assistant') AND type IN ('text', 'scheduled')"
+_PLACES = f"""
+SELECT m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS}),
+    (SELECT p.rowid FROM messages p
+        WHERE p.chat_id = ?2 AND p.seq < m.seq AND p.seq >= ?3 AND p.{_SEARCHABLE.replace(" type", " p.type")}
+        ORDER BY p.seq DESC LIMIT 1),
+    (SELECT n.rowid FROM messages n
+        WHERE n.chat_id = ?2 AND n.seq > m.seq AND n.seq < ?4 AND n.{_SEARCHABLE.replace(" type", " n.type")}
+        ORDER BY n.seq LIMIT 1)
+FROM json_each(?1) wanted CROSS JOIN messages m ON m.rowid = wanted.value
+WHERE m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4
+"""  # noqa: S608 - constant text
+_BARE_PLACES = f"""
+SELECT m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS}), NULL, NULL
+FROM json_each(?1) wanted CROSS JOIN messages m ON m.rowid = wanted.value
+WHERE m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4
+"""  # noqa: S608 - constant text
+
+
+def _with_neighbours(
+    connection: apsw.Connection, rowids: Sequence[int], spreading: Sequence[int], scope: Scope
+) -> list[Place]:
+    """Places of rows, and of the neighbours of those whose score spreads to them."""
+    found = {place.rowid: place for place in _places(connection, _PLACES, rowids, scope)}
+    beside = {
+        rowid
+        for each in spreading
+        if each in found
+        for rowid in (found[each].previous, found[each].next)
+        if rowid is not None and rowid not in found
+    }
+    return [*found.values(), *_places(connection, _BARE_PLACES, sorted(beside), scope)]
+
+
+def _bare_places(connection: apsw.Connection, rowids: Sequence[int], scope: Scope) -> list[Place]:
+    return list(_places(connection, _BARE_PLACES, rowids, scope))
+
+
+def _places(connection: apsw.Connection, sql: str, rowids: Sequence[int], scope: Scope) -> Iterator[Place]:
+    wanted = json.dumps(list(dict.fromkeys(rowids)))
+    for row in connection.execute(sql, (wanted, scope.chat, scope.first_seq, scope.end_seq)):
+        rowid, seq, role, created_at, tokens, head, previous, following = row
+        yield Place(
+            rowid=rowid,
+            seq=seq,
+            role=Role(role),
+            created_at=created_at,
+            tokens=tokens,
+            head=head,
+            previous=previous,
+            next=following,
+        )

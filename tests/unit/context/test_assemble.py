@@ -48,7 +48,7 @@ def recalled(*messages: Message) -> Recalled:
         )
         for message in messages
     )
-    return Recalled(candidates=candidates, query_words=2, degraded=(), timings_ms={})
+    return Recalled(candidates=candidates, query_words=2, found=len(candidates), degraded=(), timings_ms={})
 
 
 def test_recall_is_skipped_when_the_whole_segment_is_in_the_window() -> None:

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.domain import tokens
 from klaw.domain.recall import Candidate, Decision
 from klaw.memory.fuse import RRF_K, reciprocal_rank_fusion
 from klaw.memory.gate import Evidence, Gate, calibrated, is_command
-from klaw.memory.pack import excerpt, line_tokens, pack
+from klaw.memory.pack import MIN_SHARE_TOKENS, line_tokens, pack
 from klaw.memory.stopwords import content_words
 from klaw.store.sql.fulltext import match_any
 from klaw.store.tokenizer import stem
@@ -56,13 +55,14 @@ def test_forms_of_a_word_share_a_stem(one: str, other: str) -> None:
 
 
 def test_fusion_rewards_being_in_both_lists() -> None:
-    scores = reciprocal_rank_fusion([[1, 2, 3], [3, 4]])
-    assert next(iter(scores)) == 3
+    scores = reciprocal_rank_fusion([(1.0, [1, 2, 3]), (1.0, [3, 4])])
+    assert max(scores, key=lambda rowid: scores[rowid]) == 3
     assert scores[3] == pytest.approx(1 / (RRF_K + 3) + 1 / (RRF_K + 1))
 
 
-def test_fusion_names_each_row_once_and_prefers_the_newer_on_a_tie() -> None:
-    assert list(reciprocal_rank_fusion([[1], [2]])) == [2, 1]
+def test_fusion_weighs_its_lists() -> None:
+    scores = reciprocal_rank_fusion([(1.0, [1]), (0.5, [2])])
+    assert scores == {1: pytest.approx(1 / (RRF_K + 1)), 2: pytest.approx(0.5 / (RRF_K + 1))}
 
 
 def test_calibrated_distance_is_0_for_identical_and_1_for_random_pairs() -> None:
@@ -149,16 +149,47 @@ def test_packing_leaves_refused_candidates_alone() -> None:
 
 def test_a_long_message_is_excerpted_around_the_match() -> None:
     text = "начало " * 400 + "собаку зовут Рекс " + "конец " * 400
-    (packed,) = pack([candidate(1, text)], ["Рекс"], top_k=1, max_tokens=100)
+    (packed,) = pack([candidate(1, text)], [stem("Рекс")], top_k=1, max_tokens=100)
     assert packed.passed
     assert "Рекс" in packed.text
     assert packed.text.startswith("… ")
     assert packed.text.endswith(" …")
 
 
-@given(st.text(max_size=400), st.lists(st.text(min_size=1, max_size=8), max_size=3), st.integers(10, 80))
-def test_an_excerpt_fits_its_limit(text: str, wanted: list[str], limit: int) -> None:
-    assert tokens.estimate(excerpt(text, wanted, limit)) <= limit
+def test_a_long_message_leaves_room_for_the_others() -> None:
+    texts = ["word " * 400, "short", "x " * 70]
+    packed = pack([candidate(seq, text) for seq, text in enumerate(texts, 1)], [], top_k=8, max_tokens=200)
+    assert all(item.passed for item in packed)
+    assert packed[1].text == "short"
+
+
+def test_what_is_left_of_the_budget_gives_excerpts_more_room() -> None:
+    text = "word " * 100
+    (alone,) = pack([candidate(1, text)], [], top_k=8, max_tokens=400)
+    assert alone.text == text
+    first, second = pack([candidate(1, text), candidate(2, text)], [], top_k=8, max_tokens=220)
+    assert first.tokens > MIN_SHARE_TOKENS
+    assert first.tokens + second.tokens <= 220
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=600), st.sampled_from(Decision)), max_size=12),
+    st.integers(1, 10),
+    st.integers(50, 500),
+)
+def test_packing_keeps_its_budget_and_its_places(
+    items: list[tuple[str, Decision]], top_k: int, max_tokens: int
+) -> None:
+    packed = pack(
+        [candidate(seq, text, decision) for seq, (text, decision) in enumerate(items, 1)],
+        [stem("word")],
+        top_k=top_k,
+        max_tokens=max_tokens,
+    )
+    kept = [item for item in packed if item.passed]
+    assert sum(line_tokens(item.text) for item in kept) <= max_tokens
+    assert len(kept) <= top_k
+    assert [item.message.seq for item in packed] == list(range(1, len(items) + 1))
 
 
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=5))

@@ -1,0 +1,254 @@
+"""Days that a question names: "on 5 January 2024", «в прошлом месяце», "two weeks ago". English and Russian. Pure.
+
+What was said then, or in the days after, is what such a question is about. Only expressions that cannot well mean
+anything else are read: "may" is a month in "in May" or "5 May", not in "may I".
+"""
+
+import calendar
+import re
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from functools import partial
+
+import attrs
+
+MAX_QUERY_CHARACTERS = 2_000
+"""Of a longer text only the beginning is read."""
+MAX_PERIODS = 4
+
+_ENGLISH_MONTHS = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?"
+)
+_RUSSIAN_MONTHS = (
+    r"янв(?:ар[ьяе])?|фев(?:рал[ьяе])?|март[ае]?|апр(?:ел[ьяе])?|ма[йяе]|июн[ьяе]|июл[ьяе]|авг(?:уст[ае]?)?"
+    r"|сен(?:тябр[ьяе])?|окт(?:ябр[ьяе])?|ноя(?:бр[ьяе])?|дек(?:абр[ьяе])?"
+)
+_MONTH = rf"(?P<month>{_ENGLISH_MONTHS}|{_RUSSIAN_MONTHS})\.?"
+_MONTH_STARTS = (
+    "jan feb mar apr may jun jul aug sep oct nov dec",
+    "янв фев мар апр ма июн июл авг сен окт ноя дек",
+)
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|-?го|-?е)?"
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+
+_NUMBER_WORDS = (
+    "one two three four five six seven eight nine ten",
+    "один два три четыре пять шесть семь восемь девять десять",
+)
+_COUNTS = {
+    **{word: number for line in _NUMBER_WORDS for number, word in enumerate(line.split(), 1)},
+    **dict.fromkeys(("", "a", "an", "одну"), 1),
+    **dict.fromkeys(("couple of", "a couple of", "две", "пару"), 2),
+    **dict.fromkeys(("few", "a few", "несколько"), 3),
+}
+"""How many days or weeks "ago"; none is one."""
+_COUNT = "|".join(sorted((word for word in _COUNTS if word), key=len, reverse=True))
+_WEEKDAY_STARTS = ("mon tue wed thu fri sat sun", "пон вто сре чет пят суб вос")
+_WEEKDAYS = {name: number for line in _WEEKDAY_STARTS for number, name in enumerate(line.split())}
+
+
+@attrs.frozen
+class Period:
+    """From a first day to a last one, both included."""
+
+    first: date
+    last: date
+
+
+def find_periods(text: str, *, today: date, latest: date) -> tuple[Period, ...]:
+    """The days that a text names, at most ``MAX_PERIODS``; relative ones only where it names no date.
+
+    Args:
+        text: a question.
+        today: what "yesterday" is counted from.
+        latest: when something was last said; a month or day without its year is the last one up to then.
+    """
+    head = text[:MAX_QUERY_CHARACTERS]
+    found = tuple(dict.fromkeys(_absolute(head, latest))) or tuple(dict.fromkeys(_relative(head, today)))
+    return found[:MAX_PERIODS]
+
+
+Reader = Callable[[re.Match[str], date], Period | None]
+
+
+def _absolute(text: str, latest: date) -> Iterator[Period]:
+    """Dates in the order of their forms, each part of the text read once."""
+    for pattern, read in _ABSOLUTE:
+        rest = []
+        end = 0
+        for match in pattern.finditer(text):
+            period = read(match, latest)
+            if period is None:
+                continue
+            yield period
+            rest.append(text[end : match.start()])
+            end = match.end()
+        text = " \x00 ".join([*rest, text[end:]])
+
+
+def _relative(text: str, today: date) -> Iterator[Period]:
+    for pattern, read in _RELATIVE:
+        match = pattern.search(text)
+        period = read(match, today) if match else None
+        if period is not None:
+            yield period
+
+
+# -- dates -------------------------------------------------------------------------------------------------------------
+
+
+def _read_day(match: re.Match[str], latest: date) -> Period | None:
+    groups = match.groupdict()
+    month = _month_number(groups["month"])
+    year = groups.get("year")
+    if year is None:
+        # 29 February was perhaps not in this year or the last.
+        years = (latest.year - back for back in range(5))
+        days = (_make(each, month, int(groups["day"])) for each in years)
+        return next((_one(day) for day in days if day is not None and day <= latest), None)
+    return _one(_make(int(year), month, int(groups["day"])))
+
+
+def _read_numbers(match: re.Match[str], _latest: date) -> Period | None:
+    year, month, day = (int(match[name]) for name in ("year", "month", "day"))
+    return _one(_make(year + 2000 if year < 100 else year, month, day))
+
+
+def _read_slashes(match: re.Match[str], _latest: date) -> Period | None:
+    """Day first or month first: read only where one of both cannot be."""
+    first, second, year = int(match[1]), int(match[2]), int(match[3])
+    readings = {_make(year, second, first), _make(year, first, second)} - {None}
+    return _one(readings.pop()) if len(readings) == 1 else None
+
+
+def _read_month(match: re.Match[str], latest: date) -> Period:
+    month, year = _month_number(match["month"]), match.groupdict().get("year")
+    if year is None:
+        year = latest.year if month <= latest.month else latest.year - 1
+    return _whole_month(int(year), month)
+
+
+def _read_year(match: re.Match[str], _latest: date) -> Period:
+    year = int(match["year"])
+    return Period(date(year, 1, 1), date(year, 12, 31))
+
+
+# -- relative to today -------------------------------------------------------------------------------------------------
+
+
+def _read_ago(match: re.Match[str], today: date) -> Period | None:
+    groups = match.groupdict()
+    count = int(groups["number"]) if groups.get("number") else _COUNTS[(groups.get("word") or "").lower()]
+    if count > 1000:
+        return None
+    unit = match["unit"].lower()
+    if unit.startswith(("day", "д")):
+        return _around(today - timedelta(days=count), 0)
+    if unit.startswith(("week", "нед")):
+        return _around(today - timedelta(weeks=count), 3)
+    if unit.startswith(("month", "мес")):
+        return _around(today - timedelta(days=round(30.44 * count)), 15)
+    return _around(today - timedelta(days=365 * min(count, 100)), 120)
+
+
+def _read_weekday(match: re.Match[str], today: date) -> Period:
+    weekday = _WEEKDAYS[match["weekday"].lower()[:3]]
+    return _around(today - timedelta(days=(today.weekday() - weekday) % 7 or 7), 0)
+
+
+def _days_back(back: int, _match: re.Match[str], today: date) -> Period:
+    return _around(today - timedelta(days=back), 0)
+
+
+def _last_week(_match: re.Match[str], today: date) -> Period:
+    monday = today - timedelta(days=today.weekday())
+    return Period(monday - timedelta(days=7), monday - timedelta(days=1))
+
+
+def _last_month(_match: re.Match[str], today: date) -> Period:
+    last = today.replace(day=1) - timedelta(days=1)
+    return Period(last.replace(day=1), last)
+
+
+def _last_year(_match: re.Match[str], today: date) -> Period:
+    return Period(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _month_number(name: str) -> int:
+    folded = name.lower()
+    numbered = (pair for line in _MONTH_STARTS for pair in enumerate(line.split(), 1))
+    return next(number for number, start in numbered if folded.startswith(start))
+
+
+def _make(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def _one(day: date | None) -> Period | None:
+    return Period(day, day) if day is not None else None
+
+
+def _around(day: date, slack: int) -> Period:
+    return Period(day - timedelta(days=slack), day + timedelta(days=slack))
+
+
+def _whole_month(year: int, month: int) -> Period:
+    return Period(date(year, month, 1), date(year, month, calendar.monthrange(year, month)[1]))
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_IN_MONTH = "in|during|since|until|early|late|mid|last|this|в|во|весь|с|до"
+_ABSOLUTE: tuple[tuple[re.Pattern[str], Reader], ...] = (
+    (_compile(r"(?<!\d)(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)"), _read_numbers),
+    (_compile(r"(?<![\d.])(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>(?:\d\d){1,2})(?![\d.]\d)"), _read_numbers),
+    (_compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4})(?![\d/])"), _read_slashes),
+    (_compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH},?\s+(?:of\s+)?{_YEAR}\b"), _read_day),
+    (_compile(rf"\b{_MONTH}\s+{_DAY},?\s+{_YEAR}\b"), _read_day),
+    (_compile(rf"\b{_MONTH},?\s+(?:of\s+)?{_YEAR}\b"), _read_month),
+    (_compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}(?!\w)"), _read_day),
+    (_compile(rf"\b{_MONTH}\s+{_DAY}\b(?![:.]\d)"), _read_day),
+    (
+        _compile(rf"\b(?:in|during|since|until|early|late|mid|last|this|в|во|весь|с|до)[\s-]+{_MONTH}(?!\w)"),
+        _read_month,
+    ),
+    (_compile(rf"\b(?:in|during|since|of|в|за|с)\s+{_YEAR}\b"), _read_year),
+)
+_LAST = r"(?:last|previous|past)"
+_PRESENT_RU = r"(?:прошл\w+|предыдущ\w+)"
+_RELATIVE: tuple[tuple[re.Pattern[str], Reader], ...] = (
+    (_compile(r"\bday\s+before\s+yesterday\b|\bпозавчера\b"), partial(_days_back, 2)),
+    (_compile(r"(?<!before )\byesterday\b|\blast\s+night\b|\bвчера\w*"), partial(_days_back, 1)),
+    (_compile(r"\btoday\b|\bthis\s+morning\b|\bсегодня\w*"), partial(_days_back, 0)),
+    (
+        _compile(
+            rf"\b(?:(?P<number>\d{{1,4}})|(?P<word>{_COUNT}))\s+"
+            r"(?P<unit>days?|weeks?|months?|years?|дн(?:я|ей)|недел\w+|месяц\w*|год\w*|лет)\s+(?:ago|назад)\b"
+        ),
+        _read_ago,
+    ),
+    (
+        _compile(r"(?<!\d\s)\b(?P<unit>день|неделю|месяц|год)\s+назад\b"),
+        _read_ago,
+    ),
+    (_compile(rf"\b{_LAST}\s+week\b|\bна\s+{_PRESENT_RU}\s+неделе\b"), _last_week),
+    (_compile(rf"\b{_LAST}\s+month\b|\bв\s+{_PRESENT_RU}\s+месяце\b"), _last_month),
+    (_compile(rf"\b{_LAST}\s+year\b|\bв\s+{_PRESENT_RU}\s+году\b"), _last_year),
+    (
+        _compile(
+            r"\b(?:last|прошл\w+)\s+"
+            r"(?P<weekday>monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+            r"|понедельник|вторник|сред[уы]|четверг|пятниц[уы]|суббот[уы]|воскресень[ея])\b"
+        ),
+        _read_weekday,
+    ),
+)

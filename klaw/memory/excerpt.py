@@ -1,0 +1,106 @@
+"""The part of a long message that a question is about. Pure."""
+
+import math
+import re
+from collections.abc import Collection, Sequence
+
+import attrs
+
+from klaw.domain import tokens
+from klaw.memory.speakers import speaker_prefix
+from klaw.store.tokenizer import forms
+
+MAX_READ_CHARACTERS = 8_000
+"""Of a longer text only so much, from a little before the first match on, is looked at: this runs on the event loop."""
+_BEFORE_MATCH = 1_000
+_MARKS = 4
+"""Characters that the marks of what is left out may take."""
+
+_SENTENCE_END = re.compile(r"[.!?…]+[\"'»”)\]]*\s+|[。！？]+|\n+")
+
+
+@attrs.frozen
+class _Span:
+    begin: int
+    end: int
+
+
+def excerpt(text: str, wanted: Collection[str], max_tokens: int) -> str:
+    """The consecutive sentences of a text, at most ``max_tokens``, with the most of the wanted words.
+
+    A sentence that is longer itself is cut between words. What is left out is marked by ``…``; the speaker's name in
+    front of the text stays.
+
+    Args:
+        text: any text.
+        wanted: index forms (stems) of the question's content words.
+        max_tokens: estimated, of the whole result.
+    """
+    if tokens.estimate(text) <= max_tokens:
+        return text
+    name = speaker_prefix(text)
+    size = math.floor(len(text) * max_tokens / tokens.estimate(text)) - 2 * _MARKS
+    begin = len(name) if len(name) < size // 2 else 0
+    size = max(1, size - begin)
+    part = _readable(text, begin, wanted)
+    places = [(start + part.begin, form) for start, _, form in forms(text[part.begin : part.end]) if form in wanted]
+    best = _best_run(_sentences(text, part), places, size)
+    shown = best if best.end - best.begin <= size else _cut(text, best, places, size)
+    before = "… " if shown.begin > begin else ""
+    after = " …" if shown.end < len(text.rstrip()) else ""
+    return text[:begin] + before + text[shown.begin : shown.end].strip() + after
+
+
+def _readable(text: str, begin: int, wanted: Collection[str]) -> _Span:
+    if len(text) - begin <= MAX_READ_CHARACTERS:
+        return _Span(begin, len(text))
+    folded = text.casefold()
+    found = [place for form in wanted if (place := folded.find(form[:-1] or form, begin)) >= 0]
+    start = max(begin, min(found, default=begin) - _BEFORE_MATCH)
+    return _Span(start, min(len(text), start + MAX_READ_CHARACTERS))
+
+
+def _sentences(text: str, part: _Span) -> list[_Span]:
+    found = []
+    begin = part.begin
+    for match in _SENTENCE_END.finditer(text, part.begin, part.end):
+        found.append(_Span(begin, match.end()))
+        begin = match.end()
+    return [*found, _Span(begin, part.end)] if begin < part.end else found
+
+
+def _best_run(sentences: Sequence[_Span], places: Sequence[tuple[int, str]], size: int) -> _Span:
+    """Consecutive sentences that fit with the most different wanted words, then the longest, then the first; a single
+    sentence may be too long."""
+    best, best_value = sentences[0], (-1, -1)
+    for at, first in enumerate(sentences):
+        end = first.end
+        for following in sentences[at + 1 :]:
+            if following.end - first.begin > size:
+                break
+            end = following.end
+        run = _Span(first.begin, end)
+        value = (_count(places, run), min(size, run.end - run.begin))
+        if value > best_value:
+            best, best_value = run, value
+    return best
+
+
+def _count(places: Sequence[tuple[int, str]], span: _Span) -> int:
+    return len({form for place, form in places if span.begin <= place < span.end})
+
+
+def _cut(text: str, span: _Span, places: Sequence[tuple[int, str]], size: int) -> _Span:
+    """``size`` characters of a span around the place with most of the words, between words where there are any."""
+    starts = [place for place, _ in places if span.begin <= place < span.end] or [span.begin]
+    windows = [_Span(begin, begin + size) for begin in (max(span.begin, place - size // 4) for place in starts)]
+    best = max(windows, key=lambda window: _count(places, window))
+    begin = max(span.begin, min(best.begin, span.end - size))
+    end = min(span.end, begin + size)
+    if begin > span.begin:
+        space = text.find(" ", begin, begin + 40)
+        begin = space + 1 if space >= 0 else begin
+    if end < span.end:
+        space = text.rfind(" ", max(begin, end - 40), end)
+        end = space if space > begin else end
+    return _Span(begin, end)

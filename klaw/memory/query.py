@@ -1,0 +1,49 @@
+"""What recall reads in a query before it searches. Pure."""
+
+from datetime import UTC, date, datetime
+
+import attrs
+
+from klaw.memory.dates import Period, find_periods
+from klaw.memory.gate import is_command
+from klaw.memory.stopwords import content_words
+from klaw.store.tokenizer import stem, words
+
+MAX_WORDS = 64
+"""Content words of a query that full text looks for; a longer query is cut."""
+MAX_NAMES_CHARACTERS = 2_000
+"""Of a longer query only the beginning is looked through for names."""
+
+
+@attrs.frozen(kw_only=True)
+class Query:
+    """A question, read."""
+
+    words: tuple[str, ...]
+    """Its content words, as written."""
+    content_stems: frozenset[str]
+    stems: frozenset[str]
+    """Of all its words: names may be among them."""
+    command: bool
+    """It tells the model to do something that needs nothing from the conversation."""
+    periods: tuple[Period, ...]
+    """The days that it names."""
+
+
+def read_query(text: str, *, now: float, latest: date | None) -> Query:
+    """Read a query.
+
+    Args:
+        text: as the user wrote it; any length.
+        now: Unix seconds; "yesterday" is counted from there, in UTC as all of Klaw's times.
+        latest: when something was last said in the scope; None where nothing was.
+    """
+    today = datetime.fromtimestamp(now, UTC).date()
+    asked = content_words(text, MAX_WORDS)
+    return Query(
+        words=tuple(asked),
+        content_stems=frozenset(stem(word) for word in asked),
+        stems=frozenset(stem(word) for word in words(text[:MAX_NAMES_CHARACTERS])),
+        command=is_command(text),
+        periods=find_periods(text, today=today, latest=latest or today),
+    )

@@ -1,0 +1,145 @@
+"""Ranking what the searches found: shared scores, fusion, and what the question itself says of the message. Pure.
+
+The steps and what each of them brought are in docs/benchmarks.md.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+
+import attrs
+
+from klaw.memory.dates import Period
+from klaw.memory.fuse import reciprocal_rank_fusion
+from klaw.memory.speakers import speaker_stems
+from klaw.store.sql.candidates import Lists, Place
+
+VECTOR_WEIGHT = 1.0
+TEXT_WEIGHT = 1.0
+DATED_WEIGHT = 1.0
+
+FROM_PREVIOUS = 0.5
+"""Share of a message's full-text score that the next message gets: an answer seldom repeats the question's words."""
+FROM_NEXT = 0.2
+"""… and the message before it."""
+MAX_PAUSE = timedelta(hours=1)
+"""After a longer pause two messages have nothing to do with each other (``topics.chunkInterval``)."""
+
+LENGTH_POWER = 0.1
+"""A longer message says more: scores grow with this power of its tokens, between ``SHORT`` and ``LONG``."""
+SHORT, LONG = 10, 80
+
+SPEAKER_FACTOR = 1.2
+"""For messages of a person whom the question names ("Anna: …" in a group or an imported chat)."""
+IN_PERIOD_FACTOR = 1.6
+"""For what was said in the days that the question names, or on the day after."""
+AFTER_PERIOD_FACTOR = 1.2
+"""For what was said in the week after them."""
+DAY, WEEK = timedelta(days=1), timedelta(days=8)
+
+
+@attrs.frozen(kw_only=True)
+class Ranked:
+    """One row of the fused ranking."""
+
+    place: Place
+    score: float
+    vector_rank: int | None
+    distance: float | None
+    """Cosine distance, when it is among the nearest."""
+    text_rank: int | None
+    """Rank by words, its neighbours' shares included."""
+    bm25: float | None
+    """Of the message itself; None when it is in the list by its neighbours alone, or not at all."""
+    boosts: tuple[str, ...]
+    """Why its score was raised: ``speaker``, ``date``."""
+
+
+def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[Ranked]:
+    """Fuse the lists into one ranking, the best first; ties go to the newer message.
+
+    Args:
+        lists: what the searches found.
+        names: stems of the question's words, among which may be names of speakers.
+        periods: the days that the question names.
+    """
+    places = {place.rowid: place for place in lists.places}
+    text = _by_words(lists, places)
+    fused = reciprocal_rank_fusion(
+        [
+            (VECTOR_WEIGHT, [near.rowid for near in lists.neighbours]),
+            (TEXT_WEIGHT, text),
+            (DATED_WEIGHT, [near.rowid for near in lists.dated]),
+        ]
+    )
+    distances = {near.rowid: near.distance for near in (*lists.dated, *lists.neighbours)}
+    vector_ranks = _ranks(near.rowid for near in lists.neighbours)
+    text_ranks = _ranks(text)
+    bm25 = {hit.rowid: hit.bm25 for hit in lists.hits}
+    wanted = frozenset(names)
+    ranked = []
+    for rowid, score in fused.items():
+        place = places.get(rowid)
+        if place is None:  # an index has a row that the messages have not
+            continue
+        factor, boosts = _factor(place, wanted, periods)
+        ranked.append(
+            Ranked(
+                place=place,
+                score=score * factor,
+                vector_rank=vector_ranks.get(rowid),
+                distance=distances.get(rowid),
+                text_rank=text_ranks.get(rowid),
+                bm25=bm25.get(rowid),
+                boosts=boosts,
+            )
+        )
+    return sorted(ranked, key=lambda each: (-each.score, -each.place.rowid))
+
+
+def _ranks(rowids: Iterable[int]) -> dict[int, int]:
+    return {rowid: rank for rank, rowid in enumerate(rowids, 1)}
+
+
+def _by_words(lists: Lists, places: Mapping[int, Place]) -> list[int]:
+    """Row ids by full-text score, each message's neighbours in the same session sharing in it."""
+    scores: dict[int, float] = {}
+    for hit in lists.hits:
+        own = max(0.0, -hit.bm25)
+        scores[hit.rowid] = scores.get(hit.rowid, 0.0) + own
+        place = places.get(hit.rowid)
+        if place is None:
+            continue
+        for beside, share in ((place.next, FROM_PREVIOUS), (place.previous, FROM_NEXT)):
+            if beside is not None and beside in places and _is_near(place, places[beside]):
+                scores[beside] = scores.get(beside, 0.0) + share * own
+    return sorted(scores, key=lambda rowid: (-scores[rowid], -rowid))
+
+
+def _is_near(one: Place, other: Place) -> bool:
+    """Whether two neighbours belong to one session."""
+    return abs(_when(one) - _when(other)) <= MAX_PAUSE
+
+
+def _when(place: Place) -> datetime:
+    return datetime.fromisoformat(place.created_at)
+
+
+def _factor(place: Place, names: frozenset[str], periods: Sequence[Period]) -> tuple[float, tuple[str, ...]]:
+    """What a row's fused score is multiplied by, and the reasons that a person wants to see."""
+    factor = float(min(max(place.tokens, SHORT), LONG)) ** LENGTH_POWER
+    boosts = []
+    if speaker_stems(place.head) & names:
+        factor *= SPEAKER_FACTOR
+        boosts.append("speaker")
+    if periods and (in_period := _period_factor(date.fromisoformat(place.created_at[:10]), periods)) > 1.0:
+        factor *= in_period
+        boosts.append("date")
+    return factor, tuple(boosts)
+
+
+def _period_factor(day: date, periods: Sequence[Period]) -> float:
+    if any(period.first <= day <= period.last + DAY for period in periods):
+        return IN_PERIOD_FACTOR
+    if any(period.last < day <= period.last + WEEK for period in periods):
+        return AFTER_PERIOD_FACTOR
+    return 1.0
