@@ -117,6 +117,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             embedder=app.embedder,
             slots=app.slots,
             local_model=app.local if app.router.uses_local else None,
+            coverage=app.coverage,
             health=app.health,
             threads=app.threads,
             connections=listener.gateway.connections,

@@ -28,6 +28,7 @@ from klaw.config.schema import EngineConfig
 from klaw.errors import ActorStopped
 from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
+from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
@@ -50,6 +51,7 @@ class Sources:
     slots: Slots
     local_model: LocalModel | None
     """None when no route leads to it."""
+    coverage: Coverage
     health: Problems
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
@@ -128,6 +130,7 @@ class Commands:
                 "embedded": embedder.embedded,
                 "waiting": embedder.waiting,
             },
+            "coverage": _coverage(sources.coverage),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),
             "disk": await self._disk.run(_disk, sources.paths, abandon=True),
@@ -153,6 +156,7 @@ class Commands:
             "now": sources.chats.chat_status(chat),
             "pending": await sources.readers.run(overview.count_pending, chat),
             "actor": attrs.asdict(actor) if actor else None,
+            "coverage": sources.coverage.chat(chat),
             "last_turn": turn_summary(last) if last else None,
         }
 
@@ -182,6 +186,12 @@ class Commands:
 
 def _listed(problems: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"code": code, "text": text} for code, text in problems.items()]
+
+
+def _coverage(coverage: Coverage) -> dict[str, Any]:
+    report = coverage.report()
+    counted_at = report["counted_at"]
+    return {**report, "counted_at": iso(counted_at) if counted_at is not None else None}
 
 
 def _log(request: Log) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def sources(app: App) -> Sources:
         embedder=app.embedder,
         slots=app.slots,
         local_model=app.local,
+        coverage=app.coverage,
         health=app.health,
         threads=app.threads,
         connections=list,

@@ -1,0 +1,89 @@
+"""Invariant ``covered``: what search cannot find is repaired, or counted and shown; on a real server."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import trio
+
+from klaw.store.connect import prepare_writer
+from tests.e2e.talking import talking
+from tests.support.llm_server import echo_reply, serve_llm
+from tests.support.server import run_klaw, served, write_home
+
+DEADLINE_S = 30
+FACT = "Код калитки в саду 4711"
+TALK = [FACT, "Good morning", "It rains again today", "I had soup for lunch", "Завтра поедем на дачу"]
+
+
+def spoil(database: Path, *statements: str) -> None:
+    """Damage the database of a stopped server."""
+    connection = apsw.Connection(str(database))
+    prepare_writer(connection)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+async def klaw_json(home: Path, *command: str) -> dict[str, Any]:
+    """What a command prints with ``--json``, whatever its exit code."""
+    _, out, error = await run_klaw(*command, "--home", str(home), "--json")
+    assert out, error
+    return dict(json.loads(out))
+
+
+async def coverage_of(home: Path, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The server's status, once its coverage is as wanted."""
+    with trio.fail_after(DEADLINE_S):
+        while True:
+            status = await klaw_json(home, "status")
+            if reached(status["coverage"]):
+                return status
+
+
+async def test_a_message_that_search_lost_is_found_again(tmp_path):
+    """Rows of the fact are taken out of full text; the next start puts them back, and the question recalls it."""
+    async with serve_llm() as llm:
+        llm.respond = echo_reply
+        home = write_home(tmp_path / "home", llm=llm.url, context={"slidingWindow": 2})
+        async with served(home) as server:
+            async with talking(server.url) as talk:
+                for text in TALK:
+                    await talk.ask(text)
+            await server.terminate()
+            spoil(
+                server.database,
+                "INSERT INTO messages_fts (messages_fts, rowid, content, scope)"
+                " SELECT 'delete', rowid, content, scope FROM messages_search WHERE content LIKE '%4711%'",
+            )
+            await server.start()
+            status = await coverage_of(home, lambda coverage: coverage["whole"])
+            assert status["coverage"]["repaired_texts"] == 2  # the fact, and the echo of it
+            assert status["coverage"]["uncovered"] == 0
+            assert status["degraded"] == []
+            async with talking(server.url, {"main": 0}) as talk:
+                receipt = await talk.ask("Какой код у калитки?")
+                assert 1 in receipt.receipt["recall"]["kept"]
+            assert "4711" not in server.stderr
+
+
+async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path):
+    """With a full-text index that is broken itself the server lives, and says how many messages are lost."""
+    async with serve_llm() as llm:
+        llm.respond = echo_reply
+        home = write_home(tmp_path / "home", llm=llm.url, context={"slidingWindow": 2})
+        async with served(home) as server:
+            async with talking(server.url) as talk:
+                for text in TALK:
+                    await talk.ask(text)
+            await server.terminate()
+            spoil(server.database, "DELETE FROM messages_fts_docsize WHERE id = 1", "DELETE FROM messages_fts_data")
+            await server.start()
+            status = await coverage_of(home, lambda coverage: coverage["whole"])
+            assert status["coverage"]["chats"] == {"local:main": 1}
+            assert [each["code"] for each in status["degraded"]] == ["uncovered"]
+            assert status["degraded"][0]["text"].startswith("1 message cannot be found by search")
+            assert server.events("index_not_repaired")
+            assert server.running
