@@ -86,6 +86,8 @@ def _server_commands(commands: Any) -> None:
 
 def _looking_commands(commands: Any) -> None:
     _command(commands, "status", "show what the server does and what is degraded", "status", "status_command")
+    doctor = _command(commands, "doctor", "check an installation, running or stopped", "doctor", "doctor_command")
+    doctor.add_argument("--full", action="store_true", help="read every log line, index and model file in full")
     actors = _command(commands, "actors", "show the tree of actors with their counters", "actors", "actors_command")
     actors.add_argument("--watch", action="store_true", help="refresh every two seconds")
     receipt = _command(commands, "receipt", "show what an answer was made from", "receipt", "receipt_command")

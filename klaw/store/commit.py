@@ -107,13 +107,22 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             stored = vectors.model(connection)
             if stored is None or stored[0] != request.model_id:
                 return 0  # made by a model that was replaced meanwhile
-            return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
+            return _store_vectors(connection, request)
         case PrepareVectors():
             return vectors.prepare(connection, request.model_id, request.dimension)
         case RepairIndex():
             return _repair(connection, request)
         case _:
             return None
+
+
+def _store_vectors(connection: apsw.Connection, request: StoreVectors) -> int:
+    """A vector that is there without its mark cannot be stored again. That is the embedder's trouble, until the next
+    repair, and not the whole store's."""
+    try:
+        return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
+    except (apsw.ConstraintError, apsw.SQLError) as error:
+        raise StorageError(f"the vectors could not be stored ({error_class(error)})") from error
 
 
 def _repair(connection: apsw.Connection, request: RepairIndex) -> coverage.Repaired:

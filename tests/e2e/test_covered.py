@@ -87,3 +87,29 @@ async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path):
             assert status["degraded"][0]["text"].startswith("1 message cannot be found by search")
             assert server.events("index_not_repaired")
             assert server.running
+
+
+async def test_doctor_beside_a_running_server_and_without_one(tmp_path):
+    """All is well in both cases; a fault gives exit code 1 and the message's number."""
+    async with serve_llm() as llm:
+        llm.respond = echo_reply
+        home = write_home(tmp_path / "home", llm=llm.url, context={"slidingWindow": 2})
+        async with served(home) as server:
+            async with talking(server.url) as talk:
+                for text in TALK:
+                    await talk.ask(text)
+                code, out, error = await run_klaw("doctor", "--home", str(home))
+                assert (code, error) == (0, ""), out
+                assert "All is well." in out
+                assert "runs, pid" in out
+            await server.kill()
+            answer = await klaw_json(home, "doctor", "--full")
+            assert (answer["problems"], answer["warnings"]) == (0, 0), answer
+            assert answer["chats"]["local:main"]["messages"] == 2 * len(TALK)
+            await server.start()
+            await server.terminate()
+            spoil(server.database, "DELETE FROM messages_fts_docsize WHERE id = 1")
+            code, out, _ = await run_klaw("doctor", "--home", str(home))
+            assert code == 1
+            assert "local:main#1" in out
+            assert "4711" not in out
