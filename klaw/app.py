@@ -60,6 +60,7 @@ class App:
     store: Store
     supervisor: Supervisor
     embedder: Embedder
+    recall: Recall
     local: LocalModel
     router: Router
     slots: Slots
@@ -111,13 +112,14 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         sources.append(partial(local_model_problems, local))
     health = GatheredHealth(sources)
     hub = Hub()
+    recall = Recall(store.readers, embedder, config.auto_rag)
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     services = TurnServices(
         config=config,
         writer=store.writer,
         readers=store.readers,
         embedder=embedder,
-        recall=Recall(store.readers, embedder, config.auto_rag),
+        recall=recall,
         router=router,
         slots=slots,
         workspace=Workspace(paths.workspace, paths.data_dir),
@@ -136,6 +138,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         store=store,
         supervisor=supervisor,
         embedder=embedder,
+        recall=recall,
         local=local,
         router=router,
         slots=slots,

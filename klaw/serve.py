@@ -115,6 +115,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             readers=app.store.readers,
             chats=app.directory,
             embedder=app.embedder,
+            recall=app.recall,
             slots=app.slots,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,

@@ -1,6 +1,6 @@
 """The commands of the admin socket: each reads the running parts and answers with plain JSON values.
 
-No answer holds message content: receipts name messages by seq and id.
+No answer holds message content: receipts name messages by seq and id. ``why`` alone names a few words of one message.
 """
 
 import os
@@ -17,12 +17,14 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
+from klaw.admin import why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Status, Tasks
+from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Status, Tasks, Why
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
 from klaw.chats.health import Health as Problems
 from klaw.chats.service import Chats
+from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.errors import ActorStopped
@@ -30,9 +32,10 @@ from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.recall import Recall
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
-from klaw.store.sql import messages, overview, turns
+from klaw.store.sql import messages, overview, turns, whereabouts
 from klaw.store.writer import Writer
 
 WRITER_PING_S = 5.0
@@ -48,6 +51,7 @@ class Sources:
     readers: Readers
     chats: Chats
     embedder: Embedder
+    recall: Recall
     slots: Slots
     local_model: LocalModel | None
     """None when no route leads to it."""
@@ -91,6 +95,8 @@ class Commands:
                 return await self._chat(request)
             case Receipt():
                 return await self._receipt(request)
+            case Why():
+                return await self._why(request)
             case Tasks():
                 return task_tree()
             case Log():
@@ -163,6 +169,21 @@ class Commands:
     async def _receipt(self, request: Receipt) -> dict[str, Any]:
         turn, chat, user = check_receipt(request)
         return turn_json(await self._sources.readers.run(overview.find_turn, turn, chat, user))
+
+    async def _why(self, request: Why) -> dict[str, Any]:
+        sources, target = self._sources, why.check_why(request)
+        message = why.choose(await sources.readers.run(whereabouts.find, target))
+        fixed = await self._disk.run(Workspace(sources.paths.workspace, sources.paths.data_dir).read, message.user)
+        about = await sources.readers.run(
+            whereabouts.locate,
+            message,
+            why.words_of(message),
+            turns=why.TURNS,
+            sliding_window=sources.config.context.sliding_window,
+        )
+        found = why.combine(message, about, sources.config, fixed)
+        asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None
+        return why.describe(found, sources.config, asked)
 
     async def _health(self) -> dict[str, Any]:
         """``ok``: all works; ``degraded``: it answers, but see the list; ``failing``: the writer is stuck."""

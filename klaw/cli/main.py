@@ -95,6 +95,12 @@ def _looking_commands(commands: Any) -> None:
     receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
     receipt.add_argument("--user", metavar="NAME", help="whose chat, with --chat (default: local)")
 
+    why = _command(commands, "why", "tell where a message is and what brings it back", "why", "why_command")
+    why.add_argument("message", metavar="MESSAGE", help="its id, or its chat and number: main#12, anna:main#12")
+    why.add_argument("--chat", metavar="NAME", help="the message's chat; MESSAGE may then be its number alone")
+    why.add_argument("--user", metavar="NAME", help="whose message (default: whoever has it; with a chat: local)")
+    why.add_argument("--query", metavar="TEXT", help="also try whether this question would recall it")
+
 
 def _group(commands: Any, name: str, text: str) -> Any:
     group = commands.add_parser(name, help=text, description=text)

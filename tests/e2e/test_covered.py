@@ -34,12 +34,12 @@ async def klaw_json(home: Path, *command: str) -> dict[str, Any]:
     return dict(json.loads(out))
 
 
-async def coverage_of(home: Path, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The server's status, once its coverage is as wanted."""
+async def status_when(home: Path, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The server's status, once it is as wanted."""
     with trio.fail_after(DEADLINE_S):
         while True:
             status = await klaw_json(home, "status")
-            if reached(status["coverage"]):
+            if reached(status):
                 return status
 
 
@@ -59,7 +59,7 @@ async def test_a_message_that_search_lost_is_found_again(tmp_path):
                 " SELECT 'delete', rowid, content, scope FROM messages_search WHERE content LIKE '%4711%'",
             )
             await server.start()
-            status = await coverage_of(home, lambda coverage: coverage["whole"])
+            status = await status_when(home, lambda status: status["coverage"]["whole"])
             assert status["coverage"]["repaired_texts"] == 2  # the fact, and the echo of it
             assert status["coverage"]["uncovered"] == 0
             assert status["degraded"] == []
@@ -81,7 +81,7 @@ async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path):
             await server.terminate()
             spoil(server.database, "DELETE FROM messages_fts_docsize WHERE id = 1", "DELETE FROM messages_fts_data")
             await server.start()
-            status = await coverage_of(home, lambda coverage: coverage["whole"])
+            status = await status_when(home, lambda status: status["coverage"]["whole"])
             assert status["coverage"]["chats"] == {"local:main": 1}
             assert [each["code"] for each in status["degraded"]] == ["uncovered"]
             assert status["degraded"][0]["text"].startswith("1 message cannot be found by search")
@@ -113,3 +113,31 @@ async def test_doctor_beside_a_running_server_and_without_one(tmp_path):
             assert code == 1
             assert "local:main#1" in out
             assert "4711" not in out
+
+
+async def test_why_tells_where_a_message_is(tmp_path, embedding_model_dir):
+    """Of a real server with vectors, and after its end; the words that are named are in no log."""
+    async with serve_llm() as llm:
+        llm.respond = echo_reply
+        home = write_home(
+            tmp_path / "home", llm=llm.url, models=embedding_model_dir.parent, context={"slidingWindow": 2}
+        )
+        async with served(home) as server:
+            async with talking(server.url) as talk:
+                for text in TALK:
+                    await talk.ask(text)
+                await talk.ask("Какой код у калитки?")
+            await status_when(home, lambda status: status["embedder"]["embedded"] and not status["embedder"]["waiting"])
+            why = await klaw_json(home, "why", "main#1", "--query", "Какой код у калитки?")
+            assert (why["place"], why["query"]["recalled"]) == ("auto_rag", True)
+            assert (why["turns"][0]["as"], why["turns"][-1]["as"]) == ("recalled", "question")
+            assert "4711" in [word["word"] for word in why["rare_words"]]
+            _, out, _ = await run_klaw("why", "main#1", "--home", str(home))
+            assert "Ask in the chat main" in out
+            await server.terminate()
+            after = await klaw_json(home, "why", "main#1")
+            assert {**after, "query": why["query"]} == why
+            code, _, error = await run_klaw("why", "main#99", "--home", str(home))
+            assert code == 1
+            assert "there is no such message; a message is named by its id, or by chat and number" in error
+            assert "4711" not in server.stderr

@@ -257,6 +257,21 @@ async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path: Path, log_
             await store.writer.ping()
 
 
+async def test_the_count_follows_the_window(tmp_path: Path) -> None:
+    """A message that nothing finds is covered while the window shows it, and counted by the turn that moves on."""
+    async with running_store(tmp_path) as store:
+        stored = await put(store, *[new(f"a text {n}") for n in range(6)])
+        await spoil(store, DROP_TEXT, stored[4].rowid)
+        await spoil(store, "DELETE FROM messages_fts_data")
+        async with counting(store, window=4) as coverage:
+            await until(lambda: coverage.status.whole)
+            assert coverage.uncovered == 0
+            shown = attrs.evolve(record(stored[-1]), receipt={"version": 1, "window": {"first_seq": 6}})
+            await store.writer.append([new("/context", kind=Kind.COMMAND)], shown)
+            coverage.nudge()
+            await until(lambda: coverage.uncovered == 1)
+
+
 async def test_a_repair_of_a_damaged_index_is_refused_alone(tmp_path: Path) -> None:
     """What else is in the group is stored."""
     async with running_store(tmp_path) as store:

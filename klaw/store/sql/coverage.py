@@ -61,16 +61,20 @@ WHERE d.id > ? AND d.id <= ? AND m.rowid IS NULL
 def read(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: int) -> Batch:
     """The next ``limit`` messages after a rowid, and what in that range belongs to no message."""
     with snapshot(connection):
-        with_vectors = has_vector_table(connection)
-        arguments = (after_rowid, last_rowid, limit)
-        found = connection.execute(_ROWS_WITH_VECTORS if with_vectors else _ROWS_WITHOUT_VECTORS, arguments).fetchall()
-        end = int(found[-1][0]) if len(found) == limit else last_rowid  # type: ignore[arg-type]  # a rowid
+        found = rows(connection, after_rowid, last_rowid, limit)
+        end = found[-1].rowid if len(found) == limit else last_rowid
         reach = (after_rowid, end)
+        with_vectors = has_vector_table(connection)
         vectors_ = [row[0] for row in connection.execute(_ORPHAN_VECTORS, reach)] if with_vectors else []
         texts = [row[0] for row in connection.execute(_ORPHAN_TEXTS, reach)]
-    rows = [_row(row) for row in found]
     orphans = Damage(orphan_vectors=tuple(vectors_), orphan_texts=tuple(texts))
-    return Batch(rows=rows, damage=damage_of(rows) + orphans, last_rowid=end)
+    return Batch(rows=found, damage=damage_of(found) + orphans, last_rowid=end)
+
+
+def rows(connection: apsw.Connection, after_rowid: int, last_rowid: int, limit: int) -> list[IndexRow]:
+    """The next messages after a rowid, as the indexes know them."""
+    statement = _ROWS_WITH_VECTORS if has_vector_table(connection) else _ROWS_WITHOUT_VECTORS
+    return [_row(row) for row in connection.execute(statement, (after_rowid, last_rowid, limit)).fetchall()]
 
 
 def _row(row: Sequence[Any]) -> IndexRow:
