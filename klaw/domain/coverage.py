@@ -5,7 +5,7 @@ taken out where the window is, in ``ChatTally.uncovered``.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -62,6 +62,13 @@ class Damage:
     def repairable(self) -> bool:
         """Whether there is something that the writer can repair by itself; orphans of full text it cannot."""
         return bool(self.missing_texts or self.lost_vectors or self.unmarked_vectors or self.orphan_vectors)
+
+    def pieces(self, size: int) -> Iterator["Damage"]:
+        """The same in parts of at most ``size`` rows each, without what cannot be repaired."""
+        for field in attrs.fields(Damage):
+            rows = getattr(self, field.name) if field.name != "orphan_texts" else ()
+            for start in range(0, len(rows), size):
+                yield Damage(**{field.name: rows[start : start + size]})
 
     def __add__(self, other: "Damage") -> "Damage":
         fields = [field.name for field in attrs.fields(Damage)]

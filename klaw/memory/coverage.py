@@ -26,6 +26,8 @@ from klaw.store.sql import coverage as sql
 from klaw.store.writer import Writer
 
 ACTOR_NAME = "memory.coverage"
+REPAIR_ROWS = 16
+"""Rows of one request to the writer; each may hold a long text that has to be indexed."""
 
 log = structlog.get_logger("klaw.coverage")
 
@@ -231,11 +233,20 @@ class _Auditor:
         return await self.readers.run(sql.read, after, last, self.pace.rows)
 
     async def _repair(self, damage: Damage) -> bool:
+        """Have the writer repair it, a few rows at a time: whoever stores a message meanwhile waits for one part only.
+
+        Returns whether anything was repaired.
+        """
+        helped = False
         try:
-            repaired = await self.writer.repair_index(damage)
+            for piece in damage.pieces(REPAIR_ROWS):
+                helped = await self._repair_piece(piece) or helped
         except StorageError as error:
             log.error("index_not_repaired", error=error_class(error.__cause__ or error))
-            return False
+        return helped
+
+    async def _repair_piece(self, damage: Damage) -> bool:
+        repaired = await self.writer.repair_index(damage)
         status = self.coverage.status
         self.coverage.status = attrs.evolve(
             status,

@@ -72,4 +72,9 @@ def test_damage():
     assert found == Damage(missing_texts=(2,), lost_vectors=(3,), unmarked_vectors=(4,), orphan_texts=(5,))
     assert found.repairable
     assert not Damage(orphan_texts=(5,)).repairable
+    assert list(Damage(missing_texts=(1, 2, 3), orphan_vectors=(9,), orphan_texts=(7,)).pieces(2)) == [
+        Damage(missing_texts=(1, 2)),
+        Damage(missing_texts=(3,)),
+        Damage(orphan_vectors=(9,)),
+    ]
     assert (found + Damage(orphan_vectors=(9,))).orphan_vectors == (9,)
