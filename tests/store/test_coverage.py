@@ -382,8 +382,8 @@ async def change(store: Store, stored: list[Message], what: str, which: int) -> 
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 def test_whatever_happens_the_counts_come_to_those_of_a_whole_look(steps: list[tuple[str, Any]]) -> None:
-    """Any mixture of messages and damage, in any order, beside the running actor: in the end everything is repaired, and
-    what was counted bit by bit is what one look at everything counts."""
+    """Any mixture of messages and damage, in any order, beside the running actor: in the end everything is repaired,
+    and what was counted bit by bit is what one look at everything counts."""
 
     async def run(folder: Path) -> None:
         stored: list[Message] = []
