@@ -30,13 +30,15 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
-from klaw.health import embedder_problems, local_model_problems, supervisor_problems, watch
+from klaw.health import coverage_problems, embedder_problems, local_model_problems, supervisor_problems, watch
 from klaw.llm.local.process import LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
+from klaw.memory import coverage as coverage_actor
 from klaw.memory import embedder as embedder_actor
+from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.store import writer as writer_actor
@@ -58,10 +60,12 @@ class App:
     store: Store
     supervisor: Supervisor
     embedder: Embedder
+    recall: Recall
     local: LocalModel
     router: Router
     slots: Slots
     hub: Hub
+    coverage: Coverage
     health: GatheredHealth
     directory: ChatDirectory
     threads: tuple[Threads, ...]
@@ -96,23 +100,26 @@ async def running(config: EngineConfig, paths: Paths, *, fsync: Callable[[int], 
 
 def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, supervisor: Supervisor) -> App:
     embedder = Embedder(clock, enabled=config.embedding.enabled)
+    coverage = Coverage(clock)
     local = LocalModel()
     router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
     sources: list[Callable[[], Mapping[str, str]]] = [
         partial(embedder_problems, embedder),
+        partial(coverage_problems, coverage),
         partial(supervisor_problems, supervisor),
     ]
     if router.uses_local:
         sources.append(partial(local_model_problems, local))
     health = GatheredHealth(sources)
     hub = Hub()
+    recall = Recall(store.readers, embedder, config.auto_rag, clock)
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     services = TurnServices(
         config=config,
         writer=store.writer,
         readers=store.readers,
         embedder=embedder,
-        recall=Recall(store.readers, embedder, config.auto_rag, clock),
+        recall=recall,
         router=router,
         slots=slots,
         workspace=Workspace(paths.workspace, paths.data_dir),
@@ -131,10 +138,12 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         store=store,
         supervisor=supervisor,
         embedder=embedder,
+        recall=recall,
         local=local,
         router=router,
         slots=slots,
         hub=hub,
+        coverage=coverage,
         health=health,
         directory=ChatDirectory(supervisor, services, health),
         threads=(files,),
@@ -147,6 +156,8 @@ async def _start(app: App) -> None:
     def publish(stored: Sequence[Message]) -> None:
         for message in stored:
             app.hub.emit(MessageStored(message=message))
+        if stored:
+            app.coverage.nudge()
 
     await app.supervisor.start(
         ActorSpec(
@@ -194,6 +205,20 @@ async def _start(app: App) -> None:
         )
         await app.supervisor.start(process.spec())
     await app.supervisor.start(
+        ActorSpec(
+            name=coverage_actor.ACTOR_NAME,
+            run=partial(
+                coverage_actor.run,
+                coverage=app.coverage,
+                readers=store.readers,
+                writer=store.writer,
+                wake_embedder=app.embedder.nudge,
+                sliding_window=config.context.sliding_window,
+            ),
+            stop_budget_s=1,
+        )
+    )
+    await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
     )
 
@@ -211,6 +236,7 @@ async def _stop(app: App) -> None:
         for name in app.directory.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop("health.watch", "shutdown")
+    await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")
     await app.router.aclose()
     if app.embedder.status.state is EmbedderState.READY:

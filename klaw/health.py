@@ -11,6 +11,7 @@ from klaw.chats.health import Health
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import EventSink, Noticed
 from klaw.llm.local.state import LocalModel, LocalState
+from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 
 WATCH_S = 2.0
@@ -35,6 +36,15 @@ def embedder_problems(embedder: Embedder) -> Mapping[str, str]:
 def local_model_problems(local: LocalModel) -> Mapping[str, str]:
     """Why the local model cannot answer now."""
     return {} if local.state is LocalState.READY else {"no_llm": local.report().reason}
+
+
+def coverage_problems(coverage: Coverage) -> Mapping[str, str]:
+    """Whether there are messages that nothing would bring back. All users see this: a number, no names."""
+    count = coverage.uncovered
+    if not count:
+        return {}
+    found = "1 message cannot" if count == 1 else f"{count} messages cannot"
+    return {"uncovered": f"{found} be found by search; `klaw doctor` says which"}
 
 
 def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:

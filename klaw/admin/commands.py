@@ -1,6 +1,6 @@
 """The commands of the admin socket: each reads the running parts and answers with plain JSON values.
 
-No answer holds message content: receipts name messages by seq and id.
+No answer holds message content: receipts name messages by seq and id. ``why`` alone names a few words of one message.
 """
 
 import os
@@ -17,21 +17,25 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
+from klaw.admin import why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Status, Tasks
+from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Status, Tasks, Why
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
 from klaw.chats.health import Health as Problems
 from klaw.chats.service import Chats
+from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.errors import ActorStopped
 from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
+from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.recall import Recall
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
-from klaw.store.sql import messages, overview, turns
+from klaw.store.sql import messages, overview, turns, whereabouts
 from klaw.store.writer import Writer
 
 WRITER_PING_S = 5.0
@@ -47,9 +51,11 @@ class Sources:
     readers: Readers
     chats: Chats
     embedder: Embedder
+    recall: Recall
     slots: Slots
     local_model: LocalModel | None
     """None when no route leads to it."""
+    coverage: Coverage
     health: Problems
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
@@ -89,6 +95,8 @@ class Commands:
                 return await self._chat(request)
             case Receipt():
                 return await self._receipt(request)
+            case Why():
+                return await self._why(request)
             case Tasks():
                 return task_tree()
             case Log():
@@ -128,6 +136,7 @@ class Commands:
                 "embedded": embedder.embedded,
                 "waiting": embedder.waiting,
             },
+            "coverage": _coverage(sources.coverage),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),
             "disk": await self._disk.run(_disk, sources.paths, abandon=True),
@@ -153,12 +162,28 @@ class Commands:
             "now": sources.chats.chat_status(chat),
             "pending": await sources.readers.run(overview.count_pending, chat),
             "actor": attrs.asdict(actor) if actor else None,
+            "coverage": sources.coverage.chat(chat),
             "last_turn": turn_summary(last) if last else None,
         }
 
     async def _receipt(self, request: Receipt) -> dict[str, Any]:
         turn, chat, user = check_receipt(request)
         return turn_json(await self._sources.readers.run(overview.find_turn, turn, chat, user))
+
+    async def _why(self, request: Why) -> dict[str, Any]:
+        sources, target = self._sources, why.check_why(request)
+        message = why.choose(await sources.readers.run(whereabouts.find, target))
+        fixed = await self._disk.run(Workspace(sources.paths.workspace, sources.paths.data_dir).read, message.user)
+        about = await sources.readers.run(
+            whereabouts.locate,
+            message,
+            why.words_of(message),
+            turns=why.TURNS,
+            sliding_window=sources.config.context.sliding_window,
+        )
+        found = why.combine(message, about, sources.config, fixed)
+        asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None
+        return why.describe(found, sources.config, asked)
 
     async def _health(self) -> dict[str, Any]:
         """``ok``: all works; ``degraded``: it answers, but see the list; ``failing``: the writer is stuck."""
@@ -182,6 +207,12 @@ class Commands:
 
 def _listed(problems: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"code": code, "text": text} for code, text in problems.items()]
+
+
+def _coverage(coverage: Coverage) -> dict[str, Any]:
+    report = coverage.report()
+    counted_at = report["counted_at"]
+    return {**report, "counted_at": iso(counted_at) if counted_at is not None else None}
 
 
 def _log(request: Log) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A request that exists is valid. Errors name the field and never quote its value.
 import difflib
 import json
 from functools import cache
-from typing import Any, ClassVar, Literal, NoReturn, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 import cattrs
@@ -19,6 +19,9 @@ MAX_LINE_BYTES = 65_536
 """Longest request, without its line end."""
 MAX_NAME = 128
 """Longest text in a request: a chat id has at most 97 characters."""
+
+MAX_QUERY = 4_000
+"""Longest question in a request; escaped as JSON it still fits into a line."""
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -60,6 +63,24 @@ class Receipt:
     user: str | None = None
 
 
+Query = NewType("Query", str)
+"""A question in a request: content, and longer than a name."""
+
+
+@attrs.frozen(kw_only=True)
+class Why:
+    """Where a message lives now, and what would bring it back."""
+
+    command: ClassVar[str] = "why"
+    deadline_s: ClassVar[float] = 10.0
+    message: str
+    """Its id, or its chat and number: ``main#12``, ``anna:main#12``; with ``chat`` also the number alone."""
+    user: str | None = None
+    chat: str | None = None
+    query: Query | None = None
+    """Also try what Auto-RAG would do with the message for this question."""
+
+
 @attrs.frozen(kw_only=True)
 class Tasks:
     """The tree of Trio's tasks with their stacks."""
@@ -85,7 +106,7 @@ class Health:
     deadline_s: ClassVar[float] = 8.0
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Tasks | Log | Health
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -115,10 +136,18 @@ def parse(line: bytes) -> Request:
         raise BadRequest("unknown_command", f"command: there is no such command; known are {', '.join(COMMANDS)}")
     if not isinstance(args, dict):
         raise BadRequest("bad_request", "args: must be an object")
+    return parse_args(COMMANDS[name], args)
+
+
+R = TypeVar("R", bound=Request)
+
+
+def parse_args(kind: type[R], args: dict[str, Any]) -> R:
+    """Read a request's arguments. Raises BadRequest (``bad_args``)."""
     try:
-        return _converter().structure(args, COMMANDS[name])
+        return _converter().structure(args, kind)
     except ClassValidationError as error:
-        raise BadRequest("bad_args", _first_problem(error, COMMANDS[name])) from None
+        raise BadRequest("bad_args", _first_problem(error, kind)) from None
 
 
 def _tree(line: bytes) -> dict[str, Any]:
@@ -147,6 +176,7 @@ class _WrongValue(Exception):
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(str, _read_name)
+    converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook_func(lambda cls: cls == Level, _read_level)
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
@@ -164,13 +194,23 @@ def _read_name(value: object, _: object) -> str:
     return value
 
 
+def _read_query(value: object, _: object) -> Query:
+    if not isinstance(value, str):
+        raise _WrongValue("must be a text")
+    if not 1 <= len(value) <= MAX_QUERY:
+        raise _WrongValue(f"must have 1 to {MAX_QUERY} characters")
+    if has_forbidden(value):
+        raise _WrongValue("must not hold NUL or lone surrogates")
+    return Query(value)
+
+
 def _read_level(value: object, _: object) -> Level:
     if not isinstance(value, str) or value not in get_args(Level):
         raise _WrongValue(f"must be one of {', '.join(get_args(Level))}")
     return cast("Level", value)
 
 
-def _first_problem(error: ClassValidationError, cls: type[Request]) -> str:
+def _first_problem(error: ClassValidationError, cls: type[Any]) -> str:
     inside, about_itself = error.group_exceptions()
     for problem, note in inside:
         if isinstance(problem, _WrongValue):
@@ -183,7 +223,7 @@ def _first_problem(error: ClassValidationError, cls: type[Request]) -> str:
     raise error
 
 
-def _unknown_field(problem: ForbiddenExtraKeysError, cls: type[Request]) -> str:
+def _unknown_field(problem: ForbiddenExtraKeysError, cls: type[Any]) -> str:
     known = [field.name for field in attrs.fields(cls)]
     close = [name for given in sorted(problem.extra_fields) for name in difflib.get_close_matches(given, known, n=1)]
     accepts = f"takes {', '.join(known)}" if known else "takes none"

@@ -86,12 +86,20 @@ def _server_commands(commands: Any) -> None:
 
 def _looking_commands(commands: Any) -> None:
     _command(commands, "status", "show what the server does and what is degraded", "status", "status_command")
+    doctor = _command(commands, "doctor", "check an installation, running or stopped", "doctor", "doctor_command")
+    doctor.add_argument("--full", action="store_true", help="read every log line, index and model file in full")
     actors = _command(commands, "actors", "show the tree of actors with their counters", "actors", "actors_command")
     actors.add_argument("--watch", action="store_true", help="refresh every two seconds")
     receipt = _command(commands, "receipt", "show what an answer was made from", "receipt", "receipt_command")
     receipt.add_argument("turn", nargs="?", help="id of the turn (default: the newest)")
     receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
     receipt.add_argument("--user", metavar="NAME", help="whose chat, with --chat (default: local)")
+
+    why = _command(commands, "why", "tell where a message is and what brings it back", "why", "why_command")
+    why.add_argument("message", metavar="MESSAGE", help="its id, or its chat and number: main#12, anna:main#12")
+    why.add_argument("--chat", metavar="NAME", help="the message's chat; MESSAGE may then be its number alone")
+    why.add_argument("--user", metavar="NAME", help="whose message (default: whoever has it; with a chat: local)")
+    why.add_argument("--query", metavar="TEXT", help="also try whether this question would recall it")
 
 
 def _group(commands: Any, name: str, text: str) -> Any:

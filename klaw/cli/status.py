@@ -33,6 +33,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
+        ["coverage", _coverage(answer["coverage"])],
         ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -41,6 +42,19 @@ def lines(answer: dict[str, Any]) -> list[str]:
     if not answer["degraded"]:
         rows.append(["degraded", "nothing"])
     return table([[name, line(text)] for name, text in rows])
+
+
+def _coverage(coverage: dict[str, Any]) -> str:
+    """Whether every message can be brought back."""
+    if coverage["error"]:
+        return f"not known: the indexes cannot be read ({coverage['error']}); `klaw doctor` says more"
+    lost, silent = coverage["uncovered"], coverage["wordless"]
+    found = f"{lost} of {coverage['searchable']} messages cannot be found" if lost else "every message can be found"
+    notes = [f"{silent} hold no word"] if silent else []
+    repaired = coverage["repaired_texts"] + coverage["repaired_vectors"]
+    notes += [f"{repaired} index rows repaired"] if repaired else []
+    notes += [] if coverage["whole"] else [f"{coverage['messages']} looked at so far"]
+    return found + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _with_reason(state: str, reason: str | None) -> str:

@@ -74,7 +74,7 @@ class Router:
             provider=self._provider(provider, lambda: _open_ai(provider, settings)),
             name=name,
             model=model,
-            context_tokens=(known_model and known_model.context_tokens) or self._config.context.default_budget_tokens,
+            context_tokens=context_tokens_of(self._config, name),
             max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
             tools=known_model is not None and known_model.tools,
         )
@@ -95,7 +95,7 @@ class Router:
             provider=self._provider(LOCAL_PROVIDER, self._local),
             name=name,
             model=model,
-            context_tokens=local.context_tokens,
+            context_tokens=context_tokens_of(self._config, name),
             max_output_tokens=self._config.llm.max_reply_tokens,
             tools=False,
         )
@@ -104,6 +104,17 @@ class Router:
         if name not in self._providers:
             self._providers[name] = make()
         return self._providers[name]
+
+
+def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
+    """Context length of a model, ``provider/model``; None for ``routing.default``. The default budget for a model of
+    which nothing is known."""
+    provider, _, model = (config.routing.default if name is None else name).partition("/")
+    if provider == LOCAL_PROVIDER:
+        return config.local_model.context_tokens
+    settings = config.providers.get(provider)
+    known = settings.models.get(model) if settings is not None else None
+    return (known and known.context_tokens) or config.context.default_budget_tokens
 
 
 def _open_ai(name: str, config: ProviderConfig) -> Provider:

@@ -10,11 +10,11 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message
-from klaw.errors import IdConflict, KlawError, StorageFull
+from klaw.errors import IdConflict, KlawError, StorageError, StorageFull
 from klaw.store import records
 from klaw.store.journal import Entry, Journal
-from klaw.store.requests import Append, Appended, PrepareVectors, Request, StoreVectors
-from klaw.store.sql import messages, turns, vectors
+from klaw.store.requests import Append, Appended, PrepareVectors, RepairIndex, Request, StoreVectors
+from klaw.store.sql import coverage, messages, turns, vectors
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
@@ -107,11 +107,30 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             stored = vectors.model(connection)
             if stored is None or stored[0] != request.model_id:
                 return 0  # made by a model that was replaced meanwhile
-            return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
+            return _store_vectors(connection, request)
         case PrepareVectors():
             return vectors.prepare(connection, request.model_id, request.dimension)
+        case RepairIndex():
+            return _repair(connection, request)
         case _:
             return None
+
+
+def _store_vectors(connection: apsw.Connection, request: StoreVectors) -> int:
+    """A vector that is there without its mark cannot be stored again. That is the embedder's trouble, until the next
+    repair, and not the whole store's."""
+    try:
+        return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
+    except (apsw.ConstraintError, apsw.SQLError) as error:
+        raise StorageError(f"the vectors could not be stored ({error_class(error)})") from error
+
+
+def _repair(connection: apsw.Connection, request: RepairIndex) -> coverage.Repaired:
+    """A damaged index must not end the process at every start: what cannot be repaired is refused and shown."""
+    try:
+        return coverage.repair(connection, request.damage)
+    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
+        raise StorageError(f"the index could not be repaired ({error_class(error)})") from error
 
 
 def _append(connection: apsw.Connection, request: Append, entries: list[Entry]) -> tuple[Appended, ...]:

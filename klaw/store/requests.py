@@ -5,8 +5,10 @@ from typing import TypeAlias
 import attrs
 
 from klaw.actor.reply import Reply
+from klaw.domain.coverage import Damage
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
+from klaw.store.sql.coverage import Repaired
 
 
 @attrs.frozen
@@ -46,10 +48,18 @@ class PrepareVectors:
 
 
 @attrs.frozen(kw_only=True)
+class RepairIndex:
+    """Put right what full text and vectors lack or have too much of. Answers what was put right."""
+
+    damage: Damage
+    reply: Reply[Repaired]
+
+
+@attrs.frozen(kw_only=True)
 class Ping:
     """Prove that the writer works: answered after a real (empty) transaction."""
 
     reply: Reply[None]
 
 
-Request: TypeAlias = Append | StoreVectors | PrepareVectors | Ping
+Request: TypeAlias = Append | StoreVectors | PrepareVectors | RepairIndex | Ping

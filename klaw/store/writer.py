@@ -14,13 +14,15 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
+from klaw.domain.coverage import Damage
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
 from klaw.errors import KlawError, StorageFull
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
-from klaw.store.requests import Append, Appended, Ping, PrepareVectors, Request, StoreVectors
+from klaw.store.requests import Append, Appended, Ping, PrepareVectors, RepairIndex, Request, StoreVectors
+from klaw.store.sql.coverage import Repaired
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -113,6 +115,19 @@ class Writer:
 
         def request(reply: Reply[bool]) -> PrepareVectors:
             return PrepareVectors(model_id=model_id, dimension=dimension, reply=reply)
+
+        return await self.mailbox.ask(request)
+
+    async def repair_index(self, damage: Damage) -> Repaired:
+        """Put right what the indexes lack or have too much of.
+
+        Raises:
+            StorageError: an index is damaged itself.
+            StorageFull, ActorStopped: like ``append``.
+        """
+
+        def request(reply: Reply[Repaired]) -> RepairIndex:
+            return RepairIndex(damage=damage, reply=reply)
 
         return await self.mailbox.ask(request)
 

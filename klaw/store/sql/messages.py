@@ -142,6 +142,19 @@ def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_ke
         connection.execute(_INSERT_FTS, (rowid, message.content, scope(chat_key, message.user)))
 
 
+def index_again(connection: apsw.Connection, rowid: int) -> bool:
+    """Give a message that full text lacks its row there. False when there is no such message, or it is not searched.
+
+    The caller makes sure that there is none: a second row for the same message would damage the index.
+    """
+    found = by_rowids(connection, [rowid])
+    place = session(connection, found[0].chat) if found else None
+    if place is None or not is_searchable(found[0].role, found[0].type):
+        return False
+    _index(connection, rowid, found[0], place.key)
+    return True
+
+
 _SESSION_COLUMNS = "chat_key, chat_id, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
 _SESSION = f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE chat_id = ?"  # noqa: S608 - constant columns
 

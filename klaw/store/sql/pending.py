@@ -34,11 +34,25 @@ def _read(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> Cha
     if session is None:
         return None
     pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING)
-    if not pending:
+    return _rows(connection, session, pending, sliding_window) if pending else None
+
+
+def read_next(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
+    """What the next turn of a chat would read now, also while nothing is pending. None for an unknown chat.
+
+    In the caller's snapshot.
+    """
+    session = messages.session(connection, chat)
+    if session is None:
         return None
+    pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING)
+    return _rows(connection, session, pending, sliding_window)
+
+
+def _rows(connection: apsw.Connection, session: Session, pending: list[Message], sliding_window: int) -> ChatRows:
     # One more than the window shows, to know whether the segment has older ones.
     wanted = sliding_window + len(pending) + 1
-    newest = messages.newest_of_segment(connection, chat, session.segment_start, wanted)
+    newest = messages.newest_of_segment(connection, session.chat, session.segment_start, wanted)
     waiting = {message.rowid for message in pending}
     return ChatRows(
         session=session,

@@ -34,14 +34,21 @@ async def app(home: Path) -> AsyncIterator[App]:
 
 @pytest.fixture
 def sources(app: App) -> Sources:
+    return sources_of(app)
+
+
+def sources_of(app: App) -> Sources:
+    """What the commands read, of a server without listeners."""
     return Sources(
         supervisor=app.supervisor,
         writer=app.store.writer,
         readers=app.store.readers,
         chats=app.directory,
         embedder=app.embedder,
+        recall=app.recall,
         slots=app.slots,
         local_model=app.local,
+        coverage=app.coverage,
         health=app.health,
         threads=app.threads,
         connections=list,

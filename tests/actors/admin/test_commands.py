@@ -66,6 +66,7 @@ async def test_status(app: App, commands: Commands) -> None:
     assert status["llm"]["slots"]["granted"] == 2
     assert status["llm"]["local"]["state"] == "missing"
     assert status["embedder"]["state"] == "off"
+    assert status["coverage"]["uncovered"] == 0
     assert status["disk"]["free_bytes"] > 0
     assert status["disk"]["commit_log_bytes"] > 0
     assert [threads["name"] for threads in status["threads"]] == ["files", "admin"]

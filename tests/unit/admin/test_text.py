@@ -73,6 +73,34 @@ def test_the_tree_is_printed_with_its_counters() -> None:
     assert "\x1b" not in "".join(printed)
 
 
+COVERAGE = {
+    "whole": True,
+    "counted_at": "2026-11-21T12:00:00Z",
+    "repaired_texts": 0,
+    "repaired_vectors": 0,
+    "error": None,
+    "messages": 12,
+    "searchable": 10,
+    "not_searchable": 2,
+    "wordless": 0,
+    "uncovered": 0,
+    "chats": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"wordless": 2}, "every message can be found (2 hold no word)"),
+        ({"repaired_texts": 1, "repaired_vectors": 2}, "every message can be found (3 index rows repaired)"),
+        ({"uncovered": 3, "whole": False}, "3 of 10 messages cannot be found (12 looked at so far)"),
+        ({"error": "SQLError"}, "not known: the indexes cannot be read (SQLError); `klaw doctor` says more"),
+    ],
+)
+def test_status_says_whether_all_is_covered(changes, text):
+    assert status._coverage({**COVERAGE, **changes}) == text
+
+
 def test_status_lists_what_is_degraded() -> None:
     answer = {
         "version": "1",
@@ -89,12 +117,14 @@ def test_status_lists_what_is_degraded() -> None:
             "local": {"state": "missing", "reason": "run `klaw models pull`"},
         },
         "embedder": {"state": "ready", "reason": None, "since": "2026-11-21T12:00:00Z", "embedded": 4, "waiting": 1},
+        "coverage": COVERAGE,
         "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
         "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
     }
     printed = status.lines(answer)
     assert "not listening" in printed[1]
     assert "local model   missing (run `klaw models pull`)" in printed
+    assert "coverage      every message can be found" in printed
     assert printed[-2:] == ["degraded      нет модели", "              y"]
     assert status.lines({**answer, "degraded": []})[-1] == "degraded      nothing"
 

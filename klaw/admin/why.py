@@ -1,0 +1,367 @@
+"""``why``: where a message lives now and what would bring it back. The server and the command without one
+both go through ``choose``, ``combine`` and ``describe``. Pure but for the trial of a query.
+
+Its answer names up to five words of the message, the user's own: it goes to the terminal of whoever asks, which is the
+server's own user, and never into a log.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from klaw.actor.clock import SystemClock
+from klaw.admin.answers import check_chat, check_user
+from klaw.admin.requests import BadRequest, Why
+from klaw.chats.workspace import Fixed
+from klaw.config.schema import EngineConfig
+from klaw.context.assemble import Guard, Plan, plan
+from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.domain.message import Message, is_embeddable, is_searchable
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
+from klaw.domain.recall import Candidate, Recalled
+from klaw.llm.router import context_tokens_of
+from klaw.memory.embedder import Embedder
+from klaw.memory.recall import Recall
+from klaw.memory.stopwords import content_words
+from klaw.store import records
+from klaw.store.readers import open_readers
+from klaw.store.sql.candidates import Scope
+from klaw.store.sql.pending import ChatRows
+from klaw.store.sql.whereabouts import Target, Turn, Whereabouts
+
+TURNS = 20
+"""Newest turns of the chat that are looked through."""
+LOOKED_WORDS = 64
+"""Words of the message whose frequency is counted."""
+RARE_WORDS = 5
+
+_HOW = (
+    "a message is named by its id, or by chat and number like main#12; both stand in `klaw receipt` and in the chat's"
+    " logs"
+)
+
+
+def check_why(request: Why) -> Target:
+    """Read what was given.
+
+    Raises:
+        BadRequest: a name breaks its rule, or two of them disagree.
+    """
+    user = check_user(request.user) if request.user is not None else None
+    chat = _chat(request.chat, user) if request.chat is not None else None
+    named, mark, number = request.message.rpartition("#")
+    if mark and chat is None:
+        chat = _chat(named, user)
+    elif mark and named and _chat(named, user) != chat:
+        raise BadRequest("bad_args", "args.message: names another chat than args.chat")
+    if chat is not None and user is not None and not chat.startswith(f"{user}:"):
+        raise BadRequest("bad_args", "args.user: is not the user of that chat")
+    if mark or (chat is not None and number.isdecimal()):
+        if not number.isdecimal() or not 1 <= int(number) < 1 << 62:
+            raise BadRequest("bad_args", "args.message: after # stands the number of a message: 1, 2, 3 …")
+        return Target(seq=int(number), chat=chat)
+    return Target(id=request.message, chat=chat, user=user)
+
+
+def _chat(text: str, user: UserId | None) -> ChatId:
+    return check_chat(text if ":" in text else f"{user or LOCAL_USER}:{text}")
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """A message, and all that its answer is made from."""
+
+    message: Message
+    about: Whereabouts
+    planned: Plan | None
+    """The next turn's context, without its question if nobody asked it yet. None for a chat without any message."""
+    rare_words: Sequence[tuple[str, int]]
+    """Words of the message, and how many messages of its chat hold them; the rarest first."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is of its chat's current segment."""
+        return self.message.segment == self.about.session.segment
+
+    @property
+    def scope(self) -> Scope:
+        """Where Auto-RAG would look now."""
+        window = self.planned.window or self.planned.snapshot.pending if self.planned else ()
+        end = window[0].seq if window else self.about.session.last_seq + 1
+        return Scope(chat=self.message.chat, first_seq=self.about.session.segment_start, end_seq=end)
+
+
+def choose(messages: Sequence[Message]) -> Message:
+    """The one message that a target names.
+
+    Raises:
+        BadRequest: ``unknown_message``, or ``bad_args`` when several users have that id.
+    """
+    if not messages:
+        raise BadRequest("unknown_message", f"there is no such message; {_HOW}")
+    if len(messages) > 1:
+        raise BadRequest("bad_args", "args.user: is required, because several users have a message of this id")
+    return messages[0]
+
+
+def words_of(message: Message) -> list[str]:
+    """The words by which a message may be asked for, in its order."""
+    searchable = is_searchable(message.role, message.type)
+    return content_words(message.content, LOOKED_WORDS) if searchable else []
+
+
+def combine(message: Message, about: Whereabouts | None, config: EngineConfig, fixed: Fixed) -> Found:
+    """Put together what was looked up.
+
+    Args:
+        message: the one that was asked for.
+        about: what the database knows of it.
+        config: the server's.
+        fixed: the prompt files of the message's user; they take their share of the context.
+
+    Raises:
+        BadRequest: ``unknown_message``: it is gone meanwhile.
+    """
+    if about is None:
+        raise BadRequest("unknown_message", f"there is no such message; {_HOW}")
+    rare = sorted((pair for pair in about.frequencies.items() if pair[1]), key=lambda pair: pair[1])
+    planned = _plan(about.next_rows, about, config, fixed)
+    return Found(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])
+
+
+def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed: Fixed) -> Plan | None:
+    """The next turn's plan, by the function that the turn uses."""
+    if rows is None:
+        return None
+    budgets = [turn.receipt["budget"] for turn in about.turns if "budget" in turn.receipt]
+    return plan(
+        Snapshot(
+            system_prompt=fixed.system_prompt,
+            core_memory=fixed.core_memory,
+            summary="",
+            history=rows.history,
+            has_older=rows.has_older,
+            pending=rows.pending,
+            tools_tokens=0,
+            budget=Budget(
+                context_tokens=context_tokens_of(config, rows.session.model),
+                reply_reserve_tokens=config.context.reply_reserve_tokens,
+                correction=float(budgets[0].get("correction", 1.0)) if budgets else 1.0,
+            ),
+            settings=Settings(
+                sliding_window=config.context.sliding_window,
+                recall_enabled=config.auto_rag.enabled,
+                recall_max_tokens=config.auto_rag.max_tokens,
+            ),
+        )
+    )
+
+
+# -- the answer --------------------------------------------------------------------------------------------------------
+
+
+def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The answer as plain JSON values.
+
+    Args:
+        found: the message.
+        config: the server's.
+        asked: what ``describe_query`` says of a query, if one was given.
+    """
+    message, about = found.message, found.about
+    history = [_in_turn(turn, message) for turn in about.turns]
+    place = _place(found, config)
+    return {
+        "message": {
+            "id": message.id,
+            "user": message.user,
+            "chat": message.chat,
+            "seq": message.seq,
+            "rowid": message.rowid,
+            "role": message.role.value,
+            "type": message.type.value,
+            "created_at": message.created_at,
+            "characters": len(message.content),
+            "tokens": message.tokens,
+            "log": records.message_path(message),
+        },
+        "segment": {
+            "number": message.segment,
+            "current": found.is_current,
+            "ended_by_seq": about.ended_seq,
+            "ended_at": about.ended_at,
+        },
+        "window": _window(found),
+        # Summaries and topics join here when there are some.
+        "summary": None,
+        "topic": None,
+        "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found, config)},
+        "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
+        "place": place,
+        "reach": {"auto_rag": place == "auto_rag", "search": about.row.searchable and about.row.findable},
+        "turns": history,
+        "query": asked,
+        "rare_words": [{"word": word, "messages": count} for word, count in found.rare_words],
+        "advice": _advice(found, place, history),
+    }
+
+
+def _window(found: Found) -> dict[str, Any]:
+    planned = found.planned
+    window = planned.window if planned else ()
+    pending = planned.snapshot.pending if planned else ()
+    return {
+        "there": found.message.rowid in {each.rowid for each in window},
+        "pending": found.message.rowid in {each.rowid for each in pending},
+        "first_seq": window[0].seq if window else None,
+        "last_seq": window[-1].seq if window else None,
+        "guard": planned.guard.value if planned else None,
+    }
+
+
+def _why_no_vector(found: Found, config: EngineConfig) -> str | None:
+    message = found.message
+    if found.about.row.vector:
+        return None
+    if not is_searchable(message.role, message.type):
+        return "not_searched"
+    if not is_embeddable(message.role, message.type, message.tokens, config.auto_rag.min_message_tokens):
+        return "too_short"
+    if not config.embedding.enabled:
+        return "disabled"
+    return "lost" if found.about.row.marked else "waiting"
+
+
+def _place(found: Found, config: EngineConfig) -> str:
+    """The best way in which the message comes back, as a code."""
+    window, row = _window(found), found.about.row
+    if window["pending"]:
+        return "pending"
+    if window["there"]:
+        return "window"
+    if not row.searchable:
+        return "not_searched"
+    if not row.findable:
+        return "wordless" if row.silent else "nowhere"
+    if not found.is_current:
+        return "earlier_segment"
+    if not config.auto_rag.enabled:
+        return "disabled"
+    return "auto_rag"
+
+
+def _in_turn(turn: Turn, message: Message) -> dict[str, Any]:
+    """What a turn did with the message."""
+    receipt = turn.receipt
+    said: dict[str, Any] = {"turn": turn.id, "last_seq": turn.last_seq, "ended_at": turn.ended_at}
+    if message.seq in receipt.get("pending", []):
+        return {**said, "as": "question"}
+    if "window" not in receipt or "recall" not in receipt:
+        return {**said, "as": "no_context"}
+    if turn.segment != message.segment:
+        return {**said, "as": "other_segment"}
+    window, recall = receipt["window"], receipt["recall"]
+    if window["first_seq"] is not None and window["first_seq"] <= message.seq <= window["last_seq"]:
+        return {**said, "as": "window"}
+    if message.seq > turn.last_seq or (window["last_seq"] is not None and message.seq > window["last_seq"]):
+        return {**said, "as": "later"}
+    for candidate in recall["candidates"]:
+        if candidate["seq"] == message.seq:
+            kept = message.seq in recall["kept"]
+            return {**said, "as": "recalled" if kept else "cut", "candidate": candidate}
+    if recall["guard"] != Guard.SEARCH.value:
+        return {**said, "as": f"guard_{recall['guard']}"}
+    return {**said, "as": "not_found"}
+
+
+_CUT = {
+    "too_far": "a larger autoRag.relevanceThreshold lets in more",
+    "over_top_k": "a larger autoRag.topK keeps more",
+    "over_budget": "a larger autoRag.maxTokens has room for more",
+    "no_content": "the question had no word that says what it is about",
+}
+
+
+def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
+    """What brings the message back, in sentences."""
+    words = ", ".join(f"“{word}”" for word, _ in found.rare_words)
+    if not words and not found.about.row.vector and place in ("auto_rag", "earlier_segment", "disabled"):
+        return ["All of its words are small talk, for which nothing is recalled; `klaw search` finds it by them."]
+    by_words = f" with one of its rarer words: {words}" if words else " for what it says: it is found by meaning only"
+    chat = found.about.session.name
+    match place:
+        case "pending":
+            return ["It waits for its answer and is in the next request."]
+        case "window":
+            return ["Nothing is needed: it is in the next request as it stands."]
+        case "not_searched":
+            return [
+                "Commands, their answers and tool rows are not searched by design; it is in the history and the log."
+            ]
+        case "wordless":
+            return ["It holds no word and has no vector, so no question can name it; it is in the history and the log."]
+        case "nowhere":
+            return [
+                "This is an alarm: no search finds it. Nothing is lost, it is in the history and the log.",
+                "A running server repairs that at its start and once a day; `klaw doctor` says what to do otherwise.",
+            ]
+        case "earlier_segment":
+            return [f"It was said before /new, where Auto-RAG does not look: `klaw search` finds it{by_words}."]
+        case "disabled":
+            return [f"autoRag.enabled is false: `klaw search` finds it{by_words}."]
+        case _:
+            cut = next((each["candidate"]["decision"] for each in history if each["as"] == "cut"), None)
+            hint = [f"When it was last found it was cut ({cut}): {_CUT[cut]}."] if cut in _CUT else []
+            return [f"Ask in the chat {chat}{by_words}.", *hint]
+
+
+# -- a query -----------------------------------------------------------------------------------------------------------
+
+
+async def try_query(found: Found, recall: Recall, query: str) -> dict[str, Any]:
+    """What Auto-RAG would make of the message for a question that was asked now.
+
+    Cancellation: nothing is changed.
+    """
+    scope, seq = found.scope, found.message.seq
+    inside = scope.first_seq <= seq < scope.end_seq
+    recalled = await recall.search(query, scope)
+    return describe_query(found.message, recalled, inside=inside)
+
+
+def describe_query(message: Message, recalled: Recalled, *, inside: bool) -> dict[str, Any]:
+    """The outcome of a trial as plain JSON values.
+
+    Args:
+        message: the one that was asked about.
+        recalled: what a recall found.
+        inside: whether the message is where it looked.
+    """
+    places = [place for place, each in enumerate(recalled.candidates, 1) if each.message.rowid == message.rowid]
+    candidate = recalled.candidates[places[0] - 1] if places else None
+    return {
+        "in_scope": inside,
+        "content_words": recalled.query_words,
+        "degraded": list(recalled.degraded),
+        "candidates": len(recalled.candidates),
+        "recalled": candidate is not None and candidate.passed,
+        "place": places[0] if places else None,
+        "candidate": _plain(candidate) if candidate is not None else None,
+    }
+
+
+def _plain(candidate: Candidate) -> dict[str, Any]:
+    """A candidate's numbers, without any text."""
+    shown = attrs.asdict(candidate, recurse=False, filter=lambda field, _: field.name not in ("message", "text"))
+    return {name: value.value if name == "decision" else value for name, value in shown.items()}
+
+
+async def try_query_offline(found: Found, database: Path, config: EngineConfig, query: str) -> dict[str, Any]:
+    """Like ``try_query`` without a server: by full text only, because no model is loaded for it."""
+    async with open_readers(database, 1) as readers:
+        clock = SystemClock()
+        recall = Recall(readers, Embedder(clock, enabled=False), config.auto_rag, clock)
+        asked = await try_query(found, recall, query)
+    return {**asked, "degraded": ["no_server", *asked["degraded"]]}

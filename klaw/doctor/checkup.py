@@ -1,0 +1,141 @@
+"""Runs all checks of ``klaw doctor``, one after the other; plain blocking code. Only reads."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from klaw.config.paths import Paths
+from klaw.config.schema import EngineConfig
+from klaw.doctor import judge, models, places
+from klaw.doctor.finding import Finding, Level, ok, problem
+from klaw.doctor.places import Server
+from klaw.domain.names import ChatId
+from klaw.errors import StorageError
+from klaw.store.journal import COMMIT_LOG
+from klaw.store.logcheck import LogReport, read_logs
+from klaw.store.offline import read_offline
+from klaw.store.sql import checkup as sql
+
+SECOND_LOOK_S = 1.0
+"""A running server writes its logs first; what the database lacks is looked for again after so long."""
+
+
+@attrs.define(kw_only=True)
+class Checkup:
+    """What was found."""
+
+    findings: list[Finding] = attrs.Factory(list)
+    chats: Mapping[ChatId, Mapping[str, Any]] = attrs.Factory(dict)
+    """Counts of the ``covered`` invariant."""
+
+    def count(self, level: Level) -> int:
+        return sum(finding.level is level for finding in self.findings)
+
+
+def check_up(
+    paths: Paths,
+    server: Server,
+    *,
+    whole: bool,
+    version: str,
+    now: float | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Checkup:
+    """Look at everything.
+
+    Args:
+        paths: of the installation.
+        server: what its running server says.
+        whole: read every log line, every index and every model file in full.
+        version: of this program.
+        now: Unix seconds; the real time when left out.
+        environ: for the configuration's ``${NAME}``.
+    """
+    done = Checkup()
+    config, found = places.check_config(paths, environ)
+    done.findings += found
+    done.findings += [places.check_tokens(paths), places.check_folders(paths)]
+    stored = newest = None
+    if paths.data_dir.is_dir() and os.access(paths.data_dir, os.R_OK | os.X_OK):
+        done.findings.append(places.check_disk(paths))
+        running = server.status is not None or places.is_locked(paths.data_dir / COMMIT_LOG)
+        stored, newest = _check_data(done, paths, config, whole=whole, running=running)
+    done.findings.append(models.check_embedding(paths, config, stored, whole=whole))
+    local = models.check_local_llm(paths, config, whole=whole)
+    done.findings += [local] if local else []
+    done.findings.append(places.check_clock(time.time() if now is None else now, newest))
+    done.findings += places.check_server(paths, server, version)
+    return done
+
+
+def _check_data(
+    done: Checkup, paths: Paths, config: EngineConfig, *, whole: bool, running: bool
+) -> tuple[str | None, str | None]:
+    """Database and logs. Returns the id of the stored model and the time of the newest message."""
+    logs = read_logs(paths.data_dir, whole=whole)
+    done.findings.append(judge.judge_logs(logs, whole=whole, running=running))
+    if not paths.database.exists():
+        if logs.messages:
+            text, todo = f"there is no {paths.database}", "start the server: it is made from the logs"
+            done.findings.append(problem("database", text, todo))
+        return None, None
+    try:
+        schema = read_offline(paths.database, sql.schema)
+    except StorageError as error:
+        done.findings.append(problem("database", str(error), judge.REBUILD))
+        return None, None
+    done.findings += [ok("database", f"{paths.database} opens"), judge.judge_schema(schema)]
+    if schema.found != schema.known:
+        return None, None
+    _check_integrity(done, paths, whole=whole)
+    stored = _check_covered(done, paths, config)
+    try:
+        _check_tails(done, paths, logs, running=running)
+        return stored, read_offline(paths.database, sql.newest_time)
+    except StorageError as error:
+        done.findings.append(problem("database", str(error), judge.REBUILD))
+        return stored, None
+
+
+def _check_integrity(done: Checkup, paths: Paths, *, whole: bool) -> None:
+    try:
+        complaints = read_offline(paths.database, sql.complaints, whole=whole)
+    except StorageError as error:
+        complaints = [str(error)]
+    done.findings += judge.judge_integrity(complaints, whole=whole)
+
+
+def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | None:
+    """Both indexes against the messages. Returns the id of the stored model."""
+    window, min_tokens = config.context.sliding_window, config.auto_rag.min_message_tokens
+    try:
+        covered = read_offline(paths.database, sql.covered, window, min_tokens)
+    except StorageError as error:
+        done.findings.append(problem("covered", f"cannot be counted: {error}", judge.REBUILD))
+        return None
+    done.findings += [
+        judge.judge_full_text(covered),
+        judge.judge_vectors(covered, enabled=config.embedding.enabled),
+        judge.judge_covered(covered),
+    ]
+    done.chats = judge.chat_counts(covered)
+    return covered.model
+
+
+def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool) -> None:
+    """The logs were read before the database: of a running server the database has at least what they had."""
+    unknown, turns = _unknown(paths, logs)
+    if running and (unknown or turns):
+        time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database
+        unknown, turns = _unknown(paths, logs)
+    last_seqs = read_offline(paths.database, sql.last_seqs) if not running else {}
+    done.findings.append(judge.judge_tails(logs, unknown, turns, last_seqs, running=running))
+
+
+def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], int]:
+    """What of the logs the database lacks: messages by chat, and turns."""
+    messages = read_offline(paths.database, sql.unknown_messages, logs.messages)
+    return messages, read_offline(paths.database, sql.unknown_turns, logs.turns)

@@ -1,0 +1,183 @@
+"""From what was read of database and logs to findings. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
+from klaw.domain.names import ChatId
+from klaw.store.logcheck import LogReport
+from klaw.store.sql.checkup import Covered, Schema
+
+REBUILD = "stop the server, move klaw.db* away and start: Klaw rebuilds it from the logs (docs/operations.md)"
+BY_ITSELF = "a running server repairs it by itself; if it does not"
+NAMED_MESSAGES = 20
+
+
+def judge_schema(schema: Schema) -> Finding:
+    if schema.found > schema.known:
+        text = f"the database has schema {schema.found}, this Klaw knows {schema.known}"
+        return problem("schema", text, "install the newer Klaw, or restore a backup")
+    if schema.found < schema.known:
+        text = f"the database has schema {schema.found}, this Klaw writes {schema.known}"
+        return warning("schema", text, "nothing: the next start brings it up to date")
+    return ok("schema", f"version {schema.found}")
+
+
+def judge_integrity(complaints: Sequence[str], *, whole: bool) -> list[Finding]:
+    """SQLite's complaints; those about full text by themselves, because they have another cause and remedy."""
+    about_text = [each for each in complaints if "fts5" in each.lower()]
+    rest = [each for each in complaints if each not in about_text]
+    how = "integrity_check" if whole else "quick_check; --full looks at every index too"
+    found = [
+        problem("integrity", f"{plural(len(rest), 'complaint')} of SQLite: {listed(rest, 3)}", REBUILD)
+        if rest
+        else ok("integrity", f"the file is in order ({how})")
+    ]
+    if about_text:
+        found.append(problem("full_text", f"its structure is damaged: {listed(about_text, 3)}", REBUILD))
+    return found
+
+
+def judge_full_text(covered: Covered) -> Finding:
+    """Full text against messages."""
+    damage = covered.damage
+    if covered.stray_texts:
+        text = f"{plural(covered.stray_texts, 'row')} stand under another chat than their message"
+        return problem("full_text", text, REBUILD)
+    if damage.missing_texts:
+        text = f"{plural(len(damage.missing_texts), 'message')} have no row in it"
+        return problem("full_text", text, f"{BY_ITSELF}: {REBUILD}")
+    if damage.orphan_texts:
+        text = f"{plural(len(damage.orphan_texts), 'row')} belong to no message that is searched; they are never shown"
+        return warning("full_text", text, REBUILD)
+    rows = sum(tally.in_text for tally in covered.tallies.values())
+    return ok("full_text", f"{plural(rows, 'message')} can be found by their words")
+
+
+def judge_vectors(covered: Covered, *, enabled: bool) -> Finding:
+    """Vectors against messages and their marks."""
+    damage = covered.damage
+    if covered.vector_table_missing:
+        return problem("vectors", "their table is gone although a model is on record", REBUILD)
+    if covered.stray_vectors:
+        text = f"{plural(covered.stray_vectors, 'vector')} stand under another chat than their message"
+        return problem("vectors", text, REBUILD)
+    faults = [
+        f"{len(rows)} {text}"
+        for rows, text in (
+            (damage.lost_vectors, "marked as made and not there"),
+            (damage.unmarked_vectors, "there and not marked"),
+            (damage.orphan_vectors, "of no message"),
+        )
+        if rows
+    ]
+    if faults:
+        return problem("vectors", ", ".join(faults), f"{BY_ITSELF}: {REBUILD}")
+    have = sum(tally.with_vector for tally in covered.tallies.values())
+    if covered.model is None:
+        return ok("vectors", "none were made yet")
+    text = f"{plural(have, 'vector')} of {covered.model}, {plural(covered.waiting, 'message')} wait for one"
+    if enabled and covered.waiting > have:
+        return warning("vectors", text, "nothing: a running server makes them in the background")
+    return ok("vectors", text)
+
+
+def judge_covered(covered: Covered) -> Finding:
+    """The invariant itself, with the messages that break it."""
+    lost = {chat: covered.tallies[chat].uncovered(start) for chat, start in covered.window_starts.items()}
+    total = sum(lost.values())
+    searched = sum(tally.messages - tally.not_searchable for tally in covered.tallies.values())
+    silent = sum(tally.wordless for tally in covered.tallies.values())
+    if not total:
+        note = f"; {silent} hold no word" if silent else ""
+        return ok("covered", f"every one of {plural(searched, 'message')} is in the window or found by search{note}")
+    names = [
+        f"{chat}#{seq}"
+        for chat, start in covered.window_starts.items()
+        for seq in covered.tallies[chat].uncovered_seqs(start)
+    ]
+    names = names[:NAMED_MESSAGES]
+    more = f" and {total - len(names)} more" if total > len(names) else ""
+    found = "1 message is" if total == 1 else f"{total} messages are"
+    return problem(
+        "covered",
+        f"{found} neither in the window nor found by search: {', '.join(names)}{more}",
+        f"`klaw why` tells about one of them; {BY_ITSELF}: {REBUILD}",
+    )
+
+
+def chat_counts(covered: Covered) -> dict[ChatId, dict[str, Any]]:
+    """The counts of each chat, those with something uncovered first."""
+    counted = {
+        chat: {
+            "messages": tally.messages,
+            "not_searchable": tally.not_searchable,
+            "in_text": tally.in_text,
+            "with_vector": tally.with_vector,
+            "wordless": tally.wordless,
+            "uncovered": tally.uncovered(covered.window_starts[chat]) if tally.lost else 0,
+        }
+        for chat, tally in covered.tallies.items()
+    }
+    return dict(sorted(counted.items(), key=lambda item: (-item[1]["uncovered"], item[0])))
+
+
+def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
+    """The logs by themselves."""
+    if report.unreadable:
+        return problem("logs", f"cannot be read: {listed(report.unreadable)}", "correct owner and mode of the files")
+    if report.malformed:
+        count = sum(report.malformed.values())
+        places = [f"{name} ({number})" for name, number in report.malformed.items()]
+        return warning(
+            "logs",
+            f"{plural(count, 'line')} cannot be read: {listed(places)}",
+            "a line that a power cut tore was never acknowledged, and it may stay; if a file was changed, restore it"
+            " from a backup: a rebuild skips such lines",
+        )
+    if report.torn and not running:
+        return warning(
+            "logs",
+            f"the last line is torn: {listed(report.torn)}",
+            "nothing: it was never acknowledged, and the writer goes on in a line of its own",
+        )
+    seen = "every line" if whole else f"{plural(report.lines, 'line')}, the ends only (--full reads all)"
+    return ok("logs", f"{plural(report.logs, 'log')} are in order; read: {seen}")
+
+
+def judge_tails(
+    report: LogReport,
+    unknown: Mapping[ChatId, int],
+    unknown_turns: int,
+    last_seqs: Mapping[ChatId, int],
+    *,
+    running: bool,
+) -> Finding:
+    """The logs against the database.
+
+    Args:
+        report: what was read of the logs, before the database.
+        unknown: messages of the logs that the database lacks, by chat.
+        unknown_turns: turns likewise.
+        last_seqs: the newest message of each chat in the database.
+        running: a server runs, so the database cannot be behind.
+    """
+    ahead = [chat for chat, seq in last_seqs.items() if seq > report.last_seqs.get(chat, 0)]
+    if ahead and not running:
+        return problem(
+            "log_tails",
+            f"the database has newer messages than the logs of {listed(ahead)}",
+            "restore the folder conversations/ from a backup: lines are missing, and a rebuild would lose them",
+        )
+    if unknown or unknown_turns:
+        what = f"{plural(sum(unknown.values()), 'message')} and {plural(unknown_turns, 'turn')} of the logs"
+        where = f" ({listed(list(unknown))})" if unknown else ""
+        if running:
+            return problem("log_tails", f"{what} are not in the database{where}", "restart the server")
+        return warning(
+            "log_tails", f"{what} are not in the database yet{where}", "nothing: the next start puts them in"
+        )
+    if report.pending_lines and not running:
+        text = f"the server did not stop in order; commit.log keeps {plural(report.pending_lines, 'line')}"
+        return ok("log_tails", f"{text}, which the next start compares with the logs")
+    return ok("log_tails", "the database has what the logs have")

@@ -1,0 +1,172 @@
+"""Checks of what lies around the data: configuration, tokens, folders, disk, clock, and whether a server runs."""
+
+import datetime as dt
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from klaw.config.load import load
+from klaw.config.paths import Paths
+from klaw.config.schema import EngineConfig
+from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
+from klaw.errors import ConfigError
+from klaw.gateway.auth import load_tokens, tokens_file
+from klaw.store.journal import COMMIT_LOG
+
+LITTLE_SPACE_BYTES = 1 << 30
+NO_SPACE_BYTES = 100 << 20
+FUTURE_S = 300.0
+"""A newest message that is so much later than now shows a clock that went back."""
+EARLIEST_YEAR = 2025
+"""Klaw did not exist before; a clock that says so was never set."""
+
+
+@attrs.frozen(kw_only=True)
+class Server:
+    """What a running server says about itself; without one both answers are None."""
+
+    status: Mapping[str, Any] | None = None
+    health: Mapping[str, Any] | None = None
+    error: str | None = None
+    """Why there is no answer."""
+
+
+def check_config(paths: Paths, environ: Mapping[str, str]) -> tuple[EngineConfig, list[Finding]]:
+    """The configuration, and the defaults when it cannot be used."""
+    file = paths.config_file
+    try:
+        config, warnings = load(file, environ)
+    except ConfigError as error:
+        found = [
+            problem("configuration", f"{file}: {each}", "correct it; `klaw config check` looks at it again")
+            for each in error.problems
+        ]
+        return EngineConfig(), found
+    if warnings:
+        return config, [warning("configuration", f"{file}: {each}", "see docs/configuration.md") for each in warnings]
+    text = f"{file} is valid" if file.exists() else f"there is no {file}: the defaults apply"
+    return config, [ok("configuration", text)]
+
+
+def check_tokens(paths: Paths) -> Finding:
+    file = tokens_file(paths.config_dir)
+    try:
+        tokens = load_tokens(file)
+    except ConfigError as error:
+        return problem("tokens", str(error), "restore the file, or remove it and add the tokens again")
+    if tokens and _is_open(file):
+        return warning("tokens", f"{file} can be read by others", f"chmod 600 {file}")
+    users = {token.user for token in tokens}
+    return ok("tokens", f"{plural(len(tokens), 'token')} of {plural(len(users), 'user')}" if tokens else "none")
+
+
+def check_folders(paths: Paths) -> Finding:
+    """Folders exist, are ours, private and writable; so is the database."""
+    data = paths.data_dir
+    if not data.is_dir():
+        return problem(
+            "folders",
+            f"there is no data folder {data}: Klaw has never run here",
+            "give the right --home (or KLAW_HOME), or start it with `klaw serve`",
+        )
+    ours = [path for path in (data, paths.database, data / COMMIT_LOG) if path.exists()]
+    uid = os.geteuid()
+    foreign = [str(path) for path in ours if uid != 0 and path.stat().st_uid != uid]
+    if foreign:
+        return problem("folders", f"of another user: {listed(foreign)}", "run this as the user of the server")
+    locked = [str(path) for path in ours if not os.access(path, os.R_OK | os.W_OK)]
+    if locked:
+        return problem("folders", f"cannot be read and written: {listed(locked)}", "chmod u+rw each, folders also u+x")
+    owners = {path.stat().st_uid for path in ours}
+    if len(owners) > 1:
+        return problem("folders", f"{data} and its files belong to different users", f"chown -R USER {data}")
+    loose = [str(path) for path in ours if _is_open(path)]
+    if loose:
+        return warning("folders", f"others may read {listed(loose)}", "chmod go-rwx each; the next start does it too")
+    return ok("folders", f"{data} is private and can be written")
+
+
+def _is_open(path: Path) -> bool:
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def check_disk(paths: Paths) -> Finding:
+    """Room for new messages, and for a second database beside the first."""
+    usage = shutil.disk_usage(paths.data_dir)
+    database = paths.database.stat().st_size if paths.database.exists() else 0
+    nodes = os.statvfs(paths.data_dir)
+    text = f"{usage.free / (1 << 30):.1f} GiB free, the database has {database / (1 << 20):.0f} MiB"
+    if usage.free < NO_SPACE_BYTES:
+        return problem("disk", text, "make room: messages are refused when the disk is full")
+    if nodes.f_files and not nodes.f_favail:
+        return problem("disk", "no room for new files (inodes)", "remove files: a new day's log cannot be made")
+    if usage.free < max(LITTLE_SPACE_BYTES, 2 * database):
+        return warning("disk", text, "make room: a rebuild needs as much again as the database has")
+    return ok("disk", text)
+
+
+def check_clock(now: float, newest: str | None) -> Finding:
+    """Whether the clock can be right.
+
+    Args:
+        now: Unix seconds.
+        newest: ISO time of the newest message.
+    """
+    moment = dt.datetime.fromtimestamp(now, dt.UTC)
+    shown = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    todo = "set the clock, and let it be set by the network (timedatectl set-ntp true)"
+    if moment.year < EARLIEST_YEAR:
+        return problem("clock", f"it says {shown}, which cannot be", todo)
+    if newest is not None and dt.datetime.fromisoformat(newest).timestamp() > now + FUTURE_S:
+        return warning("clock", f"it says {shown}, and the newest message is of {newest}: it went back", todo)
+    return ok("clock", shown)
+
+
+def check_server(paths: Paths, server: Server, version: str) -> list[Finding]:
+    """Whether a server runs, and what it says is degraded."""
+    if server.status is None:
+        return [_no_server(paths, server)]
+    status, health = server.status, server.health or {}
+    found = [_running(status, version)]
+    if health.get("state") == "failing":
+        found.append(
+            problem("server", "its writer does not commit: messages are not stored", "restart it; see its log")
+        )
+    found += [
+        warning("server", f"degraded: {each['code']}: {each['text']}", "see docs/operations.md, What is degraded")
+        for each in status["degraded"]
+    ]
+    return found
+
+
+def _running(status: Mapping[str, Any], version: str) -> Finding:
+    text = f"Klaw {status['version']} runs, pid {status['pid']}, {status['address'] or 'not listening'}"
+    if status["version"] != version:
+        return warning("server", f"{text}; this command is of {version}", "restart the server")
+    return ok("server", text)
+
+
+def _no_server(paths: Paths, server: Server) -> Finding:
+    if is_locked(paths.data_dir / COMMIT_LOG):
+        return problem(
+            "server",
+            f"a server uses {paths.data_dir}, and its admin socket does not answer: {server.error}",
+            "run this as its user; if it still does not answer, restart the server",
+        )
+    return ok("server", f"none runs: {server.error}" if server.error else "none runs")
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the folder. Asks the kernel's list and takes no lock: a server may be starting."""
+    try:
+        inode = path.stat().st_ino
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return False
+    fields = (line.split() for line in locks.splitlines())
+    return any("FLOCK" in line and any(field.endswith(f":{inode}") for field in line) for line in fields)

@@ -1,0 +1,275 @@
+"""Actor ``memory.coverage``: counts, all the time, what search cannot find, and repairs what it can.
+
+After new messages it looks at those alone: bounded work, once a second at most, in the background; no reply waits for
+it. A slow pass over everything runs after the start and once a day, in small steps. What full text or vectors lack is
+given to the writer to repair; what then still cannot be found and is not in the window either is counted for each chat.
+
+It has no mailbox: the writer's publisher nudges it through ``Coverage``, and the database says what is new.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.domain.coverage import Damage, Tallies, add_rows, joined
+from klaw.domain.names import ChatId
+from klaw.errors import StorageError
+from klaw.store.readers import Readers
+from klaw.store.sql import coverage as sql
+from klaw.store.writer import Writer
+
+ACTOR_NAME = "memory.coverage"
+REPAIR_ROWS = 16
+"""Rows of one request to the writer; each may hold a long text that has to be indexed."""
+
+log = structlog.get_logger("klaw.coverage")
+
+
+@attrs.frozen(kw_only=True)
+class Pace:
+    """How much it does at once, and how often."""
+
+    rows: int = 500
+    """Messages of one step; a step takes some milliseconds of one reader."""
+    settle_s: float = 1.0
+    """After new messages it waits so long, so that a burst is one step and a turn has the readers for itself."""
+    pause_s: float = 0.25
+    """Between two steps of a pass."""
+    pass_every_s: float = 86_400.0
+    """From the end of a pass to the begin of the next."""
+    retry_s: float = 60.0
+    """After a step that failed."""
+
+
+@attrs.frozen(kw_only=True)
+class CoverageStatus:
+    """What is known now."""
+
+    whole: bool = False
+    """Whether every message has been looked at since the start."""
+    counted_at: float | None = None
+    """End of the last whole pass (Unix seconds)."""
+    repaired_texts: int = 0
+    repaired_vectors: int = 0
+    error: str | None = None
+    """Class of the error that stops the counting now."""
+
+
+class Coverage:
+    """Handle of the actor: the nudge in, the counts out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._news = trio.Event()
+        self.status = CoverageStatus()
+        self._tallies: Tallies = {}
+        self._uncovered: dict[ChatId, int] = {}
+
+    def nudge(self) -> None:
+        """Say that there are new messages. Never waits."""
+        self._news.set()
+
+    async def wait_for_news(self, seconds: float) -> bool:
+        """Return after a nudge or after a while, and whether there was one; the actor's own method."""
+        with trio.move_on_after(seconds):
+            await self._news.wait()
+        there = self._news.is_set()
+        self._news = trio.Event()
+        return there
+
+    def publish(self, tallies: Tallies, uncovered: dict[ChatId, int], **changes: Any) -> None:
+        """Set what is known; the actor's own method."""
+        self._tallies, self._uncovered = tallies, uncovered
+        self.status = attrs.evolve(self.status, **changes)
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    @property
+    def uncovered(self) -> int:
+        """How many messages of all chats are covered by nothing."""
+        return sum(self._uncovered.values())
+
+    def chat(self, chat: ChatId) -> dict[str, int] | None:
+        """A chat's counts; None when it has none yet."""
+        tally = self._tallies.get(chat)
+        if tally is None:
+            return None
+        return {
+            "messages": tally.messages,
+            "searchable": tally.messages - tally.not_searchable,
+            "not_searchable": tally.not_searchable,
+            "wordless": tally.wordless,
+            "uncovered": self._uncovered.get(chat, 0),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """The sums over all chats, and each chat that has something uncovered, as plain JSON values."""
+        tallies = self._tallies.values()
+        messages, others = sum(t.messages for t in tallies), sum(t.not_searchable for t in tallies)
+        return {
+            **attrs.asdict(self.status),
+            "messages": messages,
+            "searchable": messages - others,
+            "not_searchable": others,
+            "wordless": sum(tally.wordless for tally in tallies),
+            "uncovered": self.uncovered,
+            "chats": {chat: count for chat, count in sorted(self._uncovered.items()) if count},
+        }
+
+
+async def run(
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    coverage: Coverage,
+    readers: Readers,
+    writer: Writer,
+    wake_embedder: Callable[[], None],
+    sliding_window: int,
+    pace: Pace = Pace(),
+) -> None:
+    """Count until cancelled. A restart counts anew."""
+    head = await readers.run(sql.newest_rowid)
+    auditor = _Auditor(coverage, readers, writer, wake_embedder, sliding_window, pace, head=head, pass_end=head)
+    task_status.started()
+    while True:
+        try:
+            pause = await auditor.step(vitals)
+        except StorageError as error:  # a full disk, or a damaged index, which `klaw doctor` names
+            log.warning("coverage_failed", error=error_class(error.__cause__ or error))
+            coverage.status = attrs.evolve(coverage.status, error=error_class(error.__cause__ or error))
+            await trio.sleep(pace.retry_s)
+            continue
+        vitals.doing("idle" if auditor.is_between_passes else "counting")
+        if await coverage.wait_for_news(pause):
+            await trio.sleep(pace.settle_s)
+
+
+@attrs.define
+class _Auditor:
+    """The two counts: ``passed`` of the messages up to the last whole pass, ``fresh`` of those after them.
+
+    While a pass runs, ``passing`` is its count so far and ``fresher`` that of the messages after it.
+    """
+
+    coverage: Coverage
+    readers: Readers
+    writer: Writer
+    wake_embedder: Callable[[], None]
+    sliding_window: int
+    pace: Pace
+    head: int
+    """Rowid up to which new messages were counted."""
+    pass_end: int
+    """Rowid at which the running pass ends."""
+    pass_at: int = 0
+    passing: Tallies | None = attrs.Factory(dict)
+    """None between two passes."""
+    passed: Tallies = attrs.Factory(dict)
+    fresh: Tallies = attrs.Factory(dict)
+    fresher: Tallies = attrs.Factory(dict)
+    uncovered: dict[ChatId, int] = attrs.Factory(dict)
+    next_pass_at: float = 0.0
+
+    @property
+    def is_between_passes(self) -> bool:
+        return self.passing is None
+
+    async def step(self, vitals: Vitals) -> float:
+        """Look at what is new, and go on with a pass if one is due. Returns how long to wait, unless nudged."""
+        vitals.doing("looking at new messages")
+        await self._follow()
+        if self.passing is None and trio.current_time() >= self.next_pass_at:
+            self.passing, self.fresher, self.pass_at, self.pass_end = {}, {}, 0, self.head
+        if self.passing is not None:
+            vitals.doing("counting")
+            await self._go_on(self.passing)
+        if self.passing is not None:
+            return self.pace.pause_s
+        return max(0.0, self.next_pass_at - trio.current_time())
+
+    async def _follow(self) -> None:
+        """Count the messages after ``head``."""
+        while True:
+            batch = await self._read(self.head, sql.LAST_ROWID)
+            if not batch.rows:
+                return
+            add_rows(self.fresh, batch.rows)
+            if self.passing is not None:
+                add_rows(self.fresher, batch.rows)
+            self.head = batch.rows[-1].rowid
+            await self._show({row.chat for row in batch.rows})
+            if len(batch.rows) < self.pace.rows:
+                return
+
+    async def _go_on(self, passing: Tallies) -> None:
+        """One step of the pass."""
+        batch = await self._read(self.pass_at, self.pass_end)
+        add_rows(passing, batch.rows)
+        self.pass_at = batch.last_rowid
+        if self.pass_at < self.pass_end:
+            if not self.coverage.status.whole:
+                await self._show({row.chat for row in batch.rows})
+            return
+        self.passed, self.fresh, self.fresher, self.passing = passing, self.fresher, {}, None
+        self.next_pass_at = trio.current_time() + self.pace.pass_every_s
+        self.uncovered = {}
+        await self._show(self._known(), whole=True, counted_at=self.coverage.now())
+
+    async def _read(self, after: int, last: int) -> sql.Batch:
+        """A range of messages, repaired if it needs it. What a repair did not help stays as it is until the next
+        pass."""
+        batch = await self.readers.run(sql.read, after, last, self.pace.rows)
+        if not batch.damage.repairable or not await self._repair(batch.damage):
+            return batch
+        return await self.readers.run(sql.read, after, last, self.pace.rows)
+
+    async def _repair(self, damage: Damage) -> bool:
+        """Have the writer repair it, a few rows at a time: whoever stores a message meanwhile waits for one part only.
+
+        Returns whether anything was repaired.
+        """
+        helped = False
+        try:
+            for piece in damage.pieces(REPAIR_ROWS):
+                helped = await self._repair_piece(piece) or helped
+        except StorageError as error:
+            log.error("index_not_repaired", error=error_class(error.__cause__ or error))
+        return helped
+
+    async def _repair_piece(self, damage: Damage) -> bool:
+        repaired = await self.writer.repair_index(damage)
+        status = self.coverage.status
+        self.coverage.status = attrs.evolve(
+            status,
+            repaired_texts=status.repaired_texts + repaired.texts,
+            repaired_vectors=status.repaired_vectors + repaired.vectors,
+        )
+        if repaired.vectors:
+            self.wake_embedder()
+        for kind, count in (("text", repaired.texts), ("vector", repaired.vectors)):
+            if count:
+                log.warning("index_repaired", kind=kind, count=count)
+        return bool(repaired.texts or repaired.vectors)
+
+    def _known(self) -> Tallies:
+        before = self.passed if self.coverage.status.whole or self.passing is None else self.passing
+        return joined(before, self.fresh)
+
+    async def _show(self, chats: Iterable[ChatId], **changes: Any) -> None:
+        """Find where the window of the given chats begins, as far as it matters, and publish all counts."""
+        known = self._known()
+        for chat in chats:
+            self.uncovered.pop(chat, None)
+            if known[chat].lost:
+                start = await self.readers.run(sql.window_start, chat, self.sliding_window)
+                self.uncovered[chat] = known[chat].uncovered(start)
+        self.coverage.publish(known, dict(self.uncovered), error=None, **changes)

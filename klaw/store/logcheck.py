@@ -1,0 +1,143 @@
+"""Looking through the logs without changing or quoting them: which lines are malformed or torn, and what they name."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.store import records
+from klaw.store.journal import COMMIT_LOG
+from klaw.store.jsonl import lines_backwards
+
+TAIL_LINES = 100
+"""Lines of each of a chat's newest logs that are read, unless all are asked for."""
+TAIL_LOGS = 3
+"""Newest logs of a folder; a clock that went back may have put the newest line into an older day's log."""
+
+
+@attrs.define(kw_only=True)
+class LogReport:
+    """What was found. Logs are named relative to the data folder."""
+
+    logs: int = 0
+    lines: int = 0
+    malformed: dict[str, int] = attrs.Factory(dict)
+    """Log -> lines that are no message or turn; the last line of a torn log is not among them."""
+    torn: list[str] = attrs.Factory(list)
+    """Logs whose last line has no end."""
+    unreadable: list[str] = attrs.Factory(list)
+    messages: list[tuple[ChatId, UserId, str]] = attrs.Factory(list)
+    """Chat, user and id of every message that was read."""
+    last_seqs: dict[ChatId, int] = attrs.Factory(dict)
+    """The highest number that was read, by chat."""
+    turns: list[str] = attrs.Factory(list)
+    pending_lines: int = 0
+    """Lines of the commit log: what the logs themselves may lack after a power cut."""
+
+
+def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
+    """Read the ends of the newest logs, or all of them. What cannot be read is reported, never raised.
+
+    Args:
+        data_dir: the data folder.
+        whole: read every line of every log.
+    """
+    report = LogReport()
+    for folder in _folders(data_dir / records.CONVERSATIONS, report, data_dir):
+        _read_folder(folder, report, data_dir, _take_message, whole=whole)
+    _read_folder(data_dir / records.TURNS, report, data_dir, _take_turn, whole=whole)
+    _read_commit_log(data_dir / COMMIT_LOG, report)
+    return report
+
+
+Take = Callable[[LogReport, dict[str, Any]], None]
+
+
+def _take_message(report: LogReport, record: dict[str, Any]) -> None:
+    message = records.parse_message(record)
+    # Interned: a million lines name a few chats.
+    report.messages.append((ChatId(intern(message.chat)), UserId(intern(message.user)), message.id))
+    report.last_seqs[message.chat] = max(message.seq, report.last_seqs.get(message.chat, 0))
+
+
+def _take_turn(report: LogReport, record: dict[str, Any]) -> None:
+    report.turns.append(records.parse_turn(record).id)
+
+
+def _folders(root: Path, report: LogReport, data_dir: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in root.iterdir() if entry.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError:
+        report.unreadable.append(str(root.relative_to(data_dir)))
+        return []
+
+
+def _read_folder(folder: Path, report: LogReport, data_dir: Path, take: Take, *, whole: bool) -> None:
+    logs = sorted(folder.glob("*.jsonl"), reverse=True)
+    for path in logs if whole else logs[:TAIL_LOGS]:
+        name = str(path.relative_to(data_dir))
+        report.logs += 1
+        try:
+            _read_log(path, name, report, take, whole=whole)
+        except OSError:
+            report.unreadable.append(name)
+
+
+def _read_log(path: Path, name: str, report: LogReport, take: Take, *, whole: bool) -> None:
+    torn = _is_torn(path)
+    if torn:
+        report.torn.append(name)
+    for number, line in enumerate(islice(lines_backwards(path), None if whole else TAIL_LINES)):
+        report.lines += 1
+        if not _taken(line, report, take) and not (torn and number == 0):
+            report.malformed[name] = report.malformed.get(name, 0) + 1
+
+
+def _taken(line: bytes, report: LogReport, take: Take) -> bool:
+    try:
+        record = json.loads(line)
+        if not isinstance(record, dict):
+            return False
+        take(report, record)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+    return True
+
+
+def _is_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def _read_commit_log(path: Path, report: LogReport) -> None:
+    """Count its lines, and learn what they name: the next start puts them into the logs."""
+    try:
+        for line in _commit_lines(path):
+            report.pending_lines += 1
+            _taken(line, report, _take_either)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        report.unreadable.append(COMMIT_LOG)
+
+
+def _commit_lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line.partition(b"\t")[2]
+
+
+def _take_either(report: LogReport, record: dict[str, Any]) -> None:
+    (_take_turn if "turn_id" in record else _take_message)(report, record)

@@ -1,0 +1,121 @@
+"""SQL of ``klaw doctor``: SQLite's own checks, the covered counts, and what the logs are compared with. Only reads."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import apsw
+import attrs
+
+from klaw.domain.coverage import Damage, Tallies, add_rows
+from klaw.domain.names import ChatId, UserId
+from klaw.store import migrations
+from klaw.store.sql import coverage, turns, vectors
+from klaw.store.sql.reading import snapshot
+
+BATCH_ROWS = 2_000
+MAX_COMPLAINTS = 100
+
+
+@attrs.frozen(kw_only=True)
+class Schema:
+    """Version of the database and of this program."""
+
+    found: int
+    known: int
+
+
+def schema(connection: apsw.Connection) -> Schema:
+    return Schema(found=migrations.current(connection), known=migrations.latest())
+
+
+_QUICK = f"PRAGMA quick_check({MAX_COMPLAINTS})"
+_WHOLE = f"PRAGMA integrity_check({MAX_COMPLAINTS})"
+
+
+def complaints(connection: apsw.Connection, *, whole: bool) -> list[str]:
+    """What SQLite finds wrong with the file and with the structure of full text; empty when all is well.
+
+    Args:
+        whole: also compare every index with its table, which reads everything.
+    """
+    rows = [str(row[0]) for row in connection.execute(_WHOLE if whole else _QUICK)]
+    return [] if rows == ["ok"] else rows
+
+
+@attrs.frozen(kw_only=True)
+class Covered:
+    """The ``covered`` invariant over the whole database."""
+
+    tallies: Tallies
+    window_starts: Mapping[ChatId, int]
+    """Of the chats that have messages which search cannot find."""
+    damage: Damage
+    stray_texts: int
+    stray_vectors: int
+    vector_table_missing: bool
+    model: str | None
+    """Id of the model whose vectors are stored."""
+    waiting: int
+    """Messages that wait for their vector."""
+
+
+def covered(connection: apsw.Connection, sliding_window: int, min_tokens: int) -> Covered:
+    """Look at every message. In steps, so that the database can be written meanwhile."""
+    tallies: Tallies = {}
+    damage = Damage()
+    at = 0
+    while at < coverage.LAST_ROWID:
+        batch = coverage.read(connection, at, coverage.LAST_ROWID, BATCH_ROWS)
+        add_rows(tallies, batch.rows)
+        damage += batch.damage
+        at = batch.last_rowid
+    with snapshot(connection):
+        missing = coverage.vector_table_missing(connection)
+        stored = vectors.model(connection)
+        return Covered(
+            tallies=tallies,
+            window_starts={
+                chat: coverage.window_start(connection, chat, sliding_window)
+                for chat, tally in tallies.items()
+                if tally.lost
+            },
+            damage=damage,
+            stray_texts=coverage.stray_texts(connection),
+            stray_vectors=coverage.stray_vectors(connection),
+            vector_table_missing=missing,
+            model=stored[0] if stored else None,
+            waiting=vectors.count_unembedded(connection, min_tokens),
+        )
+
+
+_LAST_SEQS = "SELECT chat_id, last_seq FROM sessions"
+
+
+def last_seqs(connection: apsw.Connection) -> dict[ChatId, int]:
+    """The number of each chat's newest message."""
+    return {ChatId(chat): seq for chat, seq in connection.execute(_LAST_SEQS)}
+
+
+_HAS_MESSAGE = "SELECT count(*) FROM messages WHERE user_id = ? AND id = ?"
+
+
+def unknown_messages(connection: apsw.Connection, wanted: Iterable[tuple[ChatId, UserId, str]]) -> dict[ChatId, int]:
+    """How many of the given messages (chat, user, id) the database lacks, by chat; chats without any are left out."""
+    lacking: dict[ChatId, int] = {}
+    for chat, user, message_id in wanted:
+        if not connection.execute(_HAS_MESSAGE, (user, message_id)).get:
+            lacking[chat] = lacking.get(chat, 0) + 1
+    return lacking
+
+
+def unknown_turns(connection: apsw.Connection, wanted: Sequence[str]) -> int:
+    """How many of the given turns the database lacks."""
+    return sum(not turns.exists(connection, turn) for turn in wanted)
+
+
+_NEWEST = "SELECT max(updated_at) FROM sessions"
+
+
+def newest_time(connection: apsw.Connection) -> str | None:
+    """When the newest message was stored; None when there is none."""
+    found = connection.execute(_NEWEST).get
+    return str(found) if found is not None else None
