@@ -23,7 +23,7 @@ from klaw.memory.stopwords import content_words
 from klaw.store.readers import Readers
 from klaw.store.sql import fulltext, vectors
 from klaw.store.sql.candidates import Found, Scope, search_both
-from klaw.store.tokenizer import stem, words
+from klaw.store.tokenizer import forms_in, stem
 
 DEPTH = 20
 """How many results each list gives to the fusion."""
@@ -31,9 +31,6 @@ MAX_QUERY_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""
 MAX_QUERY_CHARACTERS = 1_500
 """Of a longer query only the beginning is embedded: one run of the model, not several."""
-
-MAX_COMPARED_CHARACTERS = 8_000
-"""Of a longer message only the beginning is compared with the query's words: this runs on the event loop."""
 
 log = structlog.get_logger("klaw.recall")
 
@@ -103,6 +100,9 @@ class Recall:
                 found = await self._readers.run(search_both, vector, asked, scope, DEPTH)
                 if found.vectors_failed:
                     degraded.append("vector_search_failed")
+                    self._embedder.report_damage()
+                if found.text_failed:
+                    degraded.append("text_search_failed")
                 return found
             degraded.append("search_late")
         except trio.TooSlowError:
@@ -152,7 +152,5 @@ def _evidence(
     near = vector_rank.get(message.rowid)
     return Evidence(
         distance=calibrated(near[1].distance, random_cosine) if near else None,
-        shared_words=len(wanted & {stem(word) for word in words(message.content[:MAX_COMPARED_CHARACTERS])})
-        if message.rowid in text_rank
-        else 0,
+        shared_words=len(forms_in(message.content, wanted)) if message.rowid in text_rank else 0,
     )

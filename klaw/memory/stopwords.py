@@ -38,7 +38,7 @@ _RUSSIAN = """
 о об обо один одна одно он она они оно от очень перед по под после потом потому почему при про с сам сама сами само свой
 своя свое свои себе себя сейчас со так такая также такие такой там те тебе тебя тем теперь то тобой тогда того тоже
 только том тот тут ты у уже хочу хотел хотела чего чей чем через что чтоб чтобы чье чья эта эти это этого этой этом этот
-мог могла могли скажи расскажи напомни знаешь нужно какое кем чему
+мог могла могли скажи расскажи напомни знаешь нужно какое кем чему я твой твоя твое твои
 """
 _RUSSIAN_SMALL_TALK = """
 ок окей ага угу спасибо благодарю пожалуйста привет здравствуй здравствуйте пока хай доброе добрый утро вечер день
@@ -144,13 +144,19 @@ def search_words(text: str) -> Iterator[str]:
             yield segment.text
 
 
+MAX_CHARACTERS = 8_000
+"""Of a longer text only the beginning is read for its content words: this runs on the event loop."""
+
+
 def content_words(text: str, limit: int) -> list[str]:
     """The words of a text that say what it is about, as written, each stem once, at most ``limit``, in order.
 
-    Of runs without spaces it has pairs of characters. Emoji are no content.
+    Of runs without spaces it has pairs of characters. Emoji are no content, nor is a text of a single letter ("k").
     """
     found: dict[str, str] = {}
-    for word in _said(text):
+    if len(text) == 1 and not tokenizer.is_lone(text) and not text.isdigit():
+        return []
+    for word in _said(text[:MAX_CHARACTERS]):
         found.setdefault(stem(word), word)
         if len(found) == limit:
             break

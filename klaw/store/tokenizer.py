@@ -11,7 +11,7 @@ An emoji is a word.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, cast
@@ -25,6 +25,10 @@ import Stemmer
 NAME = "klaw"
 _MAX_WORD = 80
 """Longer runs (base64, hashes) are cut: nobody searches for their tail, and they bloat the index."""
+READ_WHOLE_CHARACTERS = 8_000
+"""Longer texts are not read as a whole on the event loop."""
+_PLACES = 8
+"""Places of a long text where a form is looked for."""
 
 _words_with_offsets = cast(
     "Callable[[str], Iterable[tuple[int, int, str]]]",
@@ -131,6 +135,33 @@ def words(text: str) -> Iterator[str]:
             yield from (text[begin:stop] for begin, stop in spans)
         else:
             yield text[start:end]
+
+
+def forms_in(text: str, wanted: Collection[str]) -> set[str]:
+    """Which of some index forms a text has: what full text would find in it, counted without the index.
+
+    Of a very long text the head is read, and of the rest what is around the first places that look like a form, because
+    this runs on the event loop: a form may then be missed, but none is seen that is not there.
+    """
+    head = text[:READ_WHOLE_CHARACTERS]
+    found = {form for form in map(stem, words(head)) if form in wanted}
+    if len(text) > len(head):
+        rest = text[len(head) - _MAX_WORD :].casefold()
+        found.update(form for form in wanted if form not in found and _is_around(rest, form))
+    return found
+
+
+def _is_around(text: str, form: str) -> bool:
+    beginning = form[:-1] or form  # stems may differ from the word in their last letter
+    place = -1
+    for _ in range(_PLACES):
+        place = text.find(beginning, place + 1)
+        if place < 0:
+            return False
+        near = text[max(0, place - _MAX_WORD) : place + _MAX_WORD]
+        if form in map(stem, words(near)):
+            return True
+    return False
 
 
 def _tokenize(text: str, reason: int, _locale: str | None) -> Iterable[tuple[int, int, str]]:

@@ -14,6 +14,9 @@ from klaw.store.sql.reading import snapshot
 
 log = structlog.get_logger("klaw.recall")
 
+_DAMAGE = (apsw.SQLError, apsw.CorruptError)
+"""What SQLite and its extensions say of a damaged index; not what an interrupted or busy search says."""
+
 
 @attrs.frozen(kw_only=True)
 class Scope:
@@ -34,6 +37,8 @@ class Found:
     messages: Sequence[Message] = ()
     vectors_failed: bool = False
     """The vector index is damaged; the other list is complete."""
+    text_failed: bool = False
+    """The full-text index is damaged; the other list is complete."""
 
 
 def search_both(
@@ -50,12 +55,12 @@ def search_both(
         if session is None or bounds is None:
             return Found()
         neighbours, failed = _neighbours(connection, vector, session.key, scope, depth)
-        hits = fulltext.search(connection, words, session.key, bounds[0], bounds[1] + 1, depth)
+        hits, text_failed = _hits(connection, words, session.key, bounds, depth)
         rowids = dict.fromkeys([n.rowid for n in neighbours] + [h.rowid for h in hits])
         found = messages.by_rowids(connection, list(rowids))
     # The lists are in scope by construction; a row of a damaged index must still never get out.
     inside = [m for m in found if m.chat == scope.chat and scope.first_seq <= m.seq < scope.end_seq]
-    return Found(neighbours=neighbours, hits=hits, messages=inside, vectors_failed=failed)
+    return Found(neighbours=neighbours, hits=hits, messages=inside, vectors_failed=failed, text_failed=text_failed)
 
 
 def _neighbours(
@@ -65,6 +70,16 @@ def _neighbours(
         return (), False
     try:
         return vectors.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth), False
-    except apsw.SQLError as error:
+    except _DAMAGE as error:
         log.warning("vector_search_failed", error=error_class(error))
+        return (), True
+
+
+def _hits(
+    connection: apsw.Connection, words: Sequence[str], chat_key: int, bounds: tuple[int, int], depth: int
+) -> tuple[Sequence[fulltext.TextHit], bool]:
+    try:
+        return fulltext.search(connection, words, chat_key, bounds[0], bounds[1] + 1, depth), False
+    except _DAMAGE as error:
+        log.warning("text_search_failed", error=error_class(error))
         return (), True
