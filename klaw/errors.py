@@ -46,6 +46,10 @@ class StorageFull(StorageError):
     """No space is left (or the file system is read-only); the request may be repeated later."""
 
 
+class VectorsDamaged(StorageError):
+    """The vector table is damaged. Vectors can be made again, so nothing of value is lost."""
+
+
 class SchemaTooNew(StorageError):
     """The database was written by a newer Klaw; this one must not touch it."""
 

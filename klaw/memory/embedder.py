@@ -6,6 +6,7 @@ nudge, a crash or a failed embed loses nothing. Both lanes share one thread, and
 query waits for at most one of them.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.config.schema import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
-from klaw.errors import ModelError, StorageFull
+from klaw.errors import ModelError, StorageFull, VectorsDamaged
 from klaw.memory.backlog import split_batches
 from klaw.store.readers import Readers
 from klaw.store.sql import vectors
@@ -40,6 +41,8 @@ BACKFILL_ROWS = 64
 RECHECK_MODEL_S = 30.0
 """A missing model is looked for again after so long (somebody may have pulled it)."""
 FAILED_BATCH_PAUSE_S = 5.0
+REPAIR_PAUSE_S = 3_600.0
+"""A vector table that is damaged again so soon is left alone: something else is wrong, a disk perhaps."""
 
 log = structlog.get_logger("klaw.embedder")
 
@@ -68,6 +71,7 @@ class Embedder:
         self._clock = clock
         self._nudge = trio.Event()
         self._caught_up = trio.Event()
+        self._damage_reported = False
         self.random_cosine = 0.0
         state = EmbedderState.LOADING if enabled else EmbedderState.OFF
         self.status = EmbedderStatus(state=state, reason=None, since=clock.now(), embedded=0, waiting=0)
@@ -77,6 +81,16 @@ class Embedder:
         self._nudge.set()
         if self._caught_up.is_set():
             self._caught_up = trio.Event()
+
+    def report_damage(self) -> None:
+        """Say that the vector table cannot be searched: it is made anew in the background. Never waits."""
+        self._damage_reported = True
+        self.nudge()
+
+    def take_damage_report(self) -> bool:
+        """Whether damage was reported since the last call; the actor's own method."""
+        reported, self._damage_reported = self._damage_reported, False
+        return reported
 
     async def wait_caught_up(self) -> None:
         """Return when every message that can have a vector has one. Only while the state is READY."""
@@ -191,6 +205,8 @@ class _Worker:
     model: "EmbeddingModel"
     failing: set[int] = attrs.Factory(set)
     """Rows that the model could not embed even alone; left out until the next start."""
+    repaired_at: float = -math.inf
+    """When the vector table was last made anew, in Trio's time."""
 
     async def answer_queries(self) -> None:
         """The query lane; ends when the mailbox is closed and empty."""
@@ -206,12 +222,35 @@ class _Worker:
         """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
         while True:
             try:
+                if self.embedder.take_damage_report():
+                    await self._repair()
                 while await self._embed_some():
                     pass
             except StorageFull:
                 log.warning("vectors_not_stored", code="storage_full")
+            except VectorsDamaged:
+                self.embedder.report_damage()
+                if self._may_repair():
+                    continue
+                log.warning("vectors_not_stored", code="vectors_damaged")
             self.vitals.doing("idle")
             await self.embedder.wait_for_work(self.config.sweep_s)
+
+    def _may_repair(self) -> bool:
+        return trio.current_time() >= self.repaired_at + REPAIR_PAUSE_S
+
+    async def _repair(self) -> None:
+        """Drop a damaged vector table. All messages are then embedded again; meanwhile full text finds them."""
+        if not self._may_repair():
+            return
+        self.repaired_at = trio.current_time()
+        log.warning("vectors_damaged", count=self.embedder.status.embedded)
+        try:
+            await self.writer.prepare_vectors(self.model.model_id, self.model.dimension, anew=True)
+        except VectorsDamaged:  # pages of the database file are broken: it has to be made anew as a whole
+            log.warning("vectors_not_repaired", code="vectors_damaged")
+            return
+        self.embedder.count(embedded=0, waiting=await self.readers.run(vectors.count_unembedded, self.min_tokens))
 
     async def _embed_some(self) -> bool:
         """Embed one fetch of rows. Returns whether there was anything to do."""

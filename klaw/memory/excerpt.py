@@ -8,10 +8,10 @@ import attrs
 
 from klaw.domain import tokens
 from klaw.memory.speakers import speaker_prefix
-from klaw.store.tokenizer import forms
+from klaw.store.tokenizer import find_form, forms
 
 MAX_READ_CHARACTERS = 8_000
-"""Of a longer text only so much, from a little before the first match on, is looked at: this runs on the event loop."""
+"""Of a longer text only so much, from a little before most of the matches on, is read: it runs on the event loop."""
 _BEFORE_MATCH = 1_000
 _MARKS = 4
 """Characters that the marks of what is left out may take."""
@@ -55,8 +55,9 @@ def _readable(text: str, begin: int, wanted: Collection[str]) -> _Span:
     if len(text) - begin <= MAX_READ_CHARACTERS:
         return _Span(begin, len(text))
     folded = text.casefold()
-    found = [place for form in wanted if (place := folded.find(form[:-1] or form, begin)) >= 0]
-    start = max(begin, min(found, default=begin) - _BEFORE_MATCH)
+    found = [place for form in wanted if (place := find_form(folded, form, begin)) is not None] or [begin]
+    first = max(sorted(found), key=lambda place: sum(place <= other < place + MAX_READ_CHARACTERS for other in found))
+    start = max(begin, first - _BEFORE_MATCH)
     return _Span(start, min(len(text), start + MAX_READ_CHARACTERS))
 
 

@@ -25,7 +25,7 @@ from klaw.memory.query import Query, read_query
 from klaw.memory.rank import Ranked, rank
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Depth, Lists, Scope, latest_day, read_messages, search_lists
-from klaw.store.tokenizer import stem, words
+from klaw.store.tokenizer import forms_in
 
 DEPTH = Depth(vectors=200, words=100)
 """How many results each list gives to the fusion; those by words share their scores with their neighbours, so there are
@@ -34,8 +34,6 @@ CONSIDERED = 50
 """How many of the fused ranking are read, judged by the gate and accounted for."""
 MAX_QUERY_CHARACTERS = 1_500
 """Of a longer query only the beginning is embedded: one run of the model, not several."""
-MAX_COMPARED_CHARACTERS = 8_000
-"""Of a longer message only the beginning is compared with the query's words: this runs on the event loop."""
 SEARCH_SHARE = 0.5
 """Of the time budget that the search has at least, however late the query's vector came."""
 
@@ -114,6 +112,9 @@ class Recall:
                 lists = await self._readers.run(search_lists, vector, query.words, days, scope, DEPTH, seconds)
                 if lists.vectors_failed:
                     degraded.append("vector_search_failed")
+                    self._embedder.report_damage()
+                if lists.text_failed:
+                    degraded.append("text_search_failed")
                 degraded.extend(f"cut_{step}" for step in lists.cut)
                 return lists
             degraded.append("search_late")
@@ -160,11 +161,7 @@ def judge(
 
 
 def _evidence(each: Ranked, message: Message, query: Query, random_cosine: float) -> Evidence:
-    shared = 0
-    if each.bm25 is not None:
-        compared = message.content[:MAX_COMPARED_CHARACTERS]
-        shared = len(query.content_stems & {stem(word) for word in words(compared)})
     return Evidence(
         distance=calibrated(each.distance, random_cosine) if each.distance is not None else None,
-        shared_words=shared,
+        shared_words=len(forms_in(message.content, query.content_stems)) if each.bm25 is not None else 0,
     )

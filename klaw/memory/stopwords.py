@@ -1,12 +1,17 @@
-"""Words that say nothing about what a text is about: function words and small talk, English and Russian.
+"""Words that say nothing about what a text is about: function words and small talk, English and Russian, and the
+commonest of languages whose words are not set apart (Chinese, Japanese, Korean, Thai, a few of their neighbours).
 
-A query made of nothing else ("ok, thanks a lot!", «ну ладно, спасибо») recalls nothing. Compared in their index form
-(folded, stemmed), so one entry covers its inflections.
+A query made of nothing else ("ok, thanks a lot!", «ну ладно, спасибо», "好的，谢谢", "👍") recalls nothing. Words are
+compared in their index form (folded, stemmed), so one entry covers its inflections. In a run of characters without
+spaces, small talk counts when the whole run is made of it, and function words are where the run is cut into parts.
 """
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
 
-from klaw.store.tokenizer import stem, words
+from klaw.store import tokenizer
+from klaw.store.tokenizer import stem
 
 _ENGLISH = """
 a about above after again against all also am an and any anyone anything are as at be because been before being below
@@ -33,7 +38,7 @@ _RUSSIAN = """
 о об обо один одна одно он она они оно от очень перед по под после потом потому почему при про с сам сама сами само свой
 своя свое свои себе себя сейчас со так такая также такие такой там те тебе тебя тем теперь то тобой тогда того тоже
 только том тот тут ты у уже хочу хотел хотела чего чей чем через что чтоб чтобы чье чья эта эти это этого этой этом этот
-мог могла могли скажи расскажи напомни знаешь нужно какое кем чему
+мог могла могли скажи расскажи напомни знаешь нужно какое кем чему я твой твоя твое твои
 """
 _RUSSIAN_SMALL_TALK = """
 ок окей ага угу спасибо благодарю пожалуйста привет здравствуй здравствуйте пока хай доброе добрый утро вечер день
@@ -43,20 +48,125 @@ _RUSSIAN_SMALL_TALK = """
 """
 
 
+_FUNCTION_RUNS = """
+的 了 吗 呢 吧 啊 呀 嘛 是 我 你 您 他 她 它 们 很 我们 你们 他们 她们 咱们 这 那 这个 那个 这些 那些 这里 那里 什么
+怎么 怎样 怎么样
+为什么 哪 哪里 哪儿 哪个 哪些 谁 多少 是不是 有没有 在哪里 在哪儿 可以 告诉 知道 一下 请问 什么时候 时候 記得 记得
+還 还是 因为 所以 但是
+這 這個 那個 這裡 那裡 什麼 怎麼 怎麼樣 為什麼 哪裡 哪裏 誰 嗎 們 我們 你們 他們 告訴 什麼時候 時候
+です ですか でした でしたか でしょう でしょうか ます ますか ました ましたか ません ませんか ください くださいね
+ている ていた ています
+これ それ あれ この その あの ここ そこ どこ いつ だれ 誰 何 なに なん なんですか どう どうやって どの どれ どんな
+なぜ いくつ いくら
+ある あります ありますか いる います いますか という って について とは には では から まで より こと もの 私 僕 俺
+あなた わたし
+教えて おしえて 覚えて ね よ
+อะไร ที่ไหน ไหน เมื่อไหร่ เมื่อไร ใคร ทำไม อย่างไร ยังไง เท่าไหร่ เท่าไร ครับ ค่ะ ผม ฉัน ดิฉัน คุณ เรา เขา เธอ ของ
+ที่ และ หรือ เป็น อยู่
+ไหม มั้ย แล้ว กับ นี้ นั้น
+ແມ່ນ ຫຍັງ ຢູ່ ໃສ ຂອງ ຂ້ອຍ ເຈົ້າ តើ អ្វី ខ្ញុំ នៅ របស់ ឯណា ဘာ ဘယ် လဲ ကျွန်တော် ကျွန်မ
+입니다 입니까 습니다 습니까 합니다 합니까 했습니다 인가요 나요 무엇 뭐예요 뭐야 어디 언제 누구 어떻게 어떤 우리 당신
+그것 이것
+"""
+_HIRAGANA = "".join(map(chr, range(0x3041, 0x3097)))
+_JAPANESE_PARTICLES = "はがをにでともへやかねよの"
+_KOREAN_PARTICLES = """
+에서는 에게서 으로는 이라고 에서 에게 한테 으로 이랑 하고 까지 부터 처럼 보다 은 는 이 가 을 를 에 의 도 로 과 와 만
+"""
+_SMALL_TALK_RUNS = """
+好 好的 好吧 好啊 好呀 嗯 嗯嗯 哦 噢 喔 哈 哈哈 哈哈哈 嘿 嘿嘿 对 对的 對 对啊 不 不是 不对 不用 不客气 不客氣 没事
+没关系 没问题 沒問題
+沒關係 行 可以 谢谢 謝謝 多谢 感谢 你好 您好 大家好 早 早安 早上好 晚安 晚上好 下午好 再见 再見 拜拜 明白 明白了
+知道了 知道 了解 收到
+继续 繼續 太好了 太棒了 真棒 真的 不错 厉害 当然 當然 同意 辛苦 非常 麻烦 抱歉 对不起 對不起 是的 没有 有
+はい いいえ うん ううん ええ いや ありがとう ありがとうございます ありがとうございました どうも おはよう
+おはようございます こんにちは
+こんばんは おやすみ おやすみなさい さようなら またね じゃあね よろしく よろしくお願いします お願いします お願い
+ごめん ごめんなさい すみません
+了解 了解です わかった わかりました 分かった 分かりました 承知しました なるほど そう そうだね そうですね そうなんだ
+すごい すごいね
+いいね いいですね 大丈夫 大丈夫です もちろん やった 笑 続けて なし オッケー オーケー
+ขอบคุณ ขอบคุณมาก มาก สวัสดี หวัดดี ใช่ ไม่ใช่ ไม่ ได้ โอเค ตกลง เข้าใจ ดี ดีมาก ดีจัง เยี่ยม ลาก่อน ขอโทษ ไม่เป็นไร
+ราตรีสวัสดิ์ ฮ่า นะ คะ จ้า จ้ะ
+ຂອບໃຈ ສະບາຍດີ ຫຼາຍໆ ອໍເຄ អរគុណ សួស្តី ជំរាបសួរ ច្រើន បាទ ចាស ကျေးဇူးတင်ပါတယ် ကျေးဇူး မင်္ဂလာပါ ဟုတ်ကဲ့ ခင်ဗျာ ရှင်
+네 예 응 어 아니 아니요 아니오 고마워 고마워요 감사 감사합니다 감사해요 안녕 안녕하세요 안녕히 계세요 가세요 잘 자요
+잘자 좋아 좋아요 좋습니다 그래
+그래요 알겠습니다 알겠어요 알았어 오케이 미안 미안해요 죄송합니다 괜찮아 괜찮아요 물론 물론이죠 정말 진짜 ㅋㅋ
+ㅋㅋㅋ ㅎㅎ ㅎㅎㅎ ㅇㅇ ㅇㅋ
+"""
+
+
 @lru_cache(maxsize=1)
 def _empty_stems() -> frozenset[str]:
     lists = (_ENGLISH, _ENGLISH_SMALL_TALK, _RUSSIAN, _RUSSIAN_SMALL_TALK)
     return frozenset(stem(word) for text in lists for word in text.split())
 
 
+def _any_of(text: str) -> str:
+    """Pattern of any of the words of a list, the longest first, never ending inside a character."""
+    ordered = sorted(set(text.split()), key=len, reverse=True)
+    return f"(?:{'|'.join(map(re.escape, ordered))})(?!{tokenizer.MARK})"
+
+
+@lru_cache(maxsize=1)
+def _run_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What a run without content is made of, and where other runs are cut."""
+    hangul, hiragana = "[\uac00-\ud7a3]", f"[{_HIRAGANA}]"
+    particle = f"(?<!{hiragana})[{_JAPANESE_PARTICLES}](?!{hiragana})"  # one that stands between other characters
+    ending = f"(?<={hangul}{{2}})(?:{'|'.join(_KOREAN_PARTICLES.split())})$"
+    empty = f"(?:{_any_of(_SMALL_TALK_RUNS + _FUNCTION_RUNS)})+"
+    return re.compile(empty), re.compile(f"{_any_of(_FUNCTION_RUNS)}|{particle}|{ending}")
+
+
+def _parts(run: str) -> Iterator[str]:
+    """What is left of a run between its function words, in pairs of characters; nothing when it is all small talk."""
+    empty, cut = _run_patterns()
+    if empty.fullmatch(run):
+        return
+    begin = 0
+    for function_word in (*cut.finditer(run), None):
+        end = function_word.start() if function_word else len(run)
+        part = run[begin:end]
+        if not (len(part) == 1 and part in _HIRAGANA):
+            yield from tokenizer.pairs(part)
+        begin = function_word.end() if function_word else end
+
+
+def search_words(text: str) -> Iterator[str]:
+    """The words of a query as written, in order, as the full-text index can find them; runs in pairs of characters.
+
+    Function words, small talk and emoji are among them: this is for a search that somebody asked for.
+    """
+    for segment in tokenizer.segments(text):
+        if segment.is_run:
+            yield from tokenizer.pairs(segment.text)
+        else:
+            yield segment.text
+
+
+MAX_CHARACTERS = 8_000
+"""Of a longer text only the beginning is read for its content words: this runs on the event loop."""
+
+
 def content_words(text: str, limit: int) -> list[str]:
-    """The words of a text that say what it is about, as written, each stem once, at most ``limit``, in order."""
-    empty = _empty_stems()
+    """The words of a text that say what it is about, as written, each stem once, at most ``limit``, in order.
+
+    Of runs without spaces it has pairs of characters. Emoji are no content, nor is a text of a single letter ("k").
+    """
     found: dict[str, str] = {}
-    for word in words(text):
-        form = stem(word)
-        if form not in empty:
-            found.setdefault(form, word)
-            if len(found) == limit:
-                break
+    if len(text) == 1 and not tokenizer.is_lone(text) and not text.isdigit():
+        return []
+    for word in _said(text[:MAX_CHARACTERS]):
+        found.setdefault(stem(word), word)
+        if len(found) == limit:
+            break
     return list(found.values())
+
+
+def _said(text: str) -> Iterator[str]:
+    empty = _empty_stems()
+    for segment in tokenizer.segments(text):
+        if segment.is_run:
+            yield from _parts(segment.text)
+        elif stem(segment.text) not in empty and any(map(str.isalnum, segment.text)):
+            yield segment.text

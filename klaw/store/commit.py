@@ -1,7 +1,8 @@
 """One group of requests as one transaction and one fsync. Runs in the writer's thread; knows nothing of trio."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -10,7 +11,7 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message
-from klaw.errors import IdConflict, KlawError, StorageError, StorageFull
+from klaw.errors import IdConflict, KlawError, StorageError, StorageFull, VectorsDamaged
 from klaw.store import records
 from klaw.store.journal import Entry, Journal
 from klaw.store.requests import Append, Appended, PrepareVectors, RepairIndex, Request, StoreVectors
@@ -37,6 +38,21 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         StorageFull: no space or a read-only file system; nothing of the group was kept.
         apsw.Error, OSError: the store is broken; the writer must not go on.
     """
+    try:
+        return _commit_group(connection, journal, requests)
+    except apsw.CorruptError as error:
+        # A damaged page of the vector table makes even COMMIT fail. Without what touched it, the rest can be stored.
+        rest = [request for request in requests if not isinstance(request, StoreVectors | PrepareVectors)]
+        if len(rest) == len(requests):
+            raise
+        refused = Outcome(error=VectorsDamaged(f"the vector table is damaged ({error_class(error)})"))
+        outcomes = iter(_commit_group(connection, journal, rest))
+        return [
+            refused if isinstance(request, StoreVectors | PrepareVectors) else next(outcomes) for request in requests
+        ]
+
+
+def _commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[Request]) -> list[Outcome]:
     entries: list[Entry] = []
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -107,22 +123,24 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             stored = vectors.model(connection)
             if stored is None or stored[0] != request.model_id:
                 return 0  # made by a model that was replaced meanwhile
-            return _store_vectors(connection, request)
+            with _damage_named():
+                return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
         case PrepareVectors():
-            return vectors.prepare(connection, request.model_id, request.dimension)
+            with _damage_named():
+                return vectors.prepare(connection, request.model_id, request.dimension, anew=request.anew)
         case RepairIndex():
             return _repair(connection, request)
         case _:
             return None
 
 
-def _store_vectors(connection: apsw.Connection, request: StoreVectors) -> int:
-    """A vector that is there without its mark cannot be stored again. That is the embedder's trouble, until the next
-    repair, and not the whole store's."""
+@contextmanager
+def _damage_named() -> Iterator[None]:
+    """Vectors can be made again: damage to their table is refused like one request, and does not end the process."""
     try:
-        return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
-    except (apsw.ConstraintError, apsw.SQLError) as error:
-        raise StorageError(f"the vectors could not be stored ({error_class(error)})") from error
+        yield
+    except (apsw.SQLError, apsw.CorruptError, apsw.ConstraintError) as error:
+        raise VectorsDamaged(f"the vector table is damaged ({error_class(error)})") from error
 
 
 def _repair(connection: apsw.Connection, request: RepairIndex) -> coverage.Repaired:

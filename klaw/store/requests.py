@@ -45,6 +45,8 @@ class PrepareVectors:
     model_id: str
     dimension: int
     reply: Reply[bool]
+    anew: bool = False
+    """The table is damaged: drop it and let every message be embedded again."""
 
 
 @attrs.frozen(kw_only=True)

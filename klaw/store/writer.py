@@ -103,18 +103,29 @@ class Writer:
         return reply
 
     async def store_vectors(self, model_id: str, vectors: Sequence[tuple[int, bytes]]) -> int:
-        """Store vectors; returns how many were new. Raises like ``append``."""
+        """Store vectors; returns how many were new. Raises like ``append``.
+
+        Raises:
+            VectorsDamaged: the vector table cannot take them; nothing of the request was stored.
+        """
 
         def request(reply: Reply[int]) -> StoreVectors:
             return StoreVectors(model_id=model_id, vectors=tuple(vectors), reply=reply)
 
         return await self.mailbox.ask(request)
 
-    async def prepare_vectors(self, model_id: str, dimension: int) -> bool:
-        """Make the vector table fit a model; returns whether another model's vectors were dropped."""
+    async def prepare_vectors(self, model_id: str, dimension: int, *, anew: bool = False) -> bool:
+        """Make the vector table fit a model; returns whether another model's vectors were dropped.
+
+        Args:
+            anew: the table is damaged; drop it and let every message be embedded again.
+
+        Raises:
+            VectorsDamaged: not even dropping it works.
+        """
 
         def request(reply: Reply[bool]) -> PrepareVectors:
-            return PrepareVectors(model_id=model_id, dimension=dimension, reply=reply)
+            return PrepareVectors(model_id=model_id, dimension=dimension, anew=anew, reply=reply)
 
         return await self.mailbox.ask(request)
 

@@ -27,6 +27,9 @@ HEAD_CHARACTERS = 64
 _PROGRESS_STEPS = 2_000
 """Steps of SQLite's machine between two looks at the clock: some 50 us."""
 
+_DAMAGE = (apsw.SQLError, apsw.CorruptError)
+"""What SQLite and its extensions say of a damaged index; not what an interrupted or busy search says."""
+
 log = structlog.get_logger("klaw.recall")
 
 
@@ -79,7 +82,9 @@ class Lists:
     cut: Sequence[str] = ()
     """Steps that were left out because the time was up: ``words``, ``vectors``, ``places``, ``dated``."""
     vectors_failed: bool = False
-    """The vector index is damaged; the other lists are complete."""
+    """The vector index is damaged; the list by words is complete."""
+    text_failed: bool = False
+    """The full-text index is damaged; the lists by vector are complete."""
 
 
 def latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
@@ -135,7 +140,8 @@ def search_lists(
             dated=dated or (),
             places=found if found is not None else _bare_places(connection, rowids, scope),
             cut=tuple(steps.cut),
-            vectors_failed=steps.failed,
+            vectors_failed=not steps.failed.isdisjoint(("vectors", "dated")),
+            text_failed="words" in steps.failed,
         )
 
 
@@ -155,7 +161,7 @@ class _Steps:
     connection: apsw.Connection
     deadline: float
     cut: list[str] = attrs.Factory(list)
-    failed: bool = False
+    failed: set[str] = attrs.Factory(set)
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
@@ -170,18 +176,20 @@ class _Steps:
         return time.monotonic() > self.deadline
 
     def run(self, name: str, step: Callable[[], T]) -> T | None:
-        """The step's result; None when there was no time for it or the vector index is damaged."""
+        """The step's result; None when there was no time for it or its index is damaged."""
         if not self._is_late():
             try:
                 return step()
             except apsw.InterruptError:
                 if not self._is_late():
                     raise  # cancelled from outside
-            except apsw.SQLError as error:
-                if name not in ("vectors", "dated"):
+            except _DAMAGE as error:
+                if name == "places":
                     raise
-                log.warning("vector_search_failed", error=error_class(error))
-                self.failed = True
+                log.warning(
+                    "text_search_failed" if name == "words" else "vector_search_failed", error=error_class(error)
+                )
+                self.failed.add(name)
                 return None
         self.cut.append(name)
         return None

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
+from klaw.store.tokenizer import is_lone
+
 
 @attrs.frozen
 class TextHit:
@@ -27,9 +29,14 @@ def quote(word: str) -> str:
     return '"' + word.replace('"', '""').replace("\0", "") + '"'
 
 
+def phrase(word: str) -> str:
+    """FTS5 expression of a word; one character of a script without spaces stands for all that begins with it."""
+    return quote(word) + ("*" if is_lone(word) else "")
+
+
 def match_any(words: Sequence[str], chat_key: int) -> str:
     """FTS5 expression: any of the words, in one chat."""
-    return f'{{scope}}: "c{int(chat_key)}" AND {{content}}: ({" OR ".join(quote(word) for word in words)})'
+    return f'{{scope}}: "c{int(chat_key)}" AND {{content}}: ({" OR ".join(map(phrase, words))})'
 
 
 def search(

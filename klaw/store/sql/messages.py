@@ -270,7 +270,11 @@ def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit
     return [_message(row) for row in connection.execute(_PENDING, (chat, segment_start, limit))][::-1]
 
 
-_ROWID_BOUNDS = "SELECT min(rowid), max(rowid) FROM messages WHERE chat_id = ? AND seq IN (?, ?)"
+_ROWID_BOUNDS = """
+SELECT
+    (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq LIMIT 1),
+    (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq DESC LIMIT 1)
+"""
 
 
 def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
@@ -278,7 +282,5 @@ def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_
 
     Row ids grow with seq inside a chat, so full text can be bounded by them.
     """
-    if end_seq <= first_seq:
-        return None
-    low, high = connection.execute(_ROWID_BOUNDS, (chat, first_seq, end_seq - 1)).get
+    low, high = connection.execute(_ROWID_BOUNDS, (chat, first_seq, end_seq)).get
     return (low, high) if low is not None and high is not None else None

@@ -41,15 +41,30 @@ def model(connection: apsw.Connection) -> tuple[str, int] | None:
     return (name, int(dimension)) if name is not None and dimension is not None else None
 
 
-_RESET = "DROP TABLE IF EXISTS vec_messages; UPDATE messages SET embedded = 0 WHERE embedded <> 0"
+_SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids", "vector_chunks00", "metadatachunks00"))
+"""The tables that vec0 keeps the vectors in."""
 
 
-def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
-    """Make the vector table fit a model. Returns whether old vectors of another model were dropped."""
+def _reset(connection: apsw.Connection) -> None:
+    """Drop the vector table, also a damaged one: vec0 refuses to be dropped while one of its own tables is missing."""
+    for name in _SHADOWS:
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (missing)")
+    connection.execute("DROP TABLE IF EXISTS vec_messages")
+    for name in _SHADOWS:
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+    connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
+
+
+def prepare(connection: apsw.Connection, model_id: str, dimension: int, *, anew: bool = False) -> bool:
+    """Make the vector table fit a model. Returns whether old vectors of another model were dropped.
+
+    Args:
+        anew: drop the vectors that are there in any case, because the table is damaged.
+    """
     stored = model(connection)
-    if stored == (model_id, dimension):
+    if stored == (model_id, dimension) and not anew:
         return False
-    connection.execute(_RESET)
+    _reset(connection)
     connection.execute(
         f"CREATE VIRTUAL TABLE vec_messages USING vec0 ("
         f"chat_key INTEGER PARTITION KEY, seq INTEGER, embedding float[{int(dimension)}] distance_metric=cosine,"
@@ -57,13 +72,15 @@ def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
     )
     meta.put(connection, _MODEL_KEY, model_id)
     meta.put(connection, _DIMENSION_KEY, str(dimension))
-    return stored is not None
+    return stored is not None and stored != (model_id, dimension)
 
 
 _TAKE = """
 UPDATE messages SET embedded = 1 WHERE rowid = ?1 AND embedded = 0
 RETURNING seq, (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_id)
 """
+_HAS_VECTOR = "SELECT 1 FROM vec_messages_rowids WHERE rowid = ?"
+_DELETE = "DELETE FROM vec_messages WHERE rowid = ?"
 _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, ?, ?, ?)"
 
 
@@ -73,6 +90,8 @@ def store(connection: apsw.Connection, rowid: int, vector: bytes) -> bool:
     if row is None:
         return False
     seq, key = row
+    if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that was deleted and came back from the logs
+        connection.execute(_DELETE, (rowid,))
     connection.execute(_INSERT, (rowid, key, seq, vector))
     return True
 

@@ -1,0 +1,80 @@
+"""Recall over a real store and the real embedder, for tests that ask it directly."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import attrs
+import trio
+
+from klaw.actor.clock import SystemClock
+from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.config.schema import AutoRagConfig, EmbeddingConfig
+from klaw.domain.message import Message
+from klaw.domain.names import UserId, chat_id
+from klaw.domain.recall import Recalled
+from klaw.memory import embedder as embedder_actor
+from klaw.memory.embedder import Embedder
+from klaw.memory.recall import Recall
+from klaw.store.sql.candidates import Scope
+from klaw.store.store import Store
+from tests.support.making import new, running_store
+
+DEADLINE_S = 60.0
+MIN_TOKENS = 1
+"""Every message gets a vector."""
+
+
+@attrs.frozen
+class Recalling:
+    """A store, its embedder and recall over both."""
+
+    store: Store
+    embedder: Embedder
+    recall: Recall
+
+    async def say(self, texts: Sequence[str], chat: str = "main", *, embedded: bool = True) -> list[Message]:
+        """Store messages, and wait until they have their vectors."""
+        appended = await self.store.writer.append([new(text, chat=chat) for text in texts])
+        if embedded:
+            await self.caught_up()
+        return [each.message for each in appended]
+
+    async def caught_up(self) -> None:
+        """Wait until every message has a vector."""
+        with trio.fail_after(DEADLINE_S):
+            self.embedder.nudge()
+            await self.embedder.wait_caught_up()
+
+    async def ask(self, query: str, chat: str = "main") -> Recalled:
+        """Recall from the whole chat."""
+        with trio.fail_after(DEADLINE_S):
+            return await self.recall.search(
+                query, Scope(chat=chat_id(UserId("local"), chat), first_seq=1, end_seq=1 << 40)
+            )
+
+
+@asynccontextmanager
+async def recalling(root: Path, model: Path, **config: int) -> AsyncIterator[Recalling]:
+    """Everything real, with a budget of time that a busy machine keeps."""
+    config.setdefault("time_budget_ms", 20_000)
+    async with running_store(root) as store, trio.open_nursery() as nursery:
+        embedder = Embedder(SystemClock(), enabled=True)
+        supervisor = Supervisor(nursery, SystemClock())
+        run = partial(
+            embedder_actor.run,
+            embedder=embedder,
+            config=EmbeddingConfig(),
+            folder=model,
+            min_tokens=MIN_TOKENS,
+            writer=store.writer,
+            readers=store.readers,
+        )
+        await supervisor.start(
+            ActorSpec(name=embedder.mailbox.name, mailbox=embedder.mailbox, restart=Restart.TRANSIENT, run=run)
+        )
+        with trio.fail_after(DEADLINE_S):
+            await embedder.wait_caught_up()
+        yield Recalling(store, embedder, Recall(store.readers, embedder, AutoRagConfig(**config), SystemClock()))
+        await supervisor.stop(embedder.mailbox.name, "test is over")
