@@ -11,10 +11,12 @@ import numpy as np
 
 from klaw.errors import ModelError
 from klaw.memory.onnx.batches import Window, cut_windows, plan_batches
-from klaw.memory.onnx.calibration import measure_random_cosine
+from klaw.memory.onnx.calibration import TOO_ALIKE, built_in, measure
 from klaw.memory.onnx.describe import Description, describe
 from klaw.memory.onnx.session import EncoderSession, Float32
 from klaw.memory.onnx.tokens import Tokenizer, load_tokenizer
+from klaw.memory.passage import RECIPE
+from klaw.models.manifest import Calibration
 
 Kind: TypeAlias = Literal["query", "passage"]
 
@@ -33,6 +35,8 @@ class EmbeddingModel:
     """Name, version and a hash of all that shapes a vector: two models with one id give the same vectors."""
     random_cosine: float
     """Mean cosine of unrelated texts."""
+    calibration: Calibration
+    """Stored with the model; or measured while loading, if there is none for what is embedded of a message."""
     max_tokens: int
     """Tokens of one window, special tokens included; longer texts are windowed and averaged."""
 
@@ -48,12 +52,9 @@ class EmbeddingModel:
         self.max_tokens = description.max_tokens
         self.model_id = description.model_id
         self.dimension = self._pool([Window(0, [])]).shape[1]
-        if description.random_cosine is not None:
-            self.random_cosine = description.random_cosine
-        else:
-            self.random_cosine = measure_random_cosine(
-                lambda texts, as_query: self.embed(texts, kind="query" if as_query else "passage")
-            )
+        known = description.calibration
+        self.calibration = known if known is not None and known.recipe == RECIPE else self._calibrate()
+        self.random_cosine = self.calibration.random_cosine
 
     @classmethod
     def load(cls, folder: Path, *, threads: int, batch_tokens: int = BATCH_TOKENS) -> Self:
@@ -98,6 +99,17 @@ class EmbeddingModel:
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         vectors: Float32 = sums / np.maximum(norms, _TINY)
         return vectors
+
+    def _calibrate(self) -> Calibration:
+        found = measure(lambda texts, kind: self.embed(texts, kind=kind), built_in())
+        # Also a model that knows nothing of these texts has to load; at 1 the calibrated distance would be infinite.
+        return Calibration(
+            random_cosine=min(found.mean, TOO_ALIKE),
+            deviation=found.deviation,
+            pairs=found.pairs,
+            recipe=RECIPE,
+            texts="built-in",
+        )
 
     def count_tokens(self, text: str) -> int:
         """Tokens of ``text`` itself, without prefix and special tokens; may exceed ``max_tokens``."""
