@@ -10,14 +10,14 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message
-from klaw.errors import IdConflict, KlawError, StorageFull
+from klaw.errors import IdConflict, KlawError, StorageError, StorageFull
 from klaw.store import records
 from klaw.store.journal import Entry, Journal
-from klaw.store.requests import Append, Appended, PrepareVectors, Request, StoreVectors
+from klaw.store.requests import Append, Appended, EndReembedding, PrepareVectors, Request, StoreVectors
 from klaw.store.sql import messages, turns, vectors
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
-
+FLOAT_BYTES = 4
 
 log = structlog.get_logger("klaw.writer")
 
@@ -107,9 +107,13 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             stored = vectors.model(connection)
             if stored is None or stored[0] != request.model_id:
                 return 0  # made by a model that was replaced meanwhile
+            if any(len(vector) != stored[1] * FLOAT_BYTES for _, vector in request.vectors):
+                raise StorageError(f"a vector has another dimension than {stored[1]}, the model's; none was stored")
             return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
         case PrepareVectors():
-            return vectors.prepare(connection, request.model_id, request.dimension)
+            return vectors.prepare_some(connection, request.model_id, request.dimension)
+        case EndReembedding():
+            return vectors.end_reembedding(connection)
         case _:
             return None
 

@@ -7,6 +7,7 @@ import attrs
 from klaw.actor.reply import Reply
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
+from klaw.store.sql.vectors import Prepared
 
 
 @attrs.frozen
@@ -38,11 +39,18 @@ class StoreVectors:
 
 @attrs.frozen(kw_only=True)
 class PrepareVectors:
-    """Make the vector table fit a model. Answers whether another model's vectors were dropped."""
+    """Make the vector table fit a model, by one step that keeps nobody waiting for long."""
 
     model_id: str
     dimension: int
-    reply: Reply[bool]
+    reply: Reply[Prepared]
+
+
+@attrs.frozen(kw_only=True)
+class EndReembedding:
+    """Remember that all messages have a vector of the model in use."""
+
+    reply: Reply[None]
 
 
 @attrs.frozen(kw_only=True)
@@ -52,4 +60,4 @@ class Ping:
     reply: Reply[None]
 
 
-Request: TypeAlias = Append | StoreVectors | PrepareVectors | Ping
+Request: TypeAlias = Append | StoreVectors | PrepareVectors | EndReembedding | Ping

@@ -20,7 +20,8 @@ from klaw.errors import KlawError, StorageFull
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
-from klaw.store.requests import Append, Appended, Ping, PrepareVectors, Request, StoreVectors
+from klaw.store.requests import Append, Appended, EndReembedding, Ping, PrepareVectors, Request, StoreVectors
+from klaw.store.sql.vectors import Prepared
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -109,12 +110,28 @@ class Writer:
         return await self.mailbox.ask(request)
 
     async def prepare_vectors(self, model_id: str, dimension: int) -> bool:
-        """Make the vector table fit a model; returns whether another model's vectors were dropped."""
+        """Make the vector table fit a model, in steps between which messages are stored.
 
-        def request(reply: Reply[bool]) -> PrepareVectors:
+        Returns:
+            Whether another model's vectors were dropped and are not all made anew yet.
+
+        Raises like ``append``. Cancellation: the next call goes on from there.
+        """
+
+        def request(reply: Reply[Prepared]) -> PrepareVectors:
             return PrepareVectors(model_id=model_id, dimension=dimension, reply=reply)
 
-        return await self.mailbox.ask(request)
+        while not (step := await self.mailbox.ask(request)).done:
+            pass
+        return step.dropped
+
+    async def end_reembedding(self) -> None:
+        """Remember that all messages have a vector of the model in use. Raises like ``append``."""
+
+        def request(reply: Reply[None]) -> EndReembedding:
+            return EndReembedding(reply=reply)
+
+        await self.mailbox.ask(request)
 
     async def ping(self) -> None:
         """Return when the writer has committed an empty transaction."""
