@@ -2,11 +2,10 @@
 
 Who sends to it: recall asks for query vectors (the mailbox is the query lane); chats nudge it after a commit (the
 backfill lane). The database is the queue of the backfill: rows without a vector are found by query, so a dropped
-nudge, a crash or a failed embed loses nothing. Both lanes share one thread, and backfill goes in small batches, so a
-query waits for at most one of them.
+nudge, a crash or a failed embed loses nothing. A query has a thread of its own, so it waits for no batch.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -154,13 +153,14 @@ async def run(
 ) -> None:
     """The embedder's life: load the model (waiting until there is one), then serve both lanes until the mailbox
     closes."""
-    threads = Threads("onnx", 1)
+    threads = Threads("onnx", config.threads)
     task_status.started()
     model = await _load(vitals, embedder, config, folder, threads, partial(_is_replaced, readers, recipe))
     if model is None:
         return
     try:
-        worker = _Worker(vitals, embedder, config, min_tokens, writer, readers, threads, model, recipe)
+        query_thread = Threads("onnx query", 1)
+        worker = _Worker(vitals, embedder, config, min_tokens, writer, readers, threads, query_thread, model, recipe)
         await worker.adopt_model()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.backfill)
@@ -195,7 +195,9 @@ async def _load(
     from klaw.memory.onnx.proof import prove
 
     def load() -> EmbeddingModel:
-        return EmbeddingModel.load(folder, threads=config.threads, batch_tokens=config.batch_tokens)
+        return EmbeddingModel.load(
+            folder, threads=config.threads, batch_tokens=config.batch_tokens, parallel_passages=True
+        )
 
     while True:
         vitals.doing("loading model")
@@ -226,10 +228,15 @@ class _Worker:
     writer: Writer
     readers: Readers
     threads: Threads
+    """For passages, ``embedding.threads`` batches at a time."""
+    query_thread: Threads
+    """A question waits for no batch: it has a thread of its own, and shares the cores."""
     model: "EmbeddingModel"
     recipe: int
     failing: set[int] = attrs.Factory(set)
     """Rows that the model could not embed even alone; left out until the next start."""
+    disk_full: bool = False
+    """The last fetch of rows could not be stored; the next one is tried after a pause."""
 
     @property
     def vectors_id(self) -> str:
@@ -254,7 +261,7 @@ class _Worker:
         """The query lane; ends when the mailbox is closed and empty."""
         async for request in self.embedder.mailbox:
             if not request.reply.resolved:
-                vector = await self.threads.run(self._embed_query, request.text)
+                vector = await self.query_thread.run(self._embed_query, request.text)
                 request.reply.set(vector)
 
     def _embed_query(self, text: str) -> bytes:
@@ -281,10 +288,24 @@ class _Worker:
             await self._end_reembedding()
             return False
         texts = [Passage(row.rowid, passage_text(row.content, row.previous, self.recipe)) for row in rows]
-        for batch in split_batches(texts, self.config.batch_tokens):
-            self.vitals.doing(f"embedding {len(batch)} messages")
-            await self._embed_batch(batch)
-        return True
+        self.vitals.doing(f"embedding {len(texts)} messages")
+        self.disk_full = False
+        batches = iter(split_batches(texts, self.config.batch_tokens))
+        async with trio.open_nursery() as nursery:
+            for _ in range(self.config.threads):
+                nursery.start_soon(self._embed_batches, batches)
+        return not self.disk_full
+
+    async def _embed_batches(self, batches: Iterator[list[Passage]]) -> None:
+        """One of the workers that share a fetch of rows: each takes the next batch when it is done with one."""
+        try:
+            for batch in batches:
+                if self.disk_full:
+                    return
+                await self._embed_batch(batch)
+        except StorageFull:
+            log.warning("vectors_not_stored", code="storage_full")
+            self.disk_full = True
 
     async def _end_reembedding(self) -> None:
         if self.embedder.status.state is EmbedderState.REEMBEDDING:

@@ -74,14 +74,14 @@ def tiny(embedding_model_dir: Path, tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def running(store: Store, folder: Path, *, recipe: int = 1, gate: Gate | None = None) -> AsyncIterator[Embedder]:
-    """An embedder whose batches hold one message each."""
+    """An embedder whose batches hold one message each, one at a time."""
     embedder = Embedder(SystemClock(), enabled=True)
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
         run = partial(
             actor.run,
             embedder=embedder,
-            config=EmbeddingConfig(batch_tokens=1),
+            config=EmbeddingConfig(batch_tokens=1, threads=1),
             folder=folder,
             min_tokens=10,
             writer=store.writer,
