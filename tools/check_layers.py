@@ -40,6 +40,7 @@ PURE = (
     "memory/gate.py",
     "memory/pack.py",
     "memory/backlog.py",
+    "memory/passage.py",
     "gateway/frames.py",
     "gateway/limits.py",
     "llm/types.py",
