@@ -26,6 +26,9 @@ def embedder_problems(embedder: Embedder) -> Mapping[str, str]:
             return {"no_embeddings": f"full-text search only: {status.reason}; `klaw models pull` fetches the model"}
         case EmbedderState.LOADING:
             return {"embeddings_loading": "full-text search only until the embedding model is loaded"}
+        case EmbedderState.REEMBEDDING:
+            done = f"{status.reembedded_percent} % re-embedded"
+            return {"reembedding": f"full text only, {done}: the embedding model was changed"}
         case EmbedderState.READY if status.waiting > status.embedded:
             share = round(100 * status.embedded / (status.embedded + status.waiting))
             return {"vectors_incomplete": f"{share} % of the messages have a vector; the rest is found by full text"}

@@ -31,6 +31,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.onnx.model import EmbeddingModel
+from klaw.memory.passage import vectors_id
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.making import running_store
 from tests.support.turns import record
@@ -111,7 +112,7 @@ async def fill(home: Path, models: Path, count: int) -> None:
     known = model.embed([message.content for message in made[:EMBEDDED]], kind="passage")
     noise = np.random.default_rng(7)
     async with running_store(Paths.resolve(home).data_dir) as store:
-        await store.writer.prepare_vectors(model.model_id, model.dimension)
+        await store.writer.prepare_vectors(vectors_id(model.model_id), model.dimension)
         for start in range(0, count, 500):
             stored = await store.writer.append(made[start : start + 500])
             vectors = []
@@ -120,7 +121,7 @@ async def fill(home: Path, models: Path, count: int) -> None:
                 vector /= np.linalg.norm(vector)
                 vectors.append((appended.message.rowid, vector.astype("<f4").tobytes()))
             await store.writer.append([], record(stored[-1].message))  # nothing is left to answer
-            await store.writer.store_vectors(model.model_id, vectors)
+            await store.writer.store_vectors(vectors_id(model.model_id), vectors)
     model.close()
 
 

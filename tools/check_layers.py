@@ -42,6 +42,7 @@ PURE = (
     "memory/backlog.py",
     "doctor/finding.py",
     "doctor/judge.py",
+    "memory/passage.py",
     "gateway/frames.py",
     "gateway/limits.py",
     "llm/types.py",

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from klaw import __version__
@@ -116,13 +117,31 @@ def _config_commands(commands: Any) -> None:
 
 
 def _models_commands(commands: Any) -> None:
-    group = _group(commands, "models", "fetch and list models")
+    group = _group(commands, "models", "fetch, list and calibrate models")
     pull = _command(group, "pull", "fetch models and make them usable", "models", "pull_command")
     pull.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
     pull.add_argument("--verify", action="store_true", help="check the checksums of what is there already")
     listing = _command(group, "list", "list known models and whether they are here", "models", "list_command")
     listing.add_argument("--verify", action="store_true", help="check the checksums")
     listing.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
+    calibrate = _command(
+        group,
+        "calibrate",
+        "measure how alike unrelated texts are to an embedding model",
+        "calibrate",
+        "calibrate_command",
+    )
+    calibrate.add_argument(
+        "model", nargs="?", metavar="NAME_OR_FOLDER", help="which model (default: the one that the configuration names)"
+    )
+    calibrate.add_argument(
+        "--texts",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="measure on these instead of the built-in ones: one text a line, or a conversation as JSON",
+    )
+    calibrate.add_argument("--dry-run", action="store_true", help="measure and store nothing")
 
 
 def _token_commands(commands: Any) -> None:

@@ -7,8 +7,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+import attrs
+
 if TYPE_CHECKING:
     from klaw.models.catalogue import ModelSpec
+    from klaw.models.manifest import Calibration
     from klaw.models.progress import Step
 
 _BAR_CELLS = 24
@@ -47,7 +50,8 @@ def pull_command(args: argparse.Namespace) -> int:
             print(f"klaw: {exc}", file=sys.stderr)
             report.append(_as_json(spec, models_dir, "failed", 0, str(exc)))
         else:
-            report.append(_as_json(spec, models_dir, "complete", status(spec, models_dir).bytes, ""))
+            done = status(spec, models_dir)
+            report.append(_as_json(spec, models_dir, "complete", done.bytes, "", done.calibration))
     if args.json:
         print(json.dumps({"models": report}, indent=2, ensure_ascii=False))
     return failed
@@ -63,13 +67,17 @@ def list_command(args: argparse.Namespace) -> int:
     models_dir = _models_dir(args.home)
     found = [(spec, status(spec, models_dir, verify=args.verify)) for spec in chosen]
     if args.json:
-        rows = [_as_json(spec, models_dir, each.state, each.bytes, each.problem) for spec, each in found]
+        rows = [
+            _as_json(spec, models_dir, each.state, each.bytes, each.problem, each.calibration) for spec, each in found
+        ]
         print(json.dumps({"models": rows}, indent=2, ensure_ascii=False))
     else:
         print(f"models in {models_dir}")
         for spec, each in found:
             size = each.bytes or spec.member_bytes
             print(f"  {spec.id:<24} {each.state:<9} {size / _MEBI:6.1f} MiB  {spec.summary}")
+            if each.calibration is not None:
+                print(f"  {'':<24} {_calibration(each.calibration)}")
             if each.problem:
                 print(f"  {'':<24} {each.problem}")
     return 1 if any(each.state == "damaged" for _spec, each in found) else 0
@@ -93,7 +101,19 @@ def _models_dir(home: str | None) -> Path:
     return Paths.resolve(home).models_dir
 
 
-def _as_json(spec: "ModelSpec", models_dir: Path, state: str, size: int, problem: str) -> dict[str, object]:
+def _calibration(calibration: "Calibration") -> str:
+    on = {"catalogue": "by Klaw's makers", "built-in": "here, on the built-in texts", "own": "here, on your texts"}
+    return f"calibrated {on[calibration.texts]}: mean cosine of unrelated texts {calibration.random_cosine:.4f}"
+
+
+def _as_json(
+    spec: "ModelSpec",
+    models_dir: Path,
+    state: str,
+    size: int,
+    problem: str,
+    calibration: "Calibration | None" = None,
+) -> dict[str, object]:
     return {
         "id": spec.id,
         "kind": spec.kind,
@@ -101,6 +121,7 @@ def _as_json(spec: "ModelSpec", models_dir: Path, state: str, size: int, problem
         "bytes": size,
         "path": str(models_dir / spec.id),
         "problem": problem,
+        "calibration": attrs.asdict(calibration) if calibration is not None else None,
     }
 
 

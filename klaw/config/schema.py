@@ -190,8 +190,10 @@ class EmbeddingConfig:
         hint=_MODEL_ID_HINT,
     )
     path: Path | None = key("A model folder to use in place of the pulled model.", None)
-    threads: int = key("Threads for inference.", 2, minimum=1, maximum=1024)
-    batch_tokens: int = key("Tokens that go through the model in one step.", 512, minimum=1, maximum=65_536)
+    threads: int = key(
+        "Threads for inference: one question at a time, or so many batches of messages.", 2, minimum=1, maximum=1024
+    )
+    batch_tokens: int = key("Tokens that go through the model in one step.", 256, minimum=1, maximum=65_536)
     sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, above=0, maximum=_DAY_S)
 
 

@@ -13,6 +13,8 @@ class EmbedderState(enum.StrEnum):
     LOADING = "loading"
     NO_MODEL = "no_model"
     """The model is missing or unusable; recall is full-text only."""
+    REEMBEDDING = "reembedding"
+    """Another model than before: its vectors are being made, and until they are there recall is full-text only."""
     READY = "ready"
 
 
@@ -29,3 +31,13 @@ class EmbedderStatus:
     """Messages with a vector."""
     waiting: int
     """Messages that still wait for one."""
+    reembedding: int = 0
+    """While vectors are made anew: how many messages waited when that began."""
+
+    @property
+    def reembedded_percent(self) -> int:
+        """How much of a re-embedding is done, 0 to 99; 100 otherwise."""
+        if self.state is not EmbedderState.REEMBEDDING:
+            return 100
+        done = self.reembedding - self.waiting
+        return max(0, min(99, 100 * done // max(1, self.reembedding)))

@@ -2,12 +2,12 @@
 
 Who sends to it: recall asks for query vectors (the mailbox is the query lane); chats nudge it after a commit (the
 backfill lane). The database is the queue of the backfill: rows without a vector are found by query, so a dropped
-nudge, a crash or a failed embed loses nothing. Both lanes share one thread, and backfill goes in small batches, so a
-query waits for at most one of them.
+nudge, a crash or a failed embed loses nothing. A query has a thread of its own, so it waits for no batch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from klaw.config.schema import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ModelError, StorageFull, VectorsDamaged
 from klaw.memory.backlog import split_batches
+from klaw.memory.passage import RECIPE, passage_text, vectors_id
 from klaw.store.readers import Readers
 from klaw.store.sql import vectors
 from klaw.store.writer import Writer
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 QUERY_CAPACITY = 64
 """Filled by recall, at most one query a turn; a full lane answers at once with "busy" and recall goes on without
 vectors."""
-BACKFILL_ROWS = 64
+BACKFILL_ROWS = 128
 """Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
 RECHECK_MODEL_S = 30.0
 """A missing model is looked for again after so long (somebody may have pulled it)."""
@@ -48,6 +49,14 @@ log = structlog.get_logger("klaw.embedder")
 
 
 @attrs.frozen
+class Passage:
+    """What is embedded for a message."""
+
+    rowid: int
+    content: str
+
+
+@attrs.frozen
 class EmbedQuery:
     """Ask for a query's vector: little-endian float32 bytes."""
 
@@ -56,11 +65,17 @@ class EmbedQuery:
 
 
 class EmbeddingUnavailable(ModelError):
-    """There is no vector now. ``code`` says why: ``no_model``, ``loading``, ``busy``, ``off``."""
+    """There is no vector now.
 
-    def __init__(self, code: str) -> None:
+    Attributes:
+        code: why: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``off``.
+        degraded: what a receipt says of it; None when it is as the user wants it.
+    """
+
+    def __init__(self, code: str, degraded: str | None = None) -> None:
         super().__init__(f"no embeddings: {code}")
         self.code = code
+        self.degraded = degraded if degraded is not None or code == "off" else f"embedding_{code}"
 
 
 class Embedder:
@@ -105,6 +120,8 @@ class Embedder:
 
         Cancellation: the work may still be done; nobody gets it.
         """
+        if self.status.state is EmbedderState.REEMBEDDING:
+            raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
         if self.status.state is not EmbedderState.READY:
             raise EmbeddingUnavailable(self.status.state.value)
         reply: Reply[bytes] = Reply()
@@ -130,6 +147,11 @@ class Embedder:
         """Set the counts; the actor's own method."""
         self.status = attrs.evolve(self.status, embedded=embedded, waiting=waiting)
 
+    def begin_reembedding(self, messages: int) -> None:
+        """Turn vector search off until so many messages have a vector of the new model; the actor's own method."""
+        self.status = attrs.evolve(self.status, reembedding=messages)
+        self.enter(EmbedderState.REEMBEDDING)
+
 
 async def run(
     vitals: Vitals,
@@ -141,22 +163,19 @@ async def run(
     min_tokens: int,
     writer: Writer,
     readers: Readers,
+    recipe: int = RECIPE,
 ) -> None:
     """The embedder's life: load the model (waiting until there is one), then serve both lanes until the mailbox
     closes."""
-    threads = Threads("onnx", 1)
+    threads = Threads("onnx", config.threads)
     task_status.started()
-    model = await _load(vitals, embedder, config, folder, threads)
+    model = await _load(vitals, embedder, config, folder, threads, partial(_is_replaced, readers, recipe))
     if model is None:
         return
     try:
-        if await writer.prepare_vectors(model.model_id, model.dimension):
-            log.warning("embedding_model_changed", model=model.model_id, dimension=model.dimension)
-        embedder.random_cosine = model.random_cosine
-        embedded = await readers.run(vectors.count_embedded)
-        embedder.count(embedded=embedded, waiting=await readers.run(vectors.count_unembedded, min_tokens))
-        embedder.enter(EmbedderState.READY)
-        worker = _Worker(vitals, embedder, config, min_tokens, writer, readers, threads, model)
+        query_thread = Threads("onnx query", 1)
+        worker = _Worker(vitals, embedder, config, min_tokens, writer, readers, threads, query_thread, model, recipe)
+        await worker.adopt_model()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.backfill)
             await worker.answer_queries()
@@ -168,22 +187,43 @@ async def run(
         model.close()
 
 
+async def _is_replaced(readers: Readers, recipe: int, model: "EmbeddingModel") -> bool:
+    """Whether there are vectors of another model, or made by another recipe."""
+    stored = await readers.run(vectors.model)
+    return stored is not None and stored != (vectors_id(model.model_id, recipe), model.dimension)
+
+
 async def _load(
-    vitals: Vitals, embedder: Embedder, config: EmbeddingConfig, folder: Path, threads: Threads
+    vitals: Vitals,
+    embedder: Embedder,
+    config: EmbeddingConfig,
+    folder: Path,
+    threads: Threads,
+    replaces: "Callable[[EmbeddingModel], Awaitable[bool]]",
 ) -> "EmbeddingModel | None":
-    """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed."""
+    """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.
+
+    One that replaces another has to prove first that it works: after that the other's vectors are gone.
+    """
     from klaw.memory.onnx.model import EmbeddingModel
+    from klaw.memory.onnx.proof import prove
 
     def load() -> EmbeddingModel:
-        return EmbeddingModel.load(folder, threads=config.threads, batch_tokens=config.batch_tokens)
+        return EmbeddingModel.load(
+            folder, threads=config.threads, batch_tokens=config.batch_tokens, parallel_passages=True
+        )
 
     while True:
         vitals.doing("loading model")
         embedder.enter(EmbedderState.LOADING)
         try:
-            return await threads.run(load)
+            model = await threads.run(load)
+            if await replaces(model):
+                await threads.run(prove, model)
         except ModelError as error:
             embedder.enter(EmbedderState.NO_MODEL, str(error))
+        else:
+            return model
         vitals.doing("waiting for a model")
         with trio.move_on_after(RECHECK_MODEL_S):
             async for request in embedder.mailbox:
@@ -202,17 +242,42 @@ class _Worker:
     writer: Writer
     readers: Readers
     threads: Threads
+    """For passages, ``embedding.threads`` batches at a time."""
+    query_thread: Threads
+    """A question waits for no batch: it has a thread of its own, and shares the cores."""
     model: "EmbeddingModel"
+    recipe: int
     failing: set[int] = attrs.Factory(set)
     """Rows that the model could not embed even alone; left out until the next start."""
     repaired_at: float = -math.inf
     """When the vector table was last made anew, in Trio's time."""
+    refused: StorageFull | VectorsDamaged | None = None
+    """Why the last fetch of rows could not be stored."""
+
+    @property
+    def vectors_id(self) -> str:
+        return vectors_id(self.model.model_id, self.recipe)
+
+    async def adopt_model(self) -> None:
+        """Make the store's vectors those of this model, or begin to."""
+        self.vitals.doing("preparing the vectors")
+        dimension, embedder = self.model.dimension, self.embedder
+        replaced = await self.writer.prepare_vectors(self.vectors_id, dimension)
+        embedder.random_cosine = self.model.random_cosine
+        waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
+        embedder.count(embedded=await self.readers.run(vectors.count_embedded), waiting=waiting)
+        if not replaced:
+            embedder.enter(EmbedderState.READY)
+            return
+        log.warning("embedding_model_changed", model=self.vectors_id, dimension=dimension, count=waiting)
+        before = await self.readers.run(vectors.reembedding)
+        embedder.begin_reembedding(max(waiting, before or 0))
 
     async def answer_queries(self) -> None:
         """The query lane; ends when the mailbox is closed and empty."""
         async for request in self.embedder.mailbox:
             if not request.reply.resolved:
-                vector = await self.threads.run(self._embed_query, request.text)
+                vector = await self.query_thread.run(self._embed_query, request.text)
                 request.reply.set(vector)
 
     def _embed_query(self, text: str) -> bytes:
@@ -246,26 +311,52 @@ class _Worker:
         self.repaired_at = trio.current_time()
         log.warning("vectors_damaged", count=self.embedder.status.embedded)
         try:
-            await self.writer.prepare_vectors(self.model.model_id, self.model.dimension, anew=True)
+            await self.writer.prepare_vectors(self.vectors_id, self.model.dimension, anew=True)
         except VectorsDamaged:  # pages of the database file are broken: it has to be made anew as a whole
             log.warning("vectors_not_repaired", code="vectors_damaged")
             return
         self.embedder.count(embedded=0, waiting=await self.readers.run(vectors.count_unembedded, self.min_tokens))
 
     async def _embed_some(self) -> bool:
-        """Embed one fetch of rows. Returns whether there was anything to do."""
+        """Embed one fetch of rows. Returns whether there was anything to do.
+
+        Raises:
+            StorageFull, VectorsDamaged: some of it could not be stored.
+        """
         rows = await self.readers.run(vectors.unembedded, self.min_tokens, BACKFILL_ROWS + len(self.failing))
         rows = [row for row in rows if row.rowid not in self.failing]
         waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
         self.embedder.count(embedded=self.embedder.status.embedded, waiting=waiting)
         if not rows:
+            await self._end_reembedding()
             return False
-        for batch in split_batches(rows, self.config.batch_tokens):
-            self.vitals.doing(f"embedding {len(batch)} messages")
-            await self._embed_batch(batch)
+        texts = [Passage(row.rowid, passage_text(row.content, row.previous, self.recipe)) for row in rows]
+        self.vitals.doing(f"embedding {len(texts)} messages")
+        self.refused = None
+        batches = iter(split_batches(texts, self.config.batch_tokens))
+        async with trio.open_nursery() as nursery:
+            for _ in range(self.config.threads):
+                nursery.start_soon(self._embed_batches, batches)
+        if self.refused is not None:
+            raise self.refused
         return True
 
-    async def _embed_batch(self, batch: Sequence[vectors.Unembedded]) -> None:
+    async def _embed_batches(self, batches: Iterator[list[Passage]]) -> None:
+        """One of the workers that share a fetch of rows: each takes the next batch when it is done with one."""
+        try:
+            for batch in batches:
+                if self.refused is not None:
+                    return
+                await self._embed_batch(batch)
+        except (StorageFull, VectorsDamaged) as error:
+            self.refused = error
+
+    async def _end_reembedding(self) -> None:
+        if self.embedder.status.state is EmbedderState.REEMBEDDING:
+            await self.writer.end_reembedding()
+            self.embedder.enter(EmbedderState.READY)
+
+    async def _embed_batch(self, batch: Sequence[Passage]) -> None:
         try:
             stored = await self._store(batch)
         except ModelError as error:
@@ -280,10 +371,10 @@ class _Worker:
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
 
-    async def _store(self, batch: Sequence[vectors.Unembedded]) -> int:
+    async def _store(self, batch: Sequence[Passage]) -> int:
         made = await self.threads.run(self._embed_passages, [row.content for row in batch])
         pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
-        return await self.writer.store_vectors(self.model.model_id, pairs)
+        return await self.writer.store_vectors(self.vectors_id, pairs)
 
     def _embed_passages(self, texts: list[str]) -> list[bytes]:
         return [bytes(vector.tobytes()) for vector in self.model.embed(texts, kind="passage").astype("<f4")]

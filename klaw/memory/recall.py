@@ -14,7 +14,6 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.config.schema import AutoRagConfig
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Message
 from klaw.domain.recall import NOTHING, Candidate, Recalled
 from klaw.errors import ActorStopped, StorageError
@@ -93,8 +92,8 @@ class Recall:
                 return vector
             degraded.append("embedding_late")
         except EmbeddingUnavailable as error:
-            if error.code != EmbedderState.OFF:
-                degraded.append(f"embedding_{error.code}")
+            if error.degraded is not None:
+                degraded.append(error.degraded)
         except ActorStopped:
             degraded.append("embedding_restarting")
         return None

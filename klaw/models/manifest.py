@@ -6,9 +6,10 @@ nothing heavy.
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import attrs
 import cattrs
@@ -21,6 +22,8 @@ from klaw.errors import ModelError
 MANIFEST_FILE = "manifest.json"
 
 _READ_BYTES = 1 << 20
+
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -52,10 +55,18 @@ class Prefixes:
 
 @attrs.frozen(kw_only=True)
 class Calibration:
-    """Measured properties of a model's vectors."""
+    """Measured properties of a model's vectors. They shape no vector, so they are no part of the model's id."""
 
     random_cosine: float = attrs.field(validator=[validators.ge(-1.0), validators.lt(1.0)])
     """Mean cosine of a query and an unrelated passage: what "nothing in common" looks like to this model."""
+    deviation: float | None = attrs.field(default=None, validator=validators.optional(validators.ge(0.0)))
+    """Standard deviation of one pair."""
+    pairs: int | None = attrs.field(default=None, validator=validators.optional(validators.ge(1)))
+    """How many pairs were measured."""
+    recipe: int = attrs.field(default=1, validator=validators.ge(1))
+    """How messages were put into passages (klaw/memory/passage.py); the figures hold for this recipe only."""
+    texts: Literal["catalogue", "built-in", "own"] = "catalogue"
+    """What it was measured on: before Klaw was released, or here by ``klaw models calibrate``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +132,11 @@ def load_manifest(folder: Path) -> Manifest:
     Raises:
         ModelError: missing, unreadable, not JSON, or a key is missing, unknown or wrong; the text names file and key.
     """
-    path = folder / MANIFEST_FILE
+    return structure(folder / MANIFEST_FILE, Manifest)
+
+
+def structure(path: Path, kind: type[T]) -> T:
+    """Reads a JSON file of a model folder as an attrs class. Raises ModelError like ``load_manifest``."""
     try:
         raw = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as exc:
@@ -131,9 +146,9 @@ def load_manifest(folder: Path) -> Manifest:
     if not isinstance(raw, dict):
         raise ModelError(f"{path}: expected an object, found {type(raw).__name__}")
     try:
-        return _CONVERTER.structure(raw, Manifest)
+        return _CONVERTER.structure(raw, kind)
     except (cattrs.BaseValidationError, ValueError, TypeError, KeyError) as exc:
-        problems = "; ".join(cattrs.transform_error(exc, path="manifest", format_exception=_explain))
+        problems = "; ".join(cattrs.transform_error(exc, path=path.stem, format_exception=_explain))
         raise ModelError(f"{path}: {problems}") from exc
 
 
@@ -147,9 +162,26 @@ def _explain(exc: BaseException, kind: type | None) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Writes ``manifest.json`` into ``folder``."""
-    text = json.dumps(attrs.asdict(manifest, filter=_present), indent=2, ensure_ascii=False)
-    (folder / MANIFEST_FILE).write_text(text + "\n", "utf-8")
+    """Writes ``manifest.json`` into ``folder``, whole or not at all.
+
+    Raises:
+        OSError: the file system refused; an earlier file is still there.
+    """
+    write_json(folder / MANIFEST_FILE, manifest)
+
+
+def write_json(path: Path, value: attrs.AttrsInstance) -> None:
+    """Writes an attrs value: a reader finds the old file or the new one, also after a power cut. Raises OSError."""
+    raw = attrs.asdict(value, filter=_present)
+    new = path.with_name(f".{path.name}.new")
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(raw, indent=2, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _present(_attribute: object, value: object) -> bool:

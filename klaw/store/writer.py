@@ -21,8 +21,18 @@ from klaw.errors import KlawError, StorageFull
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
-from klaw.store.requests import Append, Appended, Ping, PrepareVectors, RepairIndex, Request, StoreVectors
+from klaw.store.requests import (
+    Append,
+    Appended,
+    EndReembedding,
+    Ping,
+    PrepareVectors,
+    RepairIndex,
+    Request,
+    StoreVectors,
+)
 from klaw.store.sql.coverage import Repaired
+from klaw.store.sql.vectors import Prepared
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -114,21 +124,6 @@ class Writer:
 
         return await self.mailbox.ask(request)
 
-    async def prepare_vectors(self, model_id: str, dimension: int, *, anew: bool = False) -> bool:
-        """Make the vector table fit a model; returns whether another model's vectors were dropped.
-
-        Args:
-            anew: the table is damaged; drop it and let every message be embedded again.
-
-        Raises:
-            VectorsDamaged: not even dropping it works.
-        """
-
-        def request(reply: Reply[bool]) -> PrepareVectors:
-            return PrepareVectors(model_id=model_id, dimension=dimension, anew=anew, reply=reply)
-
-        return await self.mailbox.ask(request)
-
     async def repair_index(self, damage: Damage) -> Repaired:
         """Put right what the indexes lack or have too much of.
 
@@ -141,6 +136,39 @@ class Writer:
             return RepairIndex(damage=damage, reply=reply)
 
         return await self.mailbox.ask(request)
+
+    async def prepare_vectors(self, model_id: str, dimension: int, *, anew: bool = False) -> bool:
+        """Make the vector table fit a model, in steps between which messages are stored.
+
+        Args:
+            model_id: what made, or will make, the vectors.
+            dimension: of each.
+            anew: the table is damaged; drop it and let every message be embedded again.
+
+        Returns:
+            Whether another model's vectors were dropped and are not all made anew yet.
+
+        Raises:
+            VectorsDamaged: not even dropping it works.
+            StorageFull, ActorStopped: like ``append``.
+
+        Cancellation: the next call goes on from there.
+        """
+
+        def request(reply: Reply[Prepared]) -> PrepareVectors:
+            return PrepareVectors(model_id=model_id, dimension=dimension, anew=anew, reply=reply)
+
+        while not (step := await self.mailbox.ask(request)).done:
+            pass
+        return step.dropped
+
+    async def end_reembedding(self) -> None:
+        """Remember that all messages have a vector of the model in use. Raises like ``append``."""
+
+        def request(reply: Reply[None]) -> EndReembedding:
+            return EndReembedding(reply=reply)
+
+        await self.mailbox.ask(request)
 
     async def ping(self) -> None:
         """Return when the writer has committed an empty transaction."""

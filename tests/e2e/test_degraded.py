@@ -1,6 +1,7 @@
 """Without a part of it Klaw goes on, says so everywhere, and recovers by itself."""
 
 import json
+import threading
 
 import trio
 
@@ -10,6 +11,7 @@ from tests.e2e.inside import inside, kept
 from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, error_reply, serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
+from tests.support.tiny_model import write_tiny_model
 
 TALK = (
     "The wifi password of the summer house is tangerine-42.",
@@ -101,6 +103,42 @@ async def test_degraded_model_of_the_wrong_dimension_is_named(tmp_path, embeddin
             assert "123" in problem.text
             assert "384" in problem.text
             assert server.events("actor_crashed") == []
+
+
+async def test_degraded_to_full_text_while_another_model_embeds_anew(tmp_path, embedding_model_dir, monkeypatch):
+    """Status and receipts say how much is done, full text recalls meanwhile, and then the vectors are back."""
+    held = threading.Event()
+    embed = embedder._Worker._embed_passages
+
+    def hold(worker, texts):
+        assert held.wait(60)
+        return embed(worker, texts)
+
+    other = write_tiny_model(tmp_path / "other", embedding_model_dir)
+    window = {"slidingWindow": 2}
+    async with serve_llm() as llm:
+        home = write_home(tmp_path / "home", llm=llm.url, models=embedding_model_dir.parent, context=window)
+        async with inside(home) as here:
+            for text in TALK:
+                await here.ask(text)
+            await here.embedded()
+        monkeypatch.setattr(embedder._Worker, "_embed_passages", hold)
+        write_home(home, llm=llm.url, models=tmp_path, context=window, embedding={"path": str(other)})
+        async with inside(home) as here:
+            try:
+                await here.until(lambda: "reembedding" in here.app.health.problems())
+                assert here.app.health.problems()["reembedding"].startswith("full text only, 0 % re-embedded")
+                turn = await here.ask(QUESTIONS[1][0])
+                assert turn.receipt["recall"]["degraded"] == ["reembedding:0%"]
+                assert QUESTIONS[1][1] in kept(turn)
+                assert all(each["vector_rank"] is None for each in turn.receipt["recall"]["candidates"])
+            finally:
+                held.set()
+            await here.until(lambda: here.app.embedder.status.state == "ready")
+            assert here.app.health.problems() == {}
+            turn = await here.ask(QUESTIONS[0][0])
+            assert turn.receipt["recall"]["degraded"] == []
+            assert any(each["vector_rank"] is not None for each in turn.receipt["recall"]["candidates"])
 
 
 async def test_llm_down_keeps_the_message_and_retry_answers_it(tmp_path):

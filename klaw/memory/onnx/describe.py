@@ -10,7 +10,16 @@ import attrs
 from klaw.errors import ModelError
 from klaw.memory.onnx.session import GRAPH_FILE
 from klaw.memory.onnx.tokens import TOKENIZER_FILE
-from klaw.models.manifest import MANIFEST_FILE, Manifest, Prefixes, describe_file, find_damage, load_manifest
+from klaw.models.calibrations import read_beside
+from klaw.models.manifest import (
+    MANIFEST_FILE,
+    Calibration,
+    Manifest,
+    Prefixes,
+    describe_file,
+    find_damage,
+    load_manifest,
+)
 
 _DEFAULT_MAX_TOKENS = 512
 _LONGEST_MAX_TOKENS = 8192
@@ -28,7 +37,7 @@ class Description:
     max_tokens: int
     prefixes: Prefixes
     pooling: Literal["mean", "cls"]
-    random_cosine: float | None
+    calibration: Calibration | None
     """None: measure it."""
 
 
@@ -60,7 +69,7 @@ def _from_manifest(folder: Path, manifest: Manifest) -> Description:
         max_tokens=entry.max_tokens,
         prefixes=entry.prefixes,
         pooling=entry.pooling,
-        random_cosine=entry.calibration.random_cosine,
+        calibration=entry.calibration,
     )
 
 
@@ -76,13 +85,14 @@ def _from_layout(folder: Path) -> Description:
     files += sorted(folder.glob(f"{GRAPH_FILE}[._]data"))
     checksums = [f"{path.name}={describe_file(path).sha256}" for path in files]
     shaping = [prefixes.query, prefixes.passage, pooling, str(max_tokens)]
+    model_id = _model_id(name, "local", [*checksums, *shaping])
     return Description(
-        model_id=_model_id(name, "local", [*checksums, *shaping]),
+        model_id=model_id,
         dimension=None,
         max_tokens=max_tokens,
         prefixes=prefixes,
         pooling=pooling,
-        random_cosine=None,
+        calibration=read_beside(folder, model_id),
     )
 
 

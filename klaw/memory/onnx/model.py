@@ -3,7 +3,7 @@
 Sync code for a worker thread; nothing here knows trio. Calls may overlap from several threads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
@@ -11,10 +11,12 @@ import numpy as np
 
 from klaw.errors import ModelError
 from klaw.memory.onnx.batches import Window, cut_windows, plan_batches
-from klaw.memory.onnx.calibration import measure_random_cosine
+from klaw.memory.onnx.calibration import TOO_ALIKE, built_in, measure
 from klaw.memory.onnx.describe import Description, describe
 from klaw.memory.onnx.session import EncoderSession, Float32
 from klaw.memory.onnx.tokens import Tokenizer, load_tokenizer
+from klaw.memory.passage import RECIPE
+from klaw.models.manifest import Calibration
 
 Kind: TypeAlias = Literal["query", "passage"]
 
@@ -33,13 +35,20 @@ class EmbeddingModel:
     """Name, version and a hash of all that shapes a vector: two models with one id give the same vectors."""
     random_cosine: float
     """Mean cosine of unrelated texts."""
+    calibration: Calibration
+    """Stored with the model; or measured while loading, if there is none for what is embedded of a message."""
     max_tokens: int
     """Tokens of one window, special tokens included; longer texts are windowed and averaged."""
 
     def __init__(
-        self, session: EncoderSession, tokenizer: Tokenizer, description: Description, *, batch_tokens: int
+        self,
+        sessions: Mapping[Kind, EncoderSession],
+        tokenizer: Tokenizer,
+        description: Description,
+        *,
+        batch_tokens: int,
     ) -> None:
-        self._session: EncoderSession | None = session
+        self._sessions: Mapping[Kind, EncoderSession] | None = sessions
         self._tokenizer = tokenizer
         self._prefixes = {"query": description.prefixes.query, "passage": description.prefixes.passage}
         self._pooling = description.pooling
@@ -47,22 +56,23 @@ class EmbeddingModel:
         self._special = len(tokenizer.before) + len(tokenizer.after)
         self.max_tokens = description.max_tokens
         self.model_id = description.model_id
-        self.dimension = self._pool([Window(0, [])]).shape[1]
-        if description.random_cosine is not None:
-            self.random_cosine = description.random_cosine
-        else:
-            self.random_cosine = measure_random_cosine(
-                lambda texts, as_query: self.embed(texts, kind="query" if as_query else "passage")
-            )
+        self.dimension = self._pool([Window(0, [])], "passage").shape[1]
+        known = description.calibration
+        self.calibration = known if known is not None and known.recipe == RECIPE else self._calibrate()
+        self.random_cosine = self.calibration.random_cosine
 
     @classmethod
-    def load(cls, folder: Path, *, threads: int, batch_tokens: int = BATCH_TOKENS) -> Self:
+    def load(
+        cls, folder: Path, *, threads: int, batch_tokens: int = BATCH_TOKENS, parallel_passages: bool = False
+    ) -> Self:
         """Loads a folder made by ``klaw models pull`` or one in the Hugging Face layout, and runs it once.
 
         Args:
             folder: holds model.onnx, and sentencepiece.model or tokenizer.json; manifest.json is optional.
             threads: threads of one run.
             batch_tokens: padded tokens of one run; a text of ``max_tokens`` always fits.
+            parallel_passages: one thread for a run of passages, because the caller makes several at a time. Threads
+                with runs of their own do not wait for each other at every layer: more throughput for a few MiB.
 
         Raises:
             ModelError: a file is missing, damaged or of the wrong kind (named in the text), the model gives vectors
@@ -70,8 +80,9 @@ class EmbeddingModel:
         """
         description = describe(folder)
         tokenizer = load_tokenizer(folder)
-        session = EncoderSession(folder, threads=threads, pad=tokenizer.pad)
-        model = cls(session, tokenizer, description, batch_tokens=batch_tokens)
+        wide = EncoderSession(folder, threads=threads, pad=tokenizer.pad)
+        narrow = EncoderSession(folder, threads=1, pad=tokenizer.pad) if parallel_passages and threads > 1 else wide
+        model = cls({"query": wide, "passage": narrow}, tokenizer, description, batch_tokens=batch_tokens)
         if description.dimension not in (None, model.dimension):
             raise ModelError(
                 f"{folder}: the manifest says dimension {description.dimension}, model.onnx gives {model.dimension}"
@@ -92,12 +103,23 @@ class EmbeddingModel:
         contents = self._tokenizer.encode([prefix + text for text in texts])
         windows = cut_windows(contents, self.max_tokens - self._special)
         for batch in plan_batches(windows, self._batch_tokens, self._special):
-            for window, pooled in zip(batch, self._pool(batch), strict=True):
+            for window, pooled in zip(batch, self._pool(batch, kind), strict=True):
                 sums[window.text] += window.weight * pooled
         # The windows' weights sum up to a factor that normalising removes.
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         vectors: Float32 = sums / np.maximum(norms, _TINY)
         return vectors
+
+    def _calibrate(self) -> Calibration:
+        found = measure(lambda texts, kind: self.embed(texts, kind=kind), built_in())
+        # Also a model that knows nothing of these texts has to load; at 1 the calibrated distance would be infinite.
+        return Calibration(
+            random_cosine=min(found.mean, TOO_ALIKE),
+            deviation=found.deviation,
+            pairs=found.pairs,
+            recipe=RECIPE,
+            texts="built-in",
+        )
 
     def count_tokens(self, text: str) -> int:
         """Tokens of ``text`` itself, without prefix and special tokens; may exceed ``max_tokens``."""
@@ -105,15 +127,15 @@ class EmbeddingModel:
 
     def close(self) -> None:
         """Frees the model; later embeds raise ModelError. A running one finishes first. Idempotent."""
-        self._session = None
+        self._sessions = None
 
-    def _pool(self, batch: Sequence[Window]) -> Float32:
+    def _pool(self, batch: Sequence[Window], kind: Kind) -> Float32:
         """One pooled, not yet normalised vector for each window: (len(batch), dimension)."""
-        session = self._session
-        if session is None:
+        sessions = self._sessions
+        if sessions is None:
             raise ModelError(f"{self.model_id}: the model is closed")
         before, after = self._tokenizer.before, self._tokenizer.after
-        states, mask = session.run([[*before, *window.ids, *after] for window in batch])
+        states, mask = sessions[kind].run([[*before, *window.ids, *after] for window in batch])
         if self._pooling == "cls":
             return states[:, 0]
         weights = mask.astype(np.float32)

@@ -16,6 +16,15 @@ CHUNK_SIZE = 256
 
 _MODEL_KEY = "embedding_model"
 _DIMENSION_KEY = "embedding_dimension"
+_CLEARED_KEY = "embedding_cleared"
+"""There while the old vectors are being dropped: the rowid up to which messages know that they have none."""
+_REEMBEDDING_KEY = "reembedding"
+"""There until all that had a vector of the old model has one of the new: how many those were."""
+
+CLEAR_ROWS = 4096
+"""Messages whose flag is taken back in one step: 15 ms here."""
+CLEAR_CHUNKS = 16
+"""Chunks of vectors (``CHUNK_SIZE``) that go in one step: 6 MiB, up to 20 ms here."""
 
 
 @attrs.frozen
@@ -33,6 +42,8 @@ class Unembedded:
 
     rowid: int
     content: str
+    previous: str | None
+    """Content of the nearest earlier message of the chat and segment that is searched, if there is one."""
 
 
 def model(connection: apsw.Connection) -> tuple[str, int] | None:
@@ -41,38 +52,116 @@ def model(connection: apsw.Connection) -> tuple[str, int] | None:
     return (name, int(dimension)) if name is not None and dimension is not None else None
 
 
+def reembedding(connection: apsw.Connection) -> int | None:
+    """While vectors are being made anew for another model: how many the old one had. None otherwise."""
+    total = meta.get(connection, _REEMBEDDING_KEY)
+    return int(total) if total is not None else None
+
+
+def end_reembedding(connection: apsw.Connection) -> None:
+    """Remember that the new model has its vectors."""
+    meta.remove(connection, _REEMBEDDING_KEY)
+
+
+@attrs.frozen
+class Prepared:
+    """Outcome of one step of ``prepare_some``."""
+
+    done: bool
+    """The table fits the model."""
+    dropped: bool
+    """Vectors of another model were dropped, now or in an earlier step, and are not all made anew yet."""
+
+
+def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
+    """Make the vector table fit a model, at once. Returns whether vectors of another model were dropped.
+
+    For a database that nobody waits for; the writer goes by ``prepare_some``.
+    """
+    if model(connection) == (model_id, dimension):
+        return False
+    while not (step := prepare_some(connection, model_id, dimension)).done:
+        pass
+    return step.dropped
+
+
+def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> Prepared:
+    """One bounded step towards a vector table that fits a model; call again until it is done.
+
+    From the first step on no model is known (``model`` is None), so nothing is searched or stored, and a step that
+    never comes because of a crash is taken at the next start.
+    """
+    if model(connection) != (model_id, dimension):
+        if meta.get(connection, _CLEARED_KEY) is None:
+            meta.put(connection, _CLEARED_KEY, "0")
+            # Of a re-embedding that was under way, the messages that had a vector before it still count.
+            had = max(count_embedded(connection), reembedding(connection) or 0)
+            meta.put(connection, _REEMBEDDING_KEY, str(had))
+            meta.remove(connection, _MODEL_KEY)
+            meta.remove(connection, _DIMENSION_KEY)
+        if not _clear_some(connection):
+            return Prepared(done=False, dropped=True)
+        _create(connection, dimension)
+        meta.remove(connection, _CLEARED_KEY)
+        meta.put(connection, _MODEL_KEY, model_id)
+        meta.put(connection, _DIMENSION_KEY, str(dimension))
+        if not reembedding(connection):
+            end_reembedding(connection)
+    return Prepared(done=True, dropped=reembedding(connection) is not None)
+
+
+_FORGET = "UPDATE messages SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"
+_LAST_ROWID = "SELECT coalesce(max(rowid), 0) FROM messages"
+_BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'vec_messages_vector_chunks[0-9]*'"
+
+
+def _clear_some(connection: apsw.Connection) -> bool:
+    """Drop some of the old vectors; returns whether none is left.
+
+    The blobs go first, from vec0's own tables, because dropping the whole table reads and frees every page of it in one
+    transaction, and deleting row by row through vec0 takes 0.1 ms a row.
+    """
+    first = int(meta.get(connection, _CLEARED_KEY) or 0)
+    last = int(connection.execute(_LAST_ROWID).get)
+    upto = min(first + CLEAR_ROWS, last)
+    connection.execute(_FORGET, (first, upto))
+    meta.put(connection, _CLEARED_KEY, str(upto))
+    left = False
+    for (table,) in connection.execute(_BLOB_TABLES).fetchall():
+        some = f'SELECT rowid FROM "{table}" LIMIT {CLEAR_CHUNKS}'  # noqa: S608 - a name out of the schema
+        connection.execute(f'DELETE FROM "{table}" WHERE rowid IN ({some})')  # noqa: S608 - likewise
+        left = left or connection.changes() == CLEAR_CHUNKS
+    return upto >= last and not left
+
+
 _SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids", "vector_chunks00", "metadatachunks00"))
 """The tables that vec0 keeps the vectors in."""
 
 
-def _reset(connection: apsw.Connection) -> None:
+def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> None:
+    """Drop a damaged table with all its vectors, and let every message be embedded again."""
+    _create(connection, dimension)
+    connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
+    meta.put(connection, _MODEL_KEY, model_id)
+    meta.put(connection, _DIMENSION_KEY, str(dimension))
+
+
+def _drop(connection: apsw.Connection) -> None:
     """Drop the vector table, also a damaged one: vec0 refuses to be dropped while one of its own tables is missing."""
     for name in _SHADOWS:
         connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (missing)")
     connection.execute("DROP TABLE IF EXISTS vec_messages")
     for name in _SHADOWS:
         connection.execute(f"DROP TABLE IF EXISTS {name}")
-    connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
 
 
-def prepare(connection: apsw.Connection, model_id: str, dimension: int, *, anew: bool = False) -> bool:
-    """Make the vector table fit a model. Returns whether old vectors of another model were dropped.
-
-    Args:
-        anew: drop the vectors that are there in any case, because the table is damaged.
-    """
-    stored = model(connection)
-    if stored == (model_id, dimension) and not anew:
-        return False
-    _reset(connection)
+def _create(connection: apsw.Connection, dimension: int) -> None:
+    _drop(connection)
     connection.execute(
         f"CREATE VIRTUAL TABLE vec_messages USING vec0 ("
         f"chat_key INTEGER PARTITION KEY, seq INTEGER, embedding float[{int(dimension)}] distance_metric=cosine,"
         f" chunk_size={CHUNK_SIZE})"
     )
-    meta.put(connection, _MODEL_KEY, model_id)
-    meta.put(connection, _DIMENSION_KEY, str(dimension))
-    return stored is not None and stored != (model_id, dimension)
 
 
 _TAKE = """
@@ -97,14 +186,27 @@ def store(connection: apsw.Connection, rowid: int, vector: bytes) -> bool:
 
 
 _UNEMBEDDED = """
-SELECT rowid, content FROM messages
-WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
-ORDER BY tokens LIMIT ?
+SELECT m.rowid, m.content, (
+    SELECT iif(p.segment = m.segment, p.content, NULL) FROM messages p
+    WHERE p.chat_id = m.chat_id AND p.seq < m.seq
+        AND p.role IN ('user', 'assistant') AND p.type IN ('text', 'scheduled')
+    ORDER BY p.seq DESC LIMIT 1)
+FROM (
+    SELECT rowid FROM messages
+    WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
+    ORDER BY +rowid DESC LIMIT ?) w
+JOIN messages m ON m.rowid = w.rowid
+ORDER BY m.rowid DESC
 """
 
 
 def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[Unembedded]:
-    """Messages that should have a vector and have none, the shortest first."""
+    """Messages that should have a vector and have none, the newest first.
+
+    ``+rowid``: without it SQLite walks back over the whole table to find the few that wait. The previous message is the
+    nearest one of the chat, whatever its segment: segments follow each other, so behind another segment's message there
+    is none of this one, and the look back stays short.
+    """
     return [Unembedded(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
 
 
