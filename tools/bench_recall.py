@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,13 @@ from klaw.config.paths import Paths
 from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
-from klaw.domain.message import Kind, Message, NewMessage, Role, is_embeddable
+from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Candidate, Decision
 from klaw.memory.embedder import Embedder
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.pack import line_tokens, pack
+from klaw.memory.passage import Passage, passage, vectors_id
 from klaw.memory.query import MAX_WORDS
 from klaw.memory.recall import DEPTH, Recall
 from klaw.memory.stopwords import content_words
@@ -65,7 +67,7 @@ class CachedModel:
             with np.load(cache) as stored:
                 self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
 
-    def embed(self, texts: Sequence[str], kind: Any) -> list[bytes]:
+    def embed(self, texts: Sequence[str] | Sequence[Passage], kind: Any) -> list[bytes]:
         keys = [hashlib.sha256(f"{self.model.model_id}\0{kind}\0{text}".encode()).hexdigest() for text in texts]
         missing = [(key, text) for key, text in zip(keys, texts, strict=True) if key not in self._known]
         for start in range(0, len(missing), 64):
@@ -130,10 +132,18 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
     long_enough = [
         a.message for a in appended if is_embeddable(a.message.role, a.message.type, a.message.tokens, MIN_TOKENS)
     ]
-    vectors = model.embed([message.content for message in long_enough], "passage")
+    before = {message.rowid: _previous(message, earlier) for earlier, message in pairwise(a.message for a in appended)}
+    passages = [passage(message.content, before.get(message.rowid)) for message in long_enough]
+    vectors = model.embed(passages, "passage")
     rows = [(message.rowid, vector) for message, vector in zip(long_enough, vectors, strict=True)]
-    await store.writer.store_vectors(model.model.model_id, rows)
+    await store.writer.store_vectors(vectors_id(model.model.model_id), rows)
     return Scope(chat=chat, first_seq=1, end_seq=len(made) + 1)
+
+
+def _previous(message: Message, earlier: Message) -> str | None:
+    """What the embedder takes for the context of a message."""
+    pause = from_iso(message.created_at) - from_iso(earlier.created_at)
+    return earlier.content if pause <= SESSION_PAUSE_S else None
 
 
 def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate]:
@@ -172,7 +182,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     small = json.loads(arguments.smalltalk.read_text(encoding="utf-8"))["queries"] if arguments.smalltalk else []
     with tempfile.TemporaryDirectory() as scratch:
         async with running_store(Path(scratch)) as store:
-            await store.writer.prepare_vectors(model.model.model_id, model.model.dimension)
+            await store.writer.prepare_vectors(vectors_id(model.model.model_id), model.model.dimension)
             config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
             recall = Recall(store.readers, ReadyEmbedder(model), config, SystemClock())
             for path in sorted(arguments.folder.glob("*.json")):

@@ -31,7 +31,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.passage import vectors_id
+from klaw.memory.passage import passage, vectors_id
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.making import running_store
 from tests.support.turns import record
@@ -109,7 +109,9 @@ async def fill(home: Path, models: Path, count: int) -> None:
         for number in range(count)
     ]
     model = EmbeddingModel.load(models / MODEL, threads=2)
-    known = model.embed([message.content for message in made[:EMBEDDED]], kind="passage")
+    before = [None, *(message.content for message in made)]
+    passages = [passage(message.content, before[at]) for at, message in enumerate(made[:EMBEDDED])]
+    known = model.embed(passages, kind="passage")
     noise = np.random.default_rng(7)
     async with running_store(Paths.resolve(home).data_dir) as store:
         await store.writer.prepare_vectors(vectors_id(model.model_id), model.dimension)

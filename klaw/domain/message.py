@@ -28,6 +28,11 @@ class Kind(enum.StrEnum):
     SCHEDULED = "scheduled"
 
 
+SESSION_PAUSE_S = 3600
+"""After so long a pause two messages of a chat belong to different sessions (``topics.chunkInterval``) and do not
+explain each other."""
+
+
 @attrs.frozen(kw_only=True)
 class NewMessage:
     """A message before the writer gave it its place."""

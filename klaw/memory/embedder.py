@@ -23,10 +23,11 @@ from klaw.actor.supervisor import Started
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.config.schema import EmbeddingConfig
+from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ModelError, StorageFull, VectorsDamaged
 from klaw.memory.backlog import split_batches
-from klaw.memory.passage import RECIPE, passage_text, vectors_id
+from klaw.memory.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.readers import Readers
 from klaw.store.sql import vectors
 from klaw.store.writer import Writer
@@ -49,11 +50,16 @@ log = structlog.get_logger("klaw.embedder")
 
 
 @attrs.frozen
-class Passage:
-    """What is embedded for a message."""
+class Waiting:
+    """A message that gets its vector now."""
 
     rowid: int
-    content: str
+    passage: Passage
+
+    @property
+    def tokens(self) -> int:
+        """Estimated, of all that the model reads."""
+        return tokens.estimate(self.passage.text) + tokens.estimate(self.passage.context)
 
 
 @attrs.frozen
@@ -330,7 +336,7 @@ class _Worker:
         if not rows:
             await self._end_reembedding()
             return False
-        texts = [Passage(row.rowid, passage_text(row.content, row.previous, self.recipe)) for row in rows]
+        texts = [Waiting(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
         self.vitals.doing(f"embedding {len(texts)} messages")
         self.refused = None
         batches = iter(split_batches(texts, self.config.batch_tokens))
@@ -341,7 +347,7 @@ class _Worker:
             raise self.refused
         return True
 
-    async def _embed_batches(self, batches: Iterator[list[Passage]]) -> None:
+    async def _embed_batches(self, batches: Iterator[list[Waiting]]) -> None:
         """One of the workers that share a fetch of rows: each takes the next batch when it is done with one."""
         try:
             for batch in batches:
@@ -356,7 +362,7 @@ class _Worker:
             await self.writer.end_reembedding()
             self.embedder.enter(EmbedderState.READY)
 
-    async def _embed_batch(self, batch: Sequence[Passage]) -> None:
+    async def _embed_batch(self, batch: Sequence[Waiting]) -> None:
         try:
             stored = await self._store(batch)
         except ModelError as error:
@@ -371,10 +377,10 @@ class _Worker:
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
 
-    async def _store(self, batch: Sequence[Passage]) -> int:
-        made = await self.threads.run(self._embed_passages, [row.content for row in batch])
+    async def _store(self, batch: Sequence[Waiting]) -> int:
+        made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
         pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
         return await self.writer.store_vectors(self.vectors_id, pairs)
 
-    def _embed_passages(self, texts: list[str]) -> list[bytes]:
-        return [bytes(vector.tobytes()) for vector in self.model.embed(texts, kind="passage").astype("<f4")]
+    def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
+        return [bytes(vector.tobytes()) for vector in self.model.embed(passages, kind="passage").astype("<f4")]

@@ -6,31 +6,49 @@ and no vector of one recipe is ever compared with a query that was calibrated fo
 
 from collections.abc import Callable, Mapping
 
-RECIPE = 1
+import attrs
+
+from klaw.domain import tokens
+
+RECIPE = 2
 """The recipe in use; a key of ``RECIPES``. A number that was used once never gets another meaning."""
 
-PREVIOUS_CHARACTERS = 400
-"""Of the previous message only its end goes along: what was said last is what an answer refers to."""
+CONTEXT_CHARACTERS = 100
+"""Of the previous message only its end is read: what was said last is what an answer refers to. Each token costs time;
+what more of them bring is in docs/benchmarks.md."""
+MAX_TOKENS_IN_CONTEXT = 100
+"""A longer message says by itself what it is about."""
 
 
-def _alone(content: str, _previous: str | None) -> str:
-    return content
+@attrs.frozen
+class Passage:
+    """A text to embed and what the model reads before it."""
+
+    text: str
+    context: str = ""
+    """Read with the text, so that "Yes, on Friday" means something; the vector is that of the text's own tokens."""
 
 
-def _after_previous(content: str, previous: str | None) -> str:
-    return f"{previous[-PREVIOUS_CHARACTERS:]}\n{content}" if previous else content
+def _alone(content: str, _previous: str | None) -> Passage:
+    return Passage(content)
 
 
-RECIPES: Mapping[int, Callable[[str, str | None], str]] = {1: _alone, 2: _after_previous}
-"""1: the message alone. 2: after the end of the one before it, because "Yes, on Friday" says nothing by itself."""
+def _in_context(content: str, previous: str | None) -> Passage:
+    if not previous or tokens.estimate(content) > MAX_TOKENS_IN_CONTEXT:
+        return Passage(content)
+    return Passage(content, previous[-CONTEXT_CHARACTERS:])
 
 
-def passage_text(content: str, previous: str | None, recipe: int = RECIPE) -> str:
-    """The text whose vector stands for a message.
+RECIPES: Mapping[int, Callable[[str, str | None], Passage]] = {1: _alone, 2: _in_context}
+"""1: the message alone. 2: read after the end of the one before it."""
+
+
+def passage(content: str, previous: str | None, recipe: int = RECIPE) -> Passage:
+    """What is embedded for a message.
 
     Args:
         content: of the message.
-        previous: of the nearest earlier message of the same chat and segment that is searched, if there is one.
+        previous: of the nearest earlier message of the same session that is searched, if there is one.
         recipe: a key of ``RECIPES``.
     """
     return RECIPES[recipe](content, previous)

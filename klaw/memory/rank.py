@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 
 import attrs
 
+from klaw.domain.message import SESSION_PAUSE_S
 from klaw.memory.dates import Period
 from klaw.memory.fuse import reciprocal_rank_fusion
 from klaw.memory.speakers import speaker_stems
@@ -21,8 +22,6 @@ FROM_PREVIOUS = 0.5
 """Share of a message's full-text score that the next message gets: an answer seldom repeats the question's words."""
 FROM_NEXT = 0.2
 """… and the message before it."""
-MAX_PAUSE = timedelta(hours=1)
-"""After a longer pause two messages have nothing to do with each other (``topics.chunkInterval``)."""
 
 LENGTH_POWER = 0.1
 """A longer message says more: scores grow with this power of its tokens, between ``SHORT`` and ``LONG``."""
@@ -117,7 +116,7 @@ def _by_words(lists: Lists, places: Mapping[int, Place]) -> list[int]:
 
 def _is_near(one: Place, other: Place) -> bool:
     """Whether two neighbours belong to one session."""
-    return abs(_when(one) - _when(other)) <= MAX_PAUSE
+    return abs(_when(one) - _when(other)) <= timedelta(seconds=SESSION_PAUSE_S)
 
 
 def _when(place: Place) -> datetime:

@@ -16,6 +16,13 @@ class Window:
     text: int
     """Index of the text."""
     ids: Sequence[int]
+    head: Sequence[int] = ()
+    """Tokens that are read before them and are not part of what is pooled; empty: everything is pooled."""
+
+    @property
+    def width(self) -> int:
+        """Tokens that are read, without special ones."""
+        return len(self.head) + len(self.ids)
 
     @property
     def weight(self) -> int:
@@ -23,12 +30,20 @@ class Window:
         return max(1, len(self.ids))
 
 
-def cut_windows(contents: Sequence[Sequence[int]], size: int) -> list[Window]:
-    """Cuts each text's content tokens into windows of at most ``size``; a text without tokens gets one empty window."""
+def cut_windows(contents: Sequence[tuple[Sequence[int], Sequence[int]]], size: int) -> list[Window]:
+    """Cuts each text's content tokens into windows of at most ``size``; a text without tokens gets one empty window.
+
+    Args:
+        contents: head (see ``Window``) and content tokens of each text. Each of its windows has the head, of which the
+            end is kept where it takes more than half of a window.
+        size: of a window, with its head.
+    """
     windows: list[Window] = []
-    for text, ids in enumerate(contents):
-        starts = range(0, len(ids), size) or range(1)
-        windows.extend(Window(text, ids[start : start + size]) for start in starts)
+    for text, (head, ids) in enumerate(contents):
+        kept = head[-(size // 2) :] if head else head
+        room = size - len(kept)
+        starts = range(0, len(ids), room) or range(1)
+        windows.extend(Window(text, ids[start : start + room], kept) for start in starts)
     return windows
 
 
@@ -44,12 +59,12 @@ def plan_batches(windows: Sequence[Window], max_tokens: int, special: int) -> It
     """
     batch: list[Window] = []
     width = 0
-    for window in sorted(windows, key=lambda w: len(w.ids), reverse=True):
+    for window in sorted(windows, key=lambda w: w.width, reverse=True):
         if batch and (len(batch) + 1) * width > max_tokens:
             yield batch
             batch = []
         if not batch:
-            width = len(window.ids) + special
+            width = window.width + special
         batch.append(window)
     if batch:
         yield batch

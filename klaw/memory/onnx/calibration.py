@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from klaw.errors import ModelError
 from klaw.memory.onnx.dialogues import DIALOGUES
-from klaw.memory.passage import RECIPE, passage_text
+from klaw.memory.passage import RECIPE, Passage, passage
 
 MAX_QUERIES = 60
 """Of a conversation; more are thinned out evenly: 60 by 120 pairs put the mean's own error below 0.001."""
@@ -29,7 +29,7 @@ TOO_ALIKE = 0.999
 """A model that finds all texts so alike has told nothing about them."""
 
 Float32: TypeAlias = npt.NDArray[np.float32]
-Embed: TypeAlias = Callable[[Sequence[str], Literal["query", "passage"]], Float32]
+Embed: TypeAlias = Callable[[Sequence[str] | Sequence[Passage], Literal["query", "passage"]], Float32]
 """Texts and their kind -> unit vectors (n, dimension)."""
 
 
@@ -86,9 +86,7 @@ def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Measur
         asked, said = _thin(len(talk.queries), MAX_QUERIES), _thin(len(talk.messages), MAX_MESSAGES)
         if not asked or not said:
             continue
-        passages = [
-            passage_text(talk.messages[at], talk.messages[at - 1] if at > 0 else None, recipe=recipe) for at in said
-        ]
+        passages = [passage(talk.messages[at], talk.messages[at - 1] if at > 0 else None, recipe=recipe) for at in said]
         table = embed([talk.queries[at] for at in asked], "query") @ embed(passages, "passage").T
         counted = np.array([[(query, message) not in talk.related for message in said] for query in asked])
         cosines.append(table[counted])

@@ -15,7 +15,7 @@ from klaw.memory.onnx.calibration import TOO_ALIKE, built_in, measure
 from klaw.memory.onnx.describe import Description, describe
 from klaw.memory.onnx.session import EncoderSession, Float32
 from klaw.memory.onnx.tokens import Tokenizer, load_tokenizer
-from klaw.memory.passage import RECIPE
+from klaw.memory.passage import RECIPE, Passage
 from klaw.models.manifest import Calibration
 
 Kind: TypeAlias = Literal["query", "passage"]
@@ -89,8 +89,11 @@ class EmbeddingModel:
             )
         return model
 
-    def embed(self, texts: Sequence[str], *, kind: Kind) -> Float32:
+    def embed(self, texts: Sequence[str | Passage], *, kind: Kind) -> Float32:
         """Unit vectors of ``texts``, in their order. Any string will do: empty, very long, with lone surrogates.
+
+        The vector of a passage with a context is pooled over its own tokens as the model sees them after the context
+        ("late chunking", Günther and others, 2024).
 
         Returns:
             (len(texts), dimension) float32, L2-normalised.
@@ -99,8 +102,7 @@ class EmbeddingModel:
             ModelError: the model is closed or ONNX Runtime failed.
         """
         sums = np.zeros((len(texts), self.dimension), np.float32)
-        prefix = self._prefixes[kind]
-        contents = self._tokenizer.encode([prefix + text for text in texts])
+        contents = self._encode(texts, self._prefixes[kind])
         windows = cut_windows(contents, self.max_tokens - self._special)
         for batch in plan_batches(windows, self._batch_tokens, self._special):
             for window, pooled in zip(batch, self._pool(batch, kind), strict=True):
@@ -109,6 +111,14 @@ class EmbeddingModel:
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         vectors: Float32 = sums / np.maximum(norms, _TINY)
         return vectors
+
+    def _encode(self, texts: Sequence[str | Passage], prefix: str) -> list[tuple[list[int], list[int]]]:
+        """Tokens of what is read before each text and is not pooled, and of the text."""
+        passages = [Passage(text) if isinstance(text, str) else text for text in texts]
+        whole = [each.text if each.context else prefix + each.text for each in passages]
+        heads = iter(self._tokenizer.encode([prefix + each.context for each in passages if each.context]))
+        contents = self._tokenizer.encode(whole)
+        return [(next(heads) if each.context else [], ids) for each, ids in zip(passages, contents, strict=True)]
 
     def _calibrate(self) -> Calibration:
         found = measure(lambda texts, kind: self.embed(texts, kind=kind), built_in())
@@ -135,9 +145,14 @@ class EmbeddingModel:
         if sessions is None:
             raise ModelError(f"{self.model_id}: the model is closed")
         before, after = self._tokenizer.before, self._tokenizer.after
-        states, mask = sessions[kind].run([[*before, *window.ids, *after] for window in batch])
+        states, mask = sessions[kind].run([[*before, *window.head, *window.ids, *after] for window in batch])
         if self._pooling == "cls":
             return states[:, 0]
         weights = mask.astype(np.float32)
+        for row, window in enumerate(batch):
+            if window.head and window.ids:
+                begin = len(before) + len(window.head)
+                weights[row] = 0
+                weights[row, begin : begin + len(window.ids)] = 1
         means: Float32 = np.einsum("blh,bl->bh", states, weights) / weights.sum(axis=1, keepdims=True)
         return means

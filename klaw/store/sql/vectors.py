@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import apsw
 import attrs
 
+from klaw.domain.message import SESSION_PAUSE_S
 from klaw.store.sql import meta
 
 CHUNK_SIZE = 256
@@ -43,7 +44,7 @@ class Unembedded:
     rowid: int
     content: str
     previous: str | None
-    """Content of the nearest earlier message of the chat and segment that is searched, if there is one."""
+    """Content of the nearest earlier message of the session that is searched, if there is one."""
 
 
 def model(connection: apsw.Connection) -> tuple[str, int] | None:
@@ -185,9 +186,12 @@ def store(connection: apsw.Connection, rowid: int, vector: bytes) -> bool:
     return True
 
 
-_UNEMBEDDED = """
+_UNEMBEDDED = f"""
 SELECT m.rowid, m.content, (
-    SELECT iif(p.segment = m.segment, p.content, NULL) FROM messages p
+    SELECT iif(
+        p.segment = m.segment AND unixepoch(m.created_at) - unixepoch(p.created_at) <= {SESSION_PAUSE_S},
+        p.content, NULL)
+    FROM messages p
     WHERE p.chat_id = m.chat_id AND p.seq < m.seq
         AND p.role IN ('user', 'assistant') AND p.type IN ('text', 'scheduled')
     ORDER BY p.seq DESC LIMIT 1)
@@ -197,7 +201,7 @@ FROM (
     ORDER BY +rowid DESC LIMIT ?) w
 JOIN messages m ON m.rowid = w.rowid
 ORDER BY m.rowid DESC
-"""
+"""  # noqa: S608 - a constant number
 
 
 def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[Unembedded]:

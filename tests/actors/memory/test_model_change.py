@@ -22,7 +22,7 @@ from klaw.health import embedder_problems
 from klaw.memory import embedder as actor
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.passage import passage_text, vectors_id
+from klaw.memory.passage import passage, vectors_id
 from klaw.store.sql import vectors
 from klaw.store.store import Store
 from tests.support.making import new, running_store
@@ -209,7 +209,7 @@ async def test_another_recipe_embeds_anew_with_the_previous_message_of_the_segme
         assert before is not None
         assert after == (vectors_id(before[0], 2), before[1])
         model = EmbeddingModel.load(tiny, threads=1)
-        expected = model.embed([passage_text(TEXTS[2], TEXTS[1], 2)], kind="passage")[0]
+        expected = model.embed([passage(TEXTS[2], TEXTS[1], 2)], kind="passage")[0]
         (nearest, *_) = await store.readers.run(vectors.nearest, expected.astype("<f4").tobytes(), 1, 1, 10, 4)
         assert nearest.rowid == 3
         assert nearest.distance == pytest.approx(0, abs=1e-5)

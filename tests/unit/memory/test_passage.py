@@ -2,14 +2,19 @@
 
 import pytest
 
-from klaw.memory.passage import PREVIOUS_CHARACTERS, RECIPE, RECIPES, passage_text, vectors_id
+from klaw.memory.passage import CONTEXT_CHARACTERS, RECIPE, RECIPES, Passage, passage, vectors_id
 
 
 def test_the_recipes() -> None:
-    assert passage_text("Да, в пятницу.", "Ты придёшь?", 1) == "Да, в пятницу."
-    assert passage_text("Да, в пятницу.", "Ты придёшь?", 2) == "Ты придёшь?\nДа, в пятницу."
-    assert passage_text("Yes.", None, 2) == "Yes."
-    assert passage_text("Yes.", "x" * 100_000 + "?", 2) == "x" * (PREVIOUS_CHARACTERS - 1) + "?\nYes."
+    assert passage("Да, в пятницу.", "Ты придёшь?", 1) == Passage("Да, в пятницу.")
+    assert passage("Да, в пятницу.", "Ты придёшь?", 2) == Passage("Да, в пятницу.", "Ты придёшь?")
+    assert passage("Yes.", None, 2) == Passage("Yes.")
+    assert passage("Yes.", "x" * 100_000 + "?", 2) == Passage("Yes.", "x" * (CONTEXT_CHARACTERS - 1) + "?")
+
+
+def test_a_long_message_needs_no_context() -> None:
+    text = "a long story " * 40
+    assert passage(text, "Tell me!", 2) == Passage(text)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -21,4 +26,4 @@ def test_every_recipe_has_an_id_of_its_own(recipe: int) -> None:
 def test_the_recipe_in_use_is_one_of_them_and_the_first_keeps_the_models_id() -> None:
     assert RECIPE in RECIPES
     assert vectors_id("m@1+abc", 1) == "m@1+abc"
-    assert passage_text("text", "before") == passage_text("text", "before", RECIPE)
+    assert passage("text", "before") == passage("text", "before", RECIPE)

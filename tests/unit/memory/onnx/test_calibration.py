@@ -11,6 +11,7 @@ from klaw.memory.onnx import calibration
 from klaw.memory.onnx.calibration import Talk, built_in, measure, of_messages
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.onnx.texts import read_talk
+from klaw.memory.passage import Passage
 
 
 def test_the_built_in_texts_give_what_conversations_gave(embedding_model_dir: Path) -> None:
@@ -36,7 +37,7 @@ def test_related_pairs_are_not_counted() -> None:
 
 
 def _one_hot(texts, _kind):
-    return np.eye(128, dtype=np.float32)[[ord(text[-1]) for text in texts]]
+    return np.eye(128, dtype=np.float32)[[ord((text if isinstance(text, str) else text.text)[-1]) for text in texts]]
 
 
 def test_passages_are_measured_as_they_are_embedded() -> None:
@@ -47,7 +48,8 @@ def test_passages_are_measured_as_they_are_embedded() -> None:
         return _one_hot(texts, kind)
 
     measure(embed, [Talk(messages=tuple("abcdefghij"), queries=tuple("klmnopqrst"))], recipe=2)
-    assert seen[1] == ("passage", ["a", *(f"{a}\n{b}" for a, b in zip("abcdefghi", "bcdefghij", strict=True))])
+    read_after = zip("bcdefghij", "abcdefghi", strict=True)
+    assert seen[1] == ("passage", [Passage("a"), *(Passage(text, before) for text, before in read_after)])
 
 
 def test_messages_alone_ask_themselves_but_not_their_neighbours() -> None:
