@@ -206,6 +206,8 @@ class _Worker:
         """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
         while True:
             try:
+                while await self.writer.encode_vectors():  # of an earlier version, or left over by a stop
+                    pass
                 while await self._embed_some():
                     pass
             except StorageFull:

@@ -13,8 +13,8 @@ from klaw.domain.message import Message
 from klaw.errors import IdConflict, KlawError, StorageFull
 from klaw.store import records
 from klaw.store.journal import Entry, Journal
-from klaw.store.requests import Append, Appended, PrepareVectors, Request, StoreVectors
-from klaw.store.sql import messages, turns, vectors
+from klaw.store.requests import Append, Appended, EncodeVectors, PrepareVectors, Request, StoreVectors
+from klaw.store.sql import messages, turns, vector_codes, vectors
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
@@ -107,9 +107,13 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             stored = vectors.model(connection)
             if stored is None or stored[0] != request.model_id:
                 return 0  # made by a model that was replaced meanwhile
-            return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
+            count = vectors.store(connection, request.vectors)
+            vector_codes.advance(connection)
+            return count
         case PrepareVectors():
             return vectors.prepare(connection, request.model_id, request.dimension)
+        case EncodeVectors():
+            return vectors.model(connection) is not None and vector_codes.advance(connection)
         case _:
             return None
 

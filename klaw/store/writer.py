@@ -20,7 +20,7 @@ from klaw.errors import KlawError, StorageFull
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
-from klaw.store.requests import Append, Appended, Ping, PrepareVectors, Request, StoreVectors
+from klaw.store.requests import Append, Appended, EncodeVectors, Ping, PrepareVectors, Request, StoreVectors
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -113,6 +113,15 @@ class Writer:
 
         def request(reply: Reply[bool]) -> PrepareVectors:
             return PrepareVectors(model_id=model_id, dimension=dimension, reply=reply)
+
+        return await self.mailbox.ask(request)
+
+    async def encode_vectors(self) -> bool:
+        """Make codes for some vectors that have none, in a transaction of its own; returns whether there may be more
+        to do."""
+
+        def request(reply: Reply[bool]) -> EncodeVectors:
+            return EncodeVectors(reply=reply)
 
         return await self.mailbox.ask(request)
 
