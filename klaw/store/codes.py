@@ -24,6 +24,10 @@ ROLES = {Role.USER: 1, Role.ASSISTANT: 2}
 
 _MIN_SPREAD = 0.05
 """Of a vector that lies almost on the centre or on one axis the signs say little; this bounds the estimate."""
+_SIGNS = (
+    2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1, bitorder="little").astype(np.float32) - 1
+)
+"""(256, 8): the signs that a byte stands for."""
 _MAX_UINT32 = 2**32 - 1
 
 
@@ -41,7 +45,8 @@ class Item:
 
 
 def record_type(dimension: int) -> np.dtype[np.void]:
-    """One vector's record in a block: what filters need, then the code. 72 bytes for 384 dimensions."""
+    """One vector's record in a block: what filters need, then the code. 72 bytes for 384 dimensions,
+    always a multiple of 8."""
     return np.dtype(
         [
             ("rowid", "<i8"),
@@ -54,6 +59,17 @@ def record_type(dimension: int) -> np.dtype[np.void]:
             ("unused", "V3"),
         ]
     )
+
+
+def take(records: Records, places: npt.NDArray[np.intp]) -> Records:
+    """Some of the records. As whole numbers: numpy copies records with several fields far more slowly."""
+    plain = records.view(np.uint64).reshape(len(records), -1)
+    return plain.take(places, axis=0).view(records.dtype).reshape(-1)
+
+
+def join(batches: Sequence[Records]) -> Records:
+    """Batches of records as one."""
+    return np.concatenate([batch.view(np.uint64) for batch in batches]).view(batches[0].dtype)
 
 
 def _unit(vectors: Sequence[bytes], dimension: int) -> Floats:
@@ -110,6 +126,10 @@ class CodedQuery:
         self._residual = (_unit([vector], len(centre)) - centre)[0]
         self._code = _signs(self._residual[np.newaxis, :])[0]
         self._dimension = len(centre)
+        padded = np.zeros((len(centre) + 7) // 8 * 8, np.float32)
+        padded[: len(centre)] = self._residual
+        self._worth = padded.reshape(-1, 8) @ _SIGNS.T
+        """What each value of each byte of a code is worth."""
 
     def rough(self, records: Records) -> Floats:
         """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick."""
@@ -123,8 +143,10 @@ class CodedQuery:
     def fine(self, records: Records) -> Floats:
         """The same, more exactly, because the query keeps its numbers: for a few thousand records."""
         codes = np.ascontiguousarray(records["code"]).view(np.uint8)
-        signs = np.unpackbits(codes, axis=1, count=self._dimension, bitorder="little").astype(np.float32)
-        return self._nearness(records, 2 * (signs @ self._residual) - self._residual.sum())
+        product = np.zeros(len(records), np.float32)
+        for place, worth in enumerate(self._worth):
+            product += worth.take(codes[:, place])
+        return self._nearness(records, product)
 
     def _nearness(self, records: Records, product: Floats) -> Floats:
         """Of |x| = 1 and x = centre + r: x·q = r·(q - centre) + r·centre + constant, r·centre = -|r|²/2 + constant."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-GROUP = 96
+GROUP = 64
 """Vectors measured at once."""
 CERTAINTY = 2.5
 """By how many standard deviations an estimate may be too pessimistic."""

@@ -230,25 +230,29 @@ def candidates(
     for records in _batches(connection, len(now.centre), filters):
         score = coded.rough(records)
         near = np.flatnonzero(score > bound)
-        near = near[_allowed(records[near], filters)]
-        kept.append(records[near])
-        scores.append(score[near])
-        waiting += len(near)
+        some = codes.take(records, near)
+        allowed = _allowed(some, filters)
+        kept.append(some[allowed] if not allowed.all() else some)
+        scores.append(score[near[allowed]])
+        waiting += len(scores[-1])
         if waiting > 2 * rough:
-            joined, joined_scores = np.concatenate(kept), np.concatenate(scores)
-            best = _largest(joined_scores, rough)
-            kept, scores, waiting = [joined[best]], [joined_scores[best]], rough
-            bound = float(scores[0].min())
+            kept, scores = _best(kept, scores, rough)
+            bound, waiting = float(scores[0].min()), rough
     if not waiting:
         return []
-    joined = np.concatenate(kept)[_largest(np.concatenate(scores), rough)]
-    estimated = -coded.fine(joined)
+    ((best,), _) = _best(kept, scores, rough)
+    estimated = -coded.fine(best)
     order = np.argsort(estimated)[:fine]
-    return list(zip(joined["rowid"][order].tolist(), estimated[order].tolist(), strict=True))
+    return list(zip(best["rowid"][order].tolist(), estimated[order].tolist(), strict=True))
 
 
-def _largest(scores: codes.Floats, wanted: int) -> npt.NDArray[np.intp]:
-    return np.argpartition(-scores, wanted)[:wanted] if len(scores) > wanted else np.arange(len(scores))
+def _best(
+    kept: Sequence[codes.Records], scores: Sequence[codes.Floats], wanted: int
+) -> tuple[list[codes.Records], list[codes.Floats]]:
+    """The records with the largest scores, and those, as one batch."""
+    joined = np.concatenate(scores)
+    order = np.argpartition(-joined, wanted)[:wanted] if len(joined) > wanted else np.arange(len(joined))
+    return [codes.take(codes.join(kept), order)], [joined[order]]
 
 
 def _batches(connection: apsw.Connection, dimension: int, filters: Filters) -> Iterator[codes.Records]:
