@@ -1,8 +1,8 @@
 """Measuring the most promising vectors until the nearest are certain enough. Knows no SQL: it is given a function.
 
-A vector's estimated distance is wrong by a few hundredths, so several hundred have to be measured exactly to be sure of
-the nearest twenty, but how many differs from query to query. They are measured in groups, the most promising first;
-it ends when the estimates of the rest, even if they are as far off as the group before shows, cannot reach the list.
+A vector's estimated distance is wrong by about 0.005, so up to some hundred have to be measured to be sure of the
+nearest twenty; how many differs from query to query. They are measured in groups, the most promising first. It ends
+when the rest cannot reach the list, even if their estimates are as far off as those of the measured ones.
 """
 
 import heapq
@@ -13,7 +13,7 @@ import attrs
 
 GROUP = 64
 """Vectors measured at once."""
-CERTAINTY = 2.5
+CERTAINTY = 3.0
 """By how many standard deviations an estimate may be too pessimistic."""
 
 
@@ -37,16 +37,18 @@ def nearest_of(
         limit: how many are wanted.
     """
     best: list[Neighbour] = []
+    errors: list[float] = []
     start, group = 0, max(GROUP, limit)
     while start < len(estimates):
-        part = estimates[start : start + group]
-        measured = measure([rowid for rowid, _ in part])
+        part = dict(estimates[start : start + group])
+        measured = measure(list(part))
         best = heapq.nsmallest(limit, [*best, *measured], key=lambda each: (each.distance, each.rowid))
+        errors += [each.distance - part[each.rowid] for each in measured]
         start, group = start + group, GROUP
-        if start < len(estimates) and len(best) == limit and len(measured) > 1:
-            by_rowid = dict(part)
-            errors = [each.distance - by_rowid[each.rowid] for each in measured]
-            likely = estimates[start][1] + statistics.fmean(errors)
-            if likely - CERTAINTY * statistics.stdev(errors) > best[-1].distance:
+        if start < len(estimates) and len(best) == limit and len(errors) >= GROUP:
+            # The most promising estimates are too good rather than too bad, so this errs to the safe side only with
+            # the mean over all that were measured, not over the last group.
+            usual, spread = statistics.fmean(errors), statistics.stdev(errors)
+            if estimates[start][1] + usual - CERTAINTY * spread > best[-1].distance:
                 break
     return best

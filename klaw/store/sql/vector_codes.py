@@ -27,7 +27,7 @@ STEP = 500
 """Vectors that one step encodes: a few tens of milliseconds of the writer's time."""
 FIRST_BLOCK, LARGEST_BLOCK = 16, 512
 """Records of a chat's blocks: each has twice the room of the one before, so that a small chat wastes little."""
-_BLOCKS_AT_ONCE = 64
+_BLOCKS_AT_ONCE = 32
 
 _LAYOUT = 1
 """Changes with the records' meaning; codes of another layout are made anew."""

@@ -25,9 +25,9 @@ EXACT_UNTIL = 4_000
 """Vectors of a chat that a KNN reads one by one; with more, their codes come first."""
 MAX_KNN = 4_096
 """The largest k that vec0 takes."""
-ROUGH, FINE = 8_192, 1_024
+ROUGH, FINE = 16_384, 1_024
 """Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
-CHAT_ROUGH, CHAT_FINE = 2_048, 256
+CHAT_ROUGH, CHAT_FINE = 4_096, 512
 """The same inside one chat; more are measured for a deep search."""
 
 _MODEL_KEY = "embedding_model"
@@ -145,7 +145,7 @@ def nearest(
         return nearest_exact(connection, query, chat_key, first_seq, end_seq, limit)
     scope = Filters(chat_key=chat_key, first_seq=first_seq, end_seq=end_seq)
     fine = max(CHAT_FINE, 2 * limit)
-    estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 4 * fine), fine)
+    estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 8 * fine), fine)
 
     def measure(rowids: list[int]) -> list[Neighbour]:
         rows = connection.execute(_MEASURE, (query, json.dumps(rowids), chat_key, first_seq, end_seq))
