@@ -27,7 +27,7 @@ _LARGE, _LEVELS = 0.9816, (0.4528, 1.5104)
 mean square: the best quantiser of a normal distribution with two bits (Lloyd and Max)."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1, bitorder="little").astype(np.float32)
 """(256, 8): the bits of every byte."""
-_TINY = 1e-6
+_TINY, _HUGE = 1e-6, 1e6
 _MAX_UINT32 = 2**32 - 1
 
 
@@ -78,7 +78,7 @@ def join(batches: Sequence[Records]) -> Records:
 def _unit(vectors: Sequence[bytes], dimension: int) -> Floats:
     made = np.frombuffer(b"".join(vectors), "<f4").reshape(-1, dimension).astype(np.float32)
     # A damaged row must not spoil a whole block.
-    made = np.nan_to_num(made, nan=0.0, posinf=0.0, neginf=0.0)
+    made = np.clip(np.nan_to_num(made, nan=0.0, posinf=0.0, neginf=0.0), -_HUGE, _HUGE)
     length = np.linalg.norm(made, axis=1, keepdims=True)
     return np.asarray(made / np.where(length > 0, length, 1), np.float32)
 

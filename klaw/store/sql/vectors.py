@@ -27,7 +27,7 @@ MAX_KNN = 4_096
 """The largest k that vec0 takes."""
 ROUGH, FINE = 16_384, 1_024
 """Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
-CHAT_ROUGH, CHAT_FINE = 4_096, 512
+CHAT_ROUGH, CHAT_FINE = 8_192, 512
 """The same inside one chat; more are measured for a deep search."""
 
 _MODEL_KEY = "embedding_model"
