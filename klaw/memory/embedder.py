@@ -295,6 +295,8 @@ class _Worker:
             try:
                 if self.embedder.take_damage_report():
                     await self._repair()
+                while await self.writer.encode_vectors():  # of an earlier version, or left over by a stop
+                    pass
                 while await self._embed_some():
                     pass
             except StorageFull:

@@ -14,11 +14,23 @@ from klaw.domain.message import Message
 from klaw.errors import IdConflict, KlawError, StorageError, StorageFull, VectorsDamaged
 from klaw.store import records
 from klaw.store.journal import Entry, Journal
-from klaw.store.requests import Append, Appended, EndReembedding, PrepareVectors, RepairIndex, Request, StoreVectors
-from klaw.store.sql import coverage, messages, turns, vectors
+from klaw.store.requests import (
+    Append,
+    Appended,
+    EncodeVectors,
+    EndReembedding,
+    PrepareVectors,
+    RepairIndex,
+    Request,
+    StoreVectors,
+)
+from klaw.store.sql import coverage, messages, turns, vector_codes, vectors
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 FLOAT_BYTES = 4
+
+OF_VECTORS = (StoreVectors, PrepareVectors, EncodeVectors)
+"""Requests that touch the vector tables."""
 
 log = structlog.get_logger("klaw.writer")
 
@@ -42,14 +54,12 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         return _commit_group(connection, journal, requests)
     except apsw.CorruptError as error:
         # A damaged page of the vector table makes even COMMIT fail. Without what touched it, the rest can be stored.
-        rest = [request for request in requests if not isinstance(request, StoreVectors | PrepareVectors)]
+        rest = [request for request in requests if not isinstance(request, OF_VECTORS)]
         if len(rest) == len(requests):
             raise
         refused = Outcome(error=VectorsDamaged(f"the vector table is damaged ({error_class(error)})"))
         outcomes = iter(_commit_group(connection, journal, rest))
-        return [
-            refused if isinstance(request, StoreVectors | PrepareVectors) else next(outcomes) for request in requests
-        ]
+        return [refused if isinstance(request, OF_VECTORS) else next(outcomes) for request in requests]
 
 
 def _commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[Request]) -> list[Outcome]:
@@ -126,7 +136,9 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             if any(len(vector) != stored[1] * FLOAT_BYTES for _, vector in request.vectors):
                 raise StorageError(f"a vector has another dimension than {stored[1]}, the model's; none was stored")
             with _damage_named():
-                return sum(vectors.store(connection, rowid, vector) for rowid, vector in request.vectors)
+                count = vectors.store(connection, request.vectors)
+                vector_codes.advance(connection)
+                return count
         case PrepareVectors():
             with _damage_named():
                 if request.anew:
@@ -134,6 +146,9 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
                 return vectors.prepare_some(connection, request.model_id, request.dimension)
         case EndReembedding():
             return vectors.end_reembedding(connection)
+        case EncodeVectors():
+            with _damage_named():
+                return vectors.model(connection) is not None and vector_codes.advance(connection)
         case RepairIndex():
             return _repair(connection, request)
         case _:

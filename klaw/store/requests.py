@@ -66,10 +66,17 @@ class RepairIndex:
 
 
 @attrs.frozen(kw_only=True)
+class EncodeVectors:
+    """Make codes for some of the vectors that have none. Answers whether there may be more to do."""
+
+    reply: Reply[bool]
+
+
+@attrs.frozen(kw_only=True)
 class Ping:
     """Prove that the writer works: answered after a real (empty) transaction."""
 
     reply: Reply[None]
 
 
-Request: TypeAlias = Append | StoreVectors | PrepareVectors | EndReembedding | RepairIndex | Ping
+Request: TypeAlias = Append | StoreVectors | PrepareVectors | EndReembedding | EncodeVectors | RepairIndex | Ping

@@ -24,6 +24,7 @@ from klaw.store.journal import Journal
 from klaw.store.requests import (
     Append,
     Appended,
+    EncodeVectors,
     EndReembedding,
     Ping,
     PrepareVectors,
@@ -169,6 +170,15 @@ class Writer:
             return EndReembedding(reply=reply)
 
         await self.mailbox.ask(request)
+
+    async def encode_vectors(self) -> bool:
+        """Make codes for some vectors that have none, in a transaction of its own; returns whether there may be more
+        to do."""
+
+        def request(reply: Reply[bool]) -> EncodeVectors:
+            return EncodeVectors(reply=reply)
+
+        return await self.mailbox.ask(request)
 
     async def ping(self) -> None:
         """Return when the writer has committed an empty transaction."""

@@ -1,4 +1,4 @@
-"""SQL of full-text search inside one chat."""
+"""SQL of full-text search: inside one chat, and the expressions that every search is made of."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,14 @@ class TextHit:
     """SQLite's bm25: the more negative, the better."""
 
 
-_SEARCH = """
-SELECT rowid, bm25(messages_fts, 1.0, 0.0) AS score FROM messages_fts
+RANK = "bm25(messages_fts, 1.0, 0.0)"
+"""The rank of a row by its content alone; the words of the scope column weigh nothing."""
+
+_SEARCH = f"""
+SELECT rowid, {RANK} AS score FROM messages_fts
 WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?
 ORDER BY score LIMIT ?
-"""
+"""  # noqa: S608 - a constant
 
 
 def quote(word: str) -> str:
@@ -36,7 +39,13 @@ def phrase(word: str) -> str:
 
 def match_any(words: Sequence[str], chat_key: int) -> str:
     """FTS5 expression: any of the words, in one chat."""
-    return f'{{scope}}: "c{int(chat_key)}" AND {{content}}: ({" OR ".join(map(phrase, words))})'
+    return match_in(words, f"c{int(chat_key)}")
+
+
+def match_in(words: Sequence[str], scope: str | None) -> str:
+    """FTS5 expression: any of the words, in the rows with a word of the scope column; None is everywhere."""
+    content = f"{{content}}: ({' OR '.join(map(phrase, words))})"
+    return content if scope is None else f"{{scope}}: {quote(scope)} AND {content}"
 
 
 def search(

@@ -134,7 +134,17 @@ def _row(message: NewMessage, seq: int, segment: int) -> tuple[Any, ...]:
 
 def scope(chat_key: int, user: UserId) -> str:
     """The words of the full-text scope column; the view ``messages_search`` makes the same."""
-    return f"c{chat_key} u{user.encode().hex()}"
+    return f"{chat_word(chat_key)} {user_word(user)}"
+
+
+def chat_word(chat_key: int) -> str:
+    """The word of the scope column that all rows of a chat have."""
+    return f"c{int(chat_key)}"
+
+
+def user_word(user: UserId) -> str:
+    """The word of the scope column that all rows of a user have."""
+    return f"u{user.encode().hex()}"
 
 
 def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_key: int) -> None:

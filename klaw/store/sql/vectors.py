@@ -1,19 +1,35 @@
 """SQL of message vectors: a vec0 table with the chat as partition key, so that a KNN reads one chat only.
 
 ``seq`` is a metadata column: segment and window are ranges of it, filtered inside the KNN. A filter after the KNN would
-return nothing as soon as other rows are nearer.
+return nothing as soon as other rows are nearer. Many vectors (a long chat, a user's whole history) are searched by
+their codes first (``vector_codes``); the few that remain are measured exactly.
 """
 
+import json
 from collections.abc import Sequence
 
 import apsw
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
-from klaw.store.sql import meta
+from klaw.domain.names import UserId
+from klaw.store.codes import Item
+from klaw.store.sql import meta, vector_codes
+from klaw.store.sql.measuring import Neighbour as Neighbour  # noqa: PLC0414 - known by this place
+from klaw.store.sql.measuring import nearest_of
+from klaw.store.sql.vector_codes import Coded, Filters
 
-CHUNK_SIZE = 256
-"""Rows a chunk of vec0: with many small chats the default of 1024 wastes disk (76 MiB against 19 MiB for 50 chats)."""
+CHUNK_SIZE = 32
+"""Rows a chunk of vec0. With 256 a chat of ten messages takes 400 KB and a vector read alone walks through 96 pages;
+with 32 it is 50 KB and 12 pages, and a KNN is no slower (docs/benchmarks.md)."""
+EXACT_UNTIL = 4_000
+"""Vectors of a chat that a KNN reads one by one; with more, their codes come first."""
+MAX_KNN = 4_096
+"""The largest k that vec0 takes."""
+ROUGH, FINE = 16_384, 1_024
+"""Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
+CHAT_ROUGH, CHAT_FINE = 8_192, 512
+"""The same inside one chat; more are measured for a deep search."""
 
 _MODEL_KEY = "embedding_model"
 _DIMENSION_KEY = "embedding_dimension"
@@ -26,15 +42,6 @@ CLEAR_ROWS = 4096
 """Messages whose flag is taken back in one step: 15 ms here."""
 CLEAR_CHUNKS = 16
 """Chunks of vectors (``CHUNK_SIZE``) that go in one step: 6 MiB, up to 20 ms here."""
-
-
-@attrs.frozen
-class Neighbour:
-    """One result of a KNN."""
-
-    rowid: int
-    distance: float
-    """Cosine distance, 0 to 2."""
 
 
 @attrs.frozen
@@ -74,12 +81,22 @@ class Prepared:
     """Vectors of another model were dropped, now or in an earlier step, and are not all made anew yet."""
 
 
+def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
+    """The statement that makes the vector table."""
+    return (
+        f"CREATE VIRTUAL TABLE vec_messages USING vec0 ("
+        f"chat_key INTEGER PARTITION KEY, seq INTEGER, embedding float[{int(dimension)}] distance_metric=cosine,"
+        f" chunk_size={int(chunk_size)})"
+    )
+
+
 def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
     """Make the vector table fit a model, at once. Returns whether vectors of another model were dropped.
 
     For a database that nobody waits for; the writer goes by ``prepare_some``.
     """
     if model(connection) == (model_id, dimension):
+        vector_codes.create(connection)
         return False
     while not (step := prepare_some(connection, model_id, dimension)).done:
         pass
@@ -92,6 +109,7 @@ def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> 
     From the first step on no model is known (``model`` is None), so nothing is searched or stored, and a step that
     never comes because of a crash is taken at the next start.
     """
+    vector_codes.create(connection)
     if model(connection) != (model_id, dimension):
         if meta.get(connection, _CLEARED_KEY) is None:
             meta.put(connection, _CLEARED_KEY, "0")
@@ -141,6 +159,7 @@ _SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids",
 
 def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> None:
     """Drop a damaged table with all its vectors, and let every message be embedded again."""
+    vector_codes.create(connection)
     _create(connection, dimension)
     connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
     meta.put(connection, _MODEL_KEY, model_id)
@@ -158,32 +177,35 @@ def _drop(connection: apsw.Connection) -> None:
 
 def _create(connection: apsw.Connection, dimension: int) -> None:
     _drop(connection)
-    connection.execute(
-        f"CREATE VIRTUAL TABLE vec_messages USING vec0 ("
-        f"chat_key INTEGER PARTITION KEY, seq INTEGER, embedding float[{int(dimension)}] distance_metric=cosine,"
-        f" chunk_size={CHUNK_SIZE})"
-    )
+    vector_codes.clear(connection)
+    connection.execute(table(dimension))
 
 
 _TAKE = """
 UPDATE messages SET embedded = 1 WHERE rowid = ?1 AND embedded = 0
-RETURNING seq, (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_id)
+RETURNING (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_id), user_id, seq,
+    coalesce(unixepoch(created_at), 0), role
 """
 _HAS_VECTOR = "SELECT 1 FROM vec_messages_rowids WHERE rowid = ?"
 _DELETE = "DELETE FROM vec_messages WHERE rowid = ?"
 _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, ?, ?, ?)"
 
 
-def store(connection: apsw.Connection, rowid: int, vector: bytes) -> bool:
-    """Store a message's vector (little-endian float32). False when it has one already, or is gone."""
-    row = connection.execute(_TAKE, (rowid,)).fetchone()
-    if row is None:
-        return False
-    seq, key = row
-    if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that was deleted and came back from the logs
-        connection.execute(_DELETE, (rowid,))
-    connection.execute(_INSERT, (rowid, key, seq, vector))
-    return True
+def store(connection: apsw.Connection, made: Sequence[tuple[int, bytes]]) -> int:
+    """Store messages' vectors (rowid, little-endian float32). Returns how many; a message that has one already, or is
+    gone, is left out."""
+    stored: list[Coded] = []
+    for rowid, vector in made:
+        row = connection.execute(_TAKE, (rowid,)).fetchone()
+        if row is not None:
+            key, user, seq, created_s, role = row
+            if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that came back from the logs
+                connection.execute(_DELETE, (rowid,))
+            connection.execute(_INSERT, (rowid, key, seq, vector))
+            item = Item(rowid=rowid, seq=seq, created_s=created_s, role=role, vector=vector)
+            stored.append(Coded(chat_key=key, user=UserId(user), item=item))
+    vector_codes.add(connection, stored)
+    return len(stored)
 
 
 _UNEMBEDDED = f"""
@@ -243,6 +265,33 @@ ORDER BY distance
 def nearest(
     connection: apsw.Connection, query: bytes, chat_key: int, first_seq: int, end_seq: int, limit: int
 ) -> Sequence[Neighbour]:
-    """The nearest messages of a chat with first_seq <= seq < end_seq, nearest first."""
-    rows = connection.execute(_KNN, (query, limit, chat_key, first_seq, end_seq))
+    """The nearest messages of a chat with first_seq <= seq < end_seq, nearest first. In a long chat the last ones of
+    the list may miss a neighbour that is hardly nearer."""
+    now = vector_codes.state(connection)
+    if now is None or not now.complete or vector_codes.count(connection, chat_key) <= EXACT_UNTIL:
+        return nearest_exact(connection, query, chat_key, first_seq, end_seq, limit)
+    scope = Filters(chat_key=chat_key, first_seq=first_seq, end_seq=end_seq)
+    fine = max(CHAT_FINE, 2 * limit)
+    estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 8 * fine), fine)
+
+    def measure(rowids: list[int]) -> list[Neighbour]:
+        rows = connection.execute(_MEASURE, (query, json.dumps(rowids), chat_key, first_seq, end_seq))
+        return [Neighbour(rowid, distance) for rowid, distance in rows]
+
+    return nearest_of(estimates, measure, limit)
+
+
+def nearest_exact(
+    connection: apsw.Connection, query: bytes, chat_key: int, first_seq: int, end_seq: int, limit: int
+) -> Sequence[Neighbour]:
+    """The same by reading every vector of the chat."""
+    rows = connection.execute(_KNN, (query, min(limit, MAX_KNN), chat_key, first_seq, end_seq))
     return [Neighbour(rowid, distance) for rowid, distance in rows if distance is not None]
+
+
+# "distance" is taken: a hidden column of vec0.
+_MEASURE = """
+SELECT v.rowid, vec_distance_cosine(v.embedding, ?1) AS measured
+FROM json_each(?2) AS r CROSS JOIN vec_messages AS v ON v.rowid = r.value
+WHERE v.chat_key = ?3 AND v.seq >= ?4 AND v.seq < ?5 AND measured IS NOT NULL
+"""

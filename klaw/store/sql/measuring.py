@@ -1,0 +1,54 @@
+"""Measuring the most promising vectors until the nearest are certain enough. Knows no SQL: it is given a function.
+
+A vector's estimated distance is wrong by about 0.005, so up to some hundred have to be measured to be sure of the
+nearest twenty; how many differs from query to query. They are measured in groups, the most promising first. It ends
+when the rest cannot reach the list, even if their estimates are as far off as those of the measured ones.
+"""
+
+import heapq
+import statistics
+from collections.abc import Callable, Sequence
+
+import attrs
+
+GROUP = 64
+"""Vectors measured at once."""
+CERTAINTY = 3.0
+"""By how many standard deviations an estimate may be too pessimistic."""
+
+
+@attrs.frozen
+class Neighbour:
+    """One result of a search by vector."""
+
+    rowid: int
+    distance: float
+    """Cosine distance, 0 to 2."""
+
+
+def nearest_of(
+    estimates: Sequence[tuple[int, float]], measure: Callable[[list[int]], Sequence[Neighbour]], limit: int
+) -> list[Neighbour]:
+    """The nearest vectors, nearest first.
+
+    Args:
+        estimates: row ids with estimated distances (up to a constant), the nearest first.
+        measure: gives the distances of some; those that must not be found are left out.
+        limit: how many are wanted.
+    """
+    best: list[Neighbour] = []
+    errors: list[float] = []
+    start, group = 0, max(GROUP, limit)
+    while start < len(estimates):
+        part = dict(estimates[start : start + group])
+        measured = measure(list(part))
+        best = heapq.nsmallest(limit, [*best, *measured], key=lambda each: (each.distance, each.rowid))
+        errors += [each.distance - part[each.rowid] for each in measured]
+        start, group = start + group, GROUP
+        if start < len(estimates) and len(best) == limit and len(errors) >= GROUP:
+            # The most promising estimates are too good rather than too bad, so this errs to the safe side only with
+            # the mean over all that were measured, not over the last group.
+            usual, spread = statistics.fmean(errors), statistics.stdev(errors)
+            if estimates[start][1] + usual - CERTAINTY * spread > best[-1].distance:
+                break
+    return best

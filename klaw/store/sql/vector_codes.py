@@ -1,0 +1,285 @@
+"""SQL of the vectors' codes: blocks of records, each of one chat, that a search over many vectors reads first.
+
+The codes are made from ``vec_messages`` and can be made again. There are none until CENTRE_SAMPLE vectors are stored,
+because the centre that is taken away before encoding is the mean of those; it stays the same then, and is kept in
+``meta`` with the progress. What was stored before is encoded in steps (``advance``), in the order of row ids; a vector
+stored meanwhile is encoded at once if its turn has passed. A database of an earlier version, which has no codes, gets
+them the same way.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import apsw
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from klaw.domain.message import Role
+from klaw.domain.names import UserId
+from klaw.store import codes
+from klaw.store.sql import meta
+
+CENTRE_SAMPLE = 1_000
+"""Vectors whose mean is the centre. With fewer, an exact search is quick."""
+STEP = 500
+"""Vectors that one step encodes: a few tens of milliseconds of the writer's time."""
+FIRST_BLOCK, LARGEST_BLOCK = 16, 512
+"""Records of a chat's blocks: each has twice the room of the one before, so that a small chat wastes little."""
+_BLOCKS_AT_ONCE = 32
+
+_LAYOUT = 1
+"""Changes with the records' meaning; codes of another layout are made anew."""
+_KEY = "vector_codes"
+
+
+@attrs.frozen(kw_only=True)
+class State:
+    """How far the codes are."""
+
+    centre: codes.Floats = attrs.field(eq=False)
+    coded: int
+    """The last row id that was encoded in its turn; larger ones have no code unless ``complete``."""
+    complete: bool
+
+
+@attrs.frozen(kw_only=True)
+class Filters:
+    """Which of a user's vectors a search may return."""
+
+    user: UserId | None = None
+    """None with a chat only, which has one user."""
+    chat_key: int | None = None
+    first_seq: int = 0
+    end_seq: int | None = None
+    since_s: int | None = None
+    """Unix seconds, included."""
+    until_s: int | None = None
+    """Unix seconds, not included."""
+    role: Role | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Coded:
+    """A stored vector with its place."""
+
+    chat_key: int
+    user: UserId
+    item: codes.Item
+
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS vec_blocks (
+    block    INTEGER PRIMARY KEY,
+    chat_key INTEGER NOT NULL,
+    user_id  TEXT NOT NULL,
+    used     INTEGER NOT NULL,
+    capacity INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS vec_blocks_by_chat ON vec_blocks (chat_key);
+CREATE INDEX IF NOT EXISTS vec_blocks_by_user ON vec_blocks (user_id);
+-- Apart from the counts: changing a row would write the whole block again.
+CREATE TABLE IF NOT EXISTS vec_block_data (
+    block   INTEGER PRIMARY KEY,
+    records BLOB NOT NULL
+) STRICT;
+"""
+_CLEAR = "DELETE FROM vec_blocks; DELETE FROM vec_block_data; DELETE FROM meta WHERE key = 'vector_codes'"
+
+
+def create(connection: apsw.Connection) -> None:
+    """Make the tables, if they are not there."""
+    connection.execute(_TABLES)
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Forget all codes, because the vectors are others now."""
+    connection.execute(_CLEAR)
+
+
+def state(connection: apsw.Connection) -> State | None:
+    """How far the codes are; None when there are none yet."""
+    stored = meta.get(connection, _KEY)
+    values = json.loads(stored) if stored is not None else {}
+    if values.get("layout") != _LAYOUT:
+        return None
+    return State(centre=codes.load(values["centre"]), coded=values["coded"], complete=values["complete"])
+
+
+def _put_state(connection: apsw.Connection, new: State) -> None:
+    values = {"layout": _LAYOUT, "coded": new.coded, "complete": new.complete, "centre": codes.dump(new.centre)}
+    meta.put(connection, _KEY, json.dumps(values))
+
+
+def add(connection: apsw.Connection, stored: Sequence[Coded]) -> None:
+    """Encode vectors that were just stored, as far as it is their turn."""
+    now = state(connection)
+    if now is not None:
+        _append(connection, now, [each for each in stored if now.complete or each.item.rowid <= now.coded])
+
+
+_HAS_SAMPLE = "SELECT count(*) FROM (SELECT 1 FROM vec_messages_rowids LIMIT ?)"
+_SAMPLE = """
+SELECT v.embedding FROM (SELECT rowid FROM vec_messages_rowids ORDER BY rowid LIMIT ?) AS r
+CROSS JOIN vec_messages AS v ON v.rowid = r.rowid
+"""
+_NEXT = "SELECT rowid FROM vec_messages_rowids WHERE rowid > ? ORDER BY rowid LIMIT ?"
+_ITEMS = """
+SELECT s.chat_key, m.user_id, m.rowid, m.seq, coalesce(unixepoch(m.created_at), 0), m.role, v.embedding
+FROM json_each(?) AS r CROSS JOIN messages AS m ON m.rowid = r.value
+CROSS JOIN sessions AS s ON s.chat_id = m.chat_id CROSS JOIN vec_messages AS v ON v.rowid = m.rowid
+"""
+
+
+def advance(connection: apsw.Connection) -> bool:
+    """Encode the next STEP vectors that have no code. Returns whether there may be more to do."""
+    now = state(connection) or _begin(connection)
+    if now is None or now.complete:
+        return False
+    rowids = [row[0] for row in connection.execute(_NEXT, (now.coded, STEP))]
+    found = [
+        Coded(
+            chat_key=row[0],
+            user=UserId(row[1]),
+            item=codes.Item(rowid=row[2], seq=row[3], created_s=row[4], role=row[5], vector=row[6]),
+        )
+        for row in connection.execute(_ITEMS, (json.dumps(rowids),))
+    ]
+    _append(connection, now, found)
+    complete = len(rowids) < STEP
+    _put_state(connection, attrs.evolve(now, coded=rowids[-1] if rowids else now.coded, complete=complete))
+    return not complete
+
+
+def _begin(connection: apsw.Connection) -> State | None:
+    """Fix the centre, once there are vectors enough. Codes of another layout are dropped."""
+    if connection.execute(_HAS_SAMPLE, (CENTRE_SAMPLE,)).get < CENTRE_SAMPLE:
+        return None
+    sample = [row[0] for row in connection.execute(_SAMPLE, (CENTRE_SAMPLE,))]
+    clear(connection)
+    return State(centre=codes.mean(sample, len(sample[0]) // 4), coded=0, complete=False)
+
+
+_LAST = """
+SELECT block, used, capacity FROM vec_blocks WHERE chat_key = ? ORDER BY block DESC LIMIT 1
+"""
+_NEW_BLOCK = "INSERT INTO vec_blocks (user_id, chat_key, used, capacity) VALUES (?, ?, 0, ?)"
+_NEW_DATA = "INSERT INTO vec_block_data (block, records) VALUES (?, zeroblob(?))"
+_USE = "UPDATE vec_blocks SET used = ? WHERE block = ?"
+
+
+def _append(connection: apsw.Connection, now: State, stored: Sequence[Coded]) -> None:
+    def place(each: Coded) -> tuple[str, int]:
+        return each.user, each.chat_key
+
+    for (user, chat_key), group in itertools.groupby(sorted(stored, key=place), key=place):
+        records = codes.encode([each.item for each in group], now.centre)
+        done = 0
+        while done < len(records):
+            block, used, capacity = _room(connection, user, chat_key, records.dtype.itemsize)
+            part = records[done : done + capacity - used]
+            with connection.blob_open("main", "vec_block_data", "records", block, True) as blob:
+                blob.seek(used * records.dtype.itemsize)
+                blob.write(part.tobytes())
+            connection.execute(_USE, (used + len(part), block))
+            done += len(part)
+
+
+def _room(connection: apsw.Connection, user: str, chat_key: int, record_size: int) -> tuple[int, int, int]:
+    """Block, used and capacity of a chat's last block, which has room."""
+    last = connection.execute(_LAST, (chat_key,)).fetchone()
+    if last is not None and last[1] < last[2]:
+        return int(last[0]), int(last[1]), int(last[2])
+    capacity = FIRST_BLOCK if last is None else min(LARGEST_BLOCK, last[2] * 2)
+    connection.execute(_NEW_BLOCK, (user, chat_key, capacity))
+    block = connection.last_insert_rowid()
+    connection.execute(_NEW_DATA, (block, capacity * record_size))
+    return block, 0, capacity
+
+
+_COUNT = "SELECT coalesce(sum(used), 0) FROM vec_blocks WHERE chat_key = ?"
+
+
+def count(connection: apsw.Connection, chat_key: int) -> int:
+    """How many vectors of a chat have a code."""
+    return int(connection.execute(_COUNT, (chat_key,)).get)
+
+
+_SCAN = """
+SELECT b.used, d.records FROM vec_blocks AS b CROSS JOIN vec_block_data AS d ON d.block = b.block
+WHERE b.{column} = ?
+"""
+_SCAN_CHAT = _SCAN.format(column="chat_key")
+_SCAN_USER = _SCAN.format(column="user_id")
+
+
+def candidates(
+    connection: apsw.Connection, now: State, query: bytes, filters: Filters, rough: int, fine: int
+) -> list[tuple[int, float]]:
+    """Row ids of the vectors that are probably the nearest, each with its estimated distance, the nearest first.
+
+    Args:
+        rough: how many the comparison of signs keeps.
+        fine: how many of them are returned, by the better estimate.
+    """
+    coded = codes.CodedQuery(query, now.centre)
+    kept: list[codes.Records] = []
+    scores: list[codes.Floats] = []
+    bound, waiting = -np.inf, 0
+    for records in _batches(connection, len(now.centre), filters):
+        score = coded.rough(records)
+        near = np.flatnonzero(score > bound)
+        some = codes.take(records, near)
+        allowed = _allowed(some, filters)
+        kept.append(some[allowed] if not allowed.all() else some)
+        scores.append(score[near[allowed]])
+        waiting += len(scores[-1])
+        if waiting > 2 * rough:
+            kept, scores = _best(kept, scores, rough)
+            bound, waiting = float(scores[0].min()), rough
+    if not waiting:
+        return []
+    ((best,), _) = _best(kept, scores, rough)
+    estimated = -coded.fine(best)
+    order = np.argsort(estimated)[:fine]
+    found: dict[int, float] = {}
+    for rowid, distance in zip(best["rowid"][order].tolist(), estimated[order].tolist(), strict=True):
+        found.setdefault(rowid, distance)  # twice where a vector was replaced: the old code stays
+    return list(found.items())
+
+
+def _best(
+    kept: Sequence[codes.Records], scores: Sequence[codes.Floats], wanted: int
+) -> tuple[list[codes.Records], list[codes.Floats]]:
+    """The records with the largest scores, and those, as one batch."""
+    joined = np.concatenate(scores)
+    order = np.argpartition(-joined, wanted)[:wanted] if len(joined) > wanted else np.arange(len(joined))
+    return [codes.take(codes.join(kept), order)], [joined[order]]
+
+
+def _batches(connection: apsw.Connection, dimension: int, filters: Filters) -> Iterator[codes.Records]:
+    kind = codes.record_type(dimension)
+    rows: Iterable[tuple[int, bytes]]
+    if filters.chat_key is not None:
+        rows = connection.execute(_SCAN_CHAT, (filters.chat_key,))
+    else:
+        rows = connection.execute(_SCAN_USER, (filters.user,))
+    while part := list(itertools.islice(rows, _BLOCKS_AT_ONCE)):
+        whole = b"".join(memoryview(records)[: used * kind.itemsize] for used, records in part)
+        yield np.frombuffer(whole, kind)
+
+
+def _allowed(records: codes.Records, filters: Filters) -> npt.NDArray[np.bool_]:
+    allowed: npt.NDArray[np.bool_] = records["rowid"] > 0
+    if filters.first_seq > 0:
+        allowed &= records["seq"] >= filters.first_seq
+    if filters.end_seq is not None:
+        allowed &= records["seq"] < filters.end_seq
+    if filters.since_s is not None:
+        allowed &= records["created_s"] >= filters.since_s
+    if filters.until_s is not None:
+        allowed &= records["created_s"] < filters.until_s
+    if filters.role is not None:
+        allowed &= records["role"] == codes.ROLES.get(filters.role, 0)
+    return allowed
