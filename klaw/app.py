@@ -41,6 +41,7 @@ from klaw.memory import embedder as embedder_actor
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
+from klaw.memory.search import MemorySearch
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.sql import messages
@@ -61,6 +62,7 @@ class App:
     supervisor: Supervisor
     embedder: Embedder
     recall: Recall
+    search: MemorySearch
     local: LocalModel
     router: Router
     slots: Slots
@@ -139,6 +141,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         supervisor=supervisor,
         embedder=embedder,
         recall=recall,
+        search=MemorySearch(store.readers, embedder, clock),
         local=local,
         router=router,
         slots=slots,

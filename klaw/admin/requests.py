@@ -6,7 +6,7 @@ A request that exists is valid. Errors name the field and never quote its value.
 import difflib
 import json
 from functools import cache
-from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, get_args
 
 import attrs
 import cattrs
@@ -23,7 +23,12 @@ MAX_NAME = 128
 MAX_QUERY = 4_000
 """Longest question in a request; escaped as JSON it still fits into a line."""
 
+MAX_LIMIT = 100
+"""Most results on a page."""
+
 Level = Literal["debug", "info", "warning", "error"]
+Speaker = Literal["user", "assistant"]
+"""Whose messages are searched."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +86,29 @@ class Why:
     """Also try what Auto-RAG would do with the message for this question."""
 
 
+Limit = NewType("Limit", int)
+"""How many results a page has."""
+
+
+@attrs.frozen(kw_only=True)
+class Search:
+    """What matches a query in all that a user and the assistant said."""
+
+    command: ClassVar[str] = "search"
+    deadline_s: ClassVar[float] = 12.0
+    query: Query
+    user: str | None = None
+    """Default: the chat's, else ``local``."""
+    chat: str | None = None
+    """Its name, or its id ``user:name``."""
+    since: str | None = None
+    until: str | None = None
+    role: Speaker | None = None
+    limit: Limit | None = None
+    page: str | None = None
+    """A number, or the name of a next page."""
+
+
 @attrs.frozen(kw_only=True)
 class Tasks:
     """The tree of Trio's tasks with their stacks."""
@@ -106,7 +134,7 @@ class Health:
     deadline_s: ClassVar[float] = 8.0
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -177,7 +205,8 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
-    converter.register_structure_hook_func(lambda cls: cls == Level, _read_level)
+    converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
+    converter.register_structure_hook_func(lambda cls: cls in (Level, Speaker), _read_choice)
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
     )
@@ -204,10 +233,16 @@ def _read_query(value: object, _: object) -> Query:
     return Query(value)
 
 
-def _read_level(value: object, _: object) -> Level:
-    if not isinstance(value, str) or value not in get_args(Level):
-        raise _WrongValue(f"must be one of {', '.join(get_args(Level))}")
-    return cast("Level", value)
+def _read_limit(value: object, _: object) -> Limit:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LIMIT:
+        raise _WrongValue(f"must be a number from 1 to {MAX_LIMIT}")
+    return Limit(value)
+
+
+def _read_choice(value: object, choices: Any) -> Any:
+    if not isinstance(value, str) or value not in get_args(choices):
+        raise _WrongValue(f"must be one of {', '.join(get_args(choices))}")
+    return value
 
 
 def _first_problem(error: ClassValidationError, cls: type[Any]) -> str:

@@ -6,7 +6,7 @@ import attrs
 
 from klaw.memory.dates import Period, find_periods
 from klaw.memory.gate import is_command
-from klaw.memory.stopwords import content_words
+from klaw.memory.stopwords import MAX_CHARACTERS, content_words, search_words
 from klaw.store.tokenizer import stem, words
 
 MAX_WORDS = 64
@@ -47,3 +47,16 @@ def read_query(text: str, *, now: float, latest: date | None) -> Query:
         command=is_command(text),
         periods=find_periods(text, today=today, latest=latest or today),
     )
+
+
+def read_search_words(text: str) -> list[str]:
+    """The words that a search which somebody asked for looks for, as written, each stem once.
+
+    Content words and emoji; when there are none of these, whatever words there are.
+    """
+    said: dict[str, str] = {}
+    for word in search_words(text[:MAX_CHARACTERS]):
+        said.setdefault(stem(word), word)
+    content = {stem(word) for word in content_words(text, MAX_WORDS)}
+    telling = [word for form, word in said.items() if form in content or not any(map(str.isalnum, word))]
+    return (telling or list(said.values()))[:MAX_WORDS]

@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from typing import Any
 
 import apsw
@@ -82,9 +83,23 @@ _LAST_ROWID = "SELECT coalesce(max(rowid), 0) FROM messages"
 _COUNT_OF_USER = "SELECT coalesce(sum(last_seq), 0) FROM sessions WHERE user_id = ?"
 
 
-def last_rowid(connection: apsw.Connection) -> int:
-    """Row id of the newest message; 0 when there is none."""
-    return int(connection.execute(_LAST_ROWID).get)
+@attrs.frozen
+class HistoryEnd:
+    """Where a user's history ends now."""
+
+    last_rowid: int
+    """Row id of the newest message of all users; 0 when there is none."""
+    latest: date | None
+    """The day (UTC) of the user's last message."""
+
+
+_LAST_USED = "SELECT max(updated_at) FROM sessions WHERE user_id = ?"
+
+
+def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
+    """Where a user's history ends now."""
+    used = connection.execute(_LAST_USED, (user,)).get
+    return HistoryEnd(connection.execute(_LAST_ROWID).get, date.fromisoformat(used[:10]) if used is not None else None)
 
 
 def search_history(
