@@ -95,7 +95,7 @@ class Search:
     """What matches a query in all that a user and the assistant said."""
 
     command: ClassVar[str] = "search"
-    deadline_s: ClassVar[float] = 12.0
+    deadline_s: ClassVar[float] = 10.0
     query: Query
     user: str | None = None
     """Default: the chat's, else ``local``."""

@@ -48,10 +48,8 @@ def search_command(args: argparse.Namespace) -> int:
                 raise
             answer = _read(paths, wanted)
     except Refused as error:
-        if error.code not in _WRONG_USAGE:
-            return fail(error)
-        print(f"klaw search: {line(_usage(error))}", file=sys.stderr)
-        return 2
+        print(f"klaw search: {line(_as_typed(error))}", file=sys.stderr)
+        return 2 if error.code in _WRONG_USAGE else 1
     except KlawError as error:
         return fail(error)
     if args.json:
@@ -65,10 +63,14 @@ def search_command(args: argparse.Namespace) -> int:
     return 0 if answer["results"] else 1
 
 
-def _usage(error: Refused) -> str:
-    """An error in an argument, named as the command line names it."""
+def _as_typed(error: Refused) -> str:
+    """What the server refused, with the argument named as the command line names it."""
     if error.code == "line_too_long":
-        return "QUERY: is too long"
+        from klaw.admin.requests import MAX_QUERY
+
+        return f"QUERY: must have 1 to {MAX_QUERY} characters"
+    if not str(error).startswith("args."):
+        return str(error)
     name, colon, rest = str(error).removeprefix("args.").partition(":")
     return f"{'QUERY' if name == 'query' else f'--{name}'}{colon}{rest}"
 

@@ -45,6 +45,7 @@ EMBED_S = 2.0
 """How long a search waits for its query's vector."""
 MAX_QUERY_CHARACTERS = 1_500
 """Of a longer query only the beginning is embedded: one run of the model, not several."""
+_SWITCHED_OFF = "embedding_off"
 KEPT_LISTS = 16
 """Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
 
@@ -165,10 +166,10 @@ class MemorySearch:
             search=(searched - embedded) * 1000,
             rank=(trio.current_time() - searched) * 1000,
         )
-        whole = max(len(found.neighbours), len(found.hits)) < DEPTH and not found.newest_only
+        whole = max(len(found.neighbours), len(found.hits)) < DEPTH and not found.words_left_out
         made = _List(
             entries=tuple(entries),
-            is_exact=whole and not found.words_left_out and not degraded,
+            is_exact=whole and set(degraded) <= {_SWITCHED_OFF},
             words=asked,
             words_left_out=tuple(found.words_left_out),
             degraded=tuple(degraded),
@@ -188,7 +189,7 @@ class MemorySearch:
                 return vector
             degraded.append("embedding_late")
         except EmbeddingUnavailable as error:
-            degraded.append(error.degraded or f"embedding_{error.code}")
+            degraded.append(error.degraded or _SWITCHED_OFF)
         except ActorStopped:
             degraded.append("embedding_restarting")
         return None
@@ -208,7 +209,7 @@ class MemorySearch:
 
 
 def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entry]:
-    """The fused ranking, the newer of those that say the same first. Pure."""
+    """The fused ranking, in the order that suits somebody who looks for something. Pure."""
     lists = Lists(neighbours=found.neighbours, hits=found.hits, places=found.places)
     return [
         _Entry(
@@ -220,8 +221,31 @@ def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entr
             bm25=each.bm25,
             boosts=each.boosts,
         )
-        for each in newer_first(rank(lists, query.stems, query.periods))
+        for each in newer_first(matches_first(rank(lists, query.stems, query.periods)))
     ]
+
+
+def matches_first(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer. Pure.
+
+    For the context of a reply the answer to a question is worth more than the question; somebody who searches for words
+    wants to see them first.
+    """
+    there = {each.place.rowid: each for each in ranked}
+    limits: dict[int, float] = {}
+    for each in ranked:
+        if each.bm25 is None:
+            continue
+        for rowid in (each.place.previous, each.place.next):
+            other = there.get(rowid) if rowid is not None else None
+            if other is not None and other.bm25 is None and not _is_nearer(other, each):
+                limits[other.place.rowid] = min(each.score, limits.get(other.place.rowid, other.score))
+    limited = [attrs.evolve(each, score=limits.get(each.place.rowid, each.score)) for each in ranked]
+    return sorted(limited, key=lambda each: (-each.score, each.place.rowid in limits, -each.place.rowid))
+
+
+def _is_nearer(one: Ranked, other: Ranked) -> bool:
+    return one.vector_rank is not None and (other.vector_rank is None or one.vector_rank < other.vector_rank)
 
 
 def newer_first(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -239,7 +263,7 @@ def newer_first(ranked: Sequence[Ranked]) -> list[Ranked]:
     for group in groups.values():
         newest = sorted(group, key=lambda at: -ranked[at].place.rowid)
         for at, other in zip(group, newest, strict=True):
-            ordered[at] = ranked[other]
+            ordered[at] = attrs.evolve(ranked[other], score=ranked[at].score)
     return ordered
 
 
