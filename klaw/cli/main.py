@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(metavar="COMMAND", title="commands")
     _server_commands(commands)
     _looking_commands(commands)
+    _repair_commands(commands)
     _config_commands(commands)
     _models_commands(commands)
     _token_commands(commands)
@@ -92,6 +93,14 @@ def _looking_commands(commands: Any) -> None:
     receipt.add_argument("turn", nargs="?", help="id of the turn (default: the newest)")
     receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
     receipt.add_argument("--user", metavar="NAME", help="whose chat, with --chat (default: local)")
+
+
+def _repair_commands(commands: Any) -> None:
+    text = "make the database anew from the logs, compare the two, and swap them"
+    reindex = _command(commands, "reindex", text, "reindex", "reindex_command")
+    reindex.add_argument("--accept-differences", action="store_true", help="swap although the new one differs")
+    reindex.add_argument("--embed-again", action="store_true", help="make all vectors anew (default: take them over)")
+    reindex.add_argument("--drop-old", action="store_true", help="only remove the database of before the last reindex")
 
 
 def _group(commands: Any, name: str, text: str) -> Any:

@@ -88,11 +88,15 @@ class Journal:
             if self._commit >= 0:
                 self.checkpoint()
         finally:
-            for descriptor in (*self._files.values(), self._commit):
-                if descriptor >= 0:
-                    os.close(descriptor)
-            self._files.clear()
-            self._commit = -1
+            self.release()
+
+    def release(self) -> None:
+        """Close all files and let go of the folder, without a checkpoint. Idempotent."""
+        for descriptor in (*self._files.values(), self._commit):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._files.clear()
+        self._commit = -1
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -15,3 +15,10 @@ _PUT = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE 
 
 def put(connection: apsw.Connection, key: str, value: str) -> None:
     connection.execute(_PUT, (key, value))
+
+
+_REMOVE = "DELETE FROM meta WHERE key = ?"
+
+
+def remove(connection: apsw.Connection, key: str) -> None:
+    connection.execute(_REMOVE, (key,))
