@@ -1,12 +1,14 @@
 """What the writer can be asked: typed requests, each with its reply cell."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
 from klaw.actor.reply import Reply
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
+from klaw.store.reindex.places import Places
+from klaw.store.reindex.values import Committed, Handover, Ready
 
 
 @attrs.frozen
@@ -52,4 +54,23 @@ class Ping:
     reply: Reply[None]
 
 
-Request: TypeAlias = Append | StoreVectors | PrepareVectors | Ping
+@attrs.frozen(kw_only=True)
+class MarkCommits:
+    """Say what was committed since the mark before; ``begin`` and ``end`` the watching that makes that possible."""
+
+    step: Literal["begin", "next", "end"]
+    reply: Reply[Committed]
+
+
+@attrs.frozen(kw_only=True)
+class SwapDatabase:
+    """Finish a new database with what came in last, and go on with it in place of the present one."""
+
+    places: Places
+    ready: Ready
+    reply: Reply[Handover]
+
+
+Between: TypeAlias = MarkCommits | SwapDatabase
+"""Carried out alone, between two groups."""
+Request: TypeAlias = Append | StoreVectors | PrepareVectors | Ping | Between

@@ -71,7 +71,8 @@ async def open_store(path: Path, journal: Journal, *, readers: int) -> AsyncIter
                     yield Store(writer=Writer(), readers=pool, database=database, journal=journal, opened=opened)
             finally:
                 with trio.move_on_after(CLOSE_S, shield=True):
-                    await database.run(_close, journal)
+                    if database.is_open:  # not after a swap that failed half-way
+                        await database.run(_close, journal)
     finally:
         journal.release()
 

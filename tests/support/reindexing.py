@@ -2,17 +2,28 @@
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
+import trio
 
+from klaw.actor.clock import SystemClock
+from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.domain.message import Kind, Role
 from klaw.store import connect
+from klaw.store import writer as writer_actor
+from klaw.store.journal import Journal
+from klaw.store.reindex import actor as reindex_actor
+from klaw.store.reindex.actor import Reindexer, ReindexStatus
 from klaw.store.reindex.compare import digests
 from klaw.store.reindex.offline import reindex
+from klaw.store.reindex.places import Places
 from klaw.store.reindex.values import Embeds, Options, Progress, Report
-from klaw.store.store import Store
+from klaw.store.store import Store, open_store
 from tests.support.making import new, running_store
 from tests.support.turns import record
 
@@ -106,3 +117,55 @@ def digests_of(file: Path) -> dict[str, str]:
 def differing(report: Report) -> set[str]:
     """Tables that are not the same."""
     return {table.name for table in report.tables if not table.same}
+
+
+@asynccontextmanager
+async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[Store, Reindexer]]:
+    """A real store with its writer and its reindexer, as a server has them."""
+    journal.setdefault("checkpoint_bytes", 1 << 20)
+    async with (
+        open_store(root / "klaw.db", Journal(root, **journal), readers=2) as store,
+        trio.open_nursery() as nursery,
+    ):
+        supervisor, reindexer = Supervisor(nursery, SystemClock()), Reindexer()
+        write = partial(
+            writer_actor.run,
+            writer=store.writer,
+            database=store.database,
+            journal=store.journal,
+            publish=lambda _messages: None,
+            swapped=store.readers.renew,
+        )
+        remake = partial(
+            reindex_actor.run,
+            reindexer=reindexer,
+            places=Places(root / "klaw.db"),
+            min_tokens=1,
+            writer=store.writer,
+            readers=store.readers,
+            swapped=trio.lowlevel.checkpoint,
+        )
+        for handle, run_it, restart in ((store.writer, write, Restart.VITAL), (reindexer, remake, Restart.TRANSIENT)):
+            name = handle.mailbox.name
+            await supervisor.start(ActorSpec(name=name, mailbox=handle.mailbox, restart=restart, run=run_it))
+        yield store, reindexer
+        await supervisor.stop("store.reindexer", "test is over")
+        await supervisor.stop("store.writer", "test is over")
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened that tells nobody."""
+    with trio.fail_after(60):
+        while not happened():  # noqa: ASYNC110 - files and threads set no event
+            await trio.sleep(0.002)
+
+
+async def ended(reindexer: Reindexer) -> ReindexStatus:
+    """Wait until the reindex has ended."""
+    await until(lambda: reindexer.status.state != "running")
+    return reindexer.status
+
+
+async def reached(reindexer: Reindexer, phase: str) -> None:
+    """Wait until the reindex is at a phase, or has ended."""
+    await until(lambda: reindexer.status.state != "running" or reindexer.status.progress.phase == phase)

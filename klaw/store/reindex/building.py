@@ -6,7 +6,7 @@ transactions. What an earlier run inserted is not believed but compared with the
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -123,7 +123,7 @@ class Building:
 
     # -- from the logs ---------------------------------------------------------------------------------------------
 
-    def read(self, sizes: Mapping[str, int], *, whole: bool) -> Iterator[Progress]:
+    def read(self, sizes: Mapping[str, int], *, whole: bool) -> Generator[Progress, None, None]:
         """Insert what the logs have up to these sizes and this has not.
 
         Args:

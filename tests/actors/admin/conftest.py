@@ -38,6 +38,7 @@ def sources(app: App) -> Sources:
         supervisor=app.supervisor,
         writer=app.store.writer,
         readers=app.store.readers,
+        reindexer=app.reindexer,
         chats=app.directory,
         embedder=app.embedder,
         slots=app.slots,
