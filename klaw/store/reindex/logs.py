@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import structlog
 
 from klaw.store import records
@@ -92,10 +93,11 @@ class MessageIndex:
 
     def lines(self) -> Generator[tuple[str, bytes], None, None]:
         """Path and line of every message, in the order of row ids; of equal ones the first that was added first."""
-        order = sorted(range(len(self._rowids)), key=self._rowids.__getitem__)
+        # Python's own sort would keep the interpreter for a second with a million messages.
+        order = np.argsort(np.frombuffer(self._rowids, np.int64), kind="stable")
         opened: OrderedDict[int, int] = OrderedDict()
         try:
-            for place in order:
+            for place in map(int, order):
                 number = self._files[place]
                 if number not in opened:
                     opened[number] = os.open(self._root / self._paths[number], os.O_RDONLY | os.O_CLOEXEC)
