@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.3
 """Between two questions to a server how far it is."""
+STOPPED = "stopped; what was built is kept, and the next `klaw reindex` goes on with it"
 _LABELS = {
     "scan": "reading the logs",
     "messages": "messages",
@@ -97,6 +98,11 @@ def _watched(work: "Generator[Progress, None, Report]", painter: "Painter") -> "
     except StopIteration as end:
         report: Report = end.value
         return report
+    except KeyboardInterrupt:
+        work.close()
+        painter.finish()
+        print(STOPPED, file=sys.stderr)
+        raise
     finally:
         work.close()
 
@@ -155,7 +161,7 @@ def _on_server(paths: Paths, args: argparse.Namespace, painter: "Painter") -> di
     except KeyboardInterrupt:
         call(paths, "reindex", action="cancel")
         painter.finish()
-        print("stopped; what was built is kept, and the next `klaw reindex` goes on with it", file=sys.stderr)
+        print(STOPPED, file=sys.stderr)
         raise
 
 

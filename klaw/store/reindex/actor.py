@@ -308,7 +308,14 @@ class _Job:
         live = self._live
         assert live is not None
         bounds = Bounds(last_rowid=mark.last_rowid, last_turn=mark.last_turn)
-        return await self._steps(compare(live, building.connection, bounds, whole=False))
+        try:
+            return await self._steps(compare(live, building.connection, bounds, whole=False))
+        except (apsw.CorruptError, apsw.SQLError, apsw.IOError) as error:
+            log.error("old_database_damaged", error=error_class(error), where=where(error))
+            raise ReindexRefused(
+                "the database in use is damaged and cannot be compared: stop the server and run"
+                " `klaw reindex --accept-differences`; what was built is used again"
+            ) from error
 
     async def _swap(self, building: Building, compared: Committed) -> str | None:
         """Swap; returns why it could not be."""

@@ -27,15 +27,20 @@ def take_over(building: Building, live: apsw.Connection, *, slice_s: float) -> G
     """
     stored = done = after = 0
     total = vectors.count_embedded(live)
-    begin = time.monotonic()
+    more = True
     try:
-        while rows := vectors.rowids(live, after, END, _COPY_ROWS):
-            stored += building.copy_vectors(live, rows)
-            after = rows[-1]
-            done += len(rows)
-            if time.monotonic() - begin >= slice_s:
+        while more:
+            more, begin = False, time.monotonic()
+            with building.connection:  # one commit a slice: each writes the pages of many chunks
+                while rows := vectors.rowids(live, after, END, _COPY_ROWS):
+                    stored += building.copy_vectors(live, rows)
+                    after = rows[-1]
+                    done += len(rows)
+                    if time.monotonic() - begin >= slice_s:
+                        more = True
+                        break
+            if more:
                 yield Progress("vectors", done, total)
-                begin = time.monotonic()
     except (apsw.CorruptError, apsw.IOError, apsw.SQLError) as error:
         log.warning("vectors_unreadable", error=error_class(error), count=done)
     yield Progress("vectors", done, total)

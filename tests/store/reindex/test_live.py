@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import apsw
 import pytest
 import trio
 
@@ -362,3 +363,20 @@ def test_a_server_killed_anywhere_in_the_swap_loses_nothing(tmp_path: Path, step
 
     trio.run(look)
     trio.run(checked, tmp_path)
+
+
+async def test_a_damaged_database_in_use_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be compared while the server runs: the text says what can be done, and what was built is used."""
+    await filled(tmp_path, rounds=100)
+
+    async with reindexing_store(tmp_path) as (store, reindexer):
+        drop_index = "DROP TABLE messages_fts_docsize"
+        await store.database.run(lambda c: c.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0))
+        await store.database.run(lambda c: c.execute(drop_index))
+        status = await _again(reindexer)
+        assert status.state == "failed"
+        assert "stop the server and run `klaw reindex --accept-differences`" in str(status.error)
+    report = run(tmp_path, accept=True)
+    assert report.swapped
+    assert report.tally.reused > 0
+    await checked(tmp_path)
