@@ -19,7 +19,7 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Status, Tasks, Why
+from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Reindex, Request, Status, Tasks, Why
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
 from klaw.chats.health import Health as Problems
@@ -35,6 +35,8 @@ from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
+from klaw.store.reindex.actor import Reindexer
+from klaw.store.reindex.values import Options
 from klaw.store.sql import messages, overview, turns, whereabouts
 from klaw.store.writer import Writer
 
@@ -49,6 +51,7 @@ class Sources:
     supervisor: Supervisor
     writer: Writer
     readers: Readers
+    reindexer: Reindexer
     chats: Chats
     embedder: Embedder
     recall: Recall
@@ -84,7 +87,8 @@ class Commands:
             BadRequest: it names something that does not exist.
             KlawError, trio.TooSlowError: a part did not answer.
 
-        Cancellation: commands only read (but for ``log``, which is done at once).
+        Cancellation: commands only read (but for ``log``, which is done at once, and ``reindex``, whose work is the
+        reindexer's and goes on).
         """
         match request:
             case Status():
@@ -103,6 +107,8 @@ class Commands:
                 return _log(request)
             case Health():
                 return await self._health()
+            case Reindex():
+                return await self._reindex(request)
             case _:
                 assert_never(request)
 
@@ -184,6 +190,15 @@ class Commands:
         found = why.combine(message, about, sources.config, fixed)
         asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None
         return why.describe(found, sources.config, asked)
+
+    async def _reindex(self, request: Reindex) -> dict[str, Any]:
+        reindexer = self._sources.reindexer
+        if request.action == "start":
+            options = Options(accept_differences=request.accept_differences, embed_again=request.embed_again)
+            await reindexer.start(options)
+        elif request.action == "cancel":
+            await reindexer.cancel()
+        return attrs.asdict(reindexer.status)
 
     async def _health(self) -> dict[str, Any]:
         """``ok``: all works; ``degraded``: it answers, but see the list; ``failing``: the writer is stuck."""

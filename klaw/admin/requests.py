@@ -5,8 +5,9 @@ A request that exists is valid. Errors name the field and never quote its value.
 
 import difflib
 import json
-from functools import cache
-from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, cast, get_args
+import operator
+from functools import cache, partial
+from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, get_args
 
 import attrs
 import cattrs
@@ -24,6 +25,7 @@ MAX_QUERY = 4_000
 """Longest question in a request; escaped as JSON it still fits into a line."""
 
 Level = Literal["debug", "info", "warning", "error"]
+ReindexAction = Literal["start", "status", "cancel"]
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +108,20 @@ class Health:
     deadline_s: ClassVar[float] = 8.0
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health
+@attrs.frozen(kw_only=True)
+class Reindex:
+    """Make the database anew while the server runs: start it, ask how far it is, or stop it."""
+
+    command: ClassVar[str] = "reindex"
+    deadline_s: ClassVar[float] = 10.0
+    action: ReindexAction = "status"
+    accept_differences: bool = False
+    """With ``start``: swap although the new database differs."""
+    embed_again: bool = False
+    """With ``start``: take over no vector."""
+
+
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health | Reindex
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -177,7 +192,9 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
-    converter.register_structure_hook_func(lambda cls: cls == Level, _read_level)
+    converter.register_structure_hook(bool, _read_bool)
+    for words in (Level, ReindexAction):
+        converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
     )
@@ -204,10 +221,16 @@ def _read_query(value: object, _: object) -> Query:
     return Query(value)
 
 
-def _read_level(value: object, _: object) -> Level:
-    if not isinstance(value, str) or value not in get_args(Level):
-        raise _WrongValue(f"must be one of {', '.join(get_args(Level))}")
-    return cast("Level", value)
+def _read_word(words: tuple[str, ...], value: object, _: object) -> str:
+    if not isinstance(value, str) or value not in words:
+        raise _WrongValue(f"must be one of {', '.join(words)}")
+    return value
+
+
+def _read_bool(value: object, _: object) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongValue("must be true or false")
+    return value
 
 
 def _first_problem(error: ClassValidationError, cls: type[Any]) -> str:

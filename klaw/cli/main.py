@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(metavar="COMMAND", title="commands")
     _server_commands(commands)
     _looking_commands(commands)
+    _repair_commands(commands)
     _config_commands(commands)
     _models_commands(commands)
     _token_commands(commands)
@@ -101,6 +102,14 @@ def _looking_commands(commands: Any) -> None:
     why.add_argument("--chat", metavar="NAME", help="the message's chat; MESSAGE may then be its number alone")
     why.add_argument("--user", metavar="NAME", help="whose message (default: whoever has it; with a chat: local)")
     why.add_argument("--query", metavar="TEXT", help="also try whether this question would recall it")
+
+
+def _repair_commands(commands: Any) -> None:
+    text = "make the database anew from the logs, compare the two, and swap them"
+    reindex = _command(commands, "reindex", text, "reindex", "reindex_command")
+    reindex.add_argument("--accept-differences", action="store_true", help="swap although the new one differs")
+    reindex.add_argument("--embed-again", action="store_true", help="make all vectors anew (default: take them over)")
+    reindex.add_argument("--drop-old", action="store_true", help="only remove the database of before the last reindex")
 
 
 def _group(commands: Any, name: str, text: str) -> Any:
