@@ -92,7 +92,7 @@ def test_named_commands_exist(page):
 def test_readme_names_every_command():
     """A newcomer finds each command in the README."""
     named = {line.split()[0] for line in _command_lines(ROOT / "README.md")}
-    named_ones = {
+    expected = {
         "serve",
         "chat",
         "models",

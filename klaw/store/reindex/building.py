@@ -267,4 +267,5 @@ class Building:
                 if vector is not None:
                     taken.append((rowid, vector))
         with self.connection:
-            return vectors.store(self.connection, taken)
+            stored = vectors.store(self.connection, taken)
+        return stored
