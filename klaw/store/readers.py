@@ -1,5 +1,6 @@
 """A small pool of read-only connections, so that a long search never delays a write."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,9 @@ class Readers:
     """Hands out connections in turn; a caller waits while all are busy."""
 
     def __init__(self, databases: list[Database]) -> None:
-        self._free = databases
+        # The one that was used longest ago is next: after a search that was given up, and cannot be interrupted, its
+        # connection is busy for a while.
+        self._free = deque(databases)
         self._limit = trio.CapacityLimiter(len(databases))
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -33,7 +36,7 @@ class Readers:
         Cancellation: the query is interrupted.
         """
         async with self._limit:
-            database = self._free.pop()
+            database = self._free.popleft()
             try:
                 return await database.run(function, *args, **kwargs)
             except apsw.Error as error:
