@@ -48,6 +48,8 @@ class Ranked:
     """Cosine distance, when it is among the nearest."""
     text_rank: int | None
     """Rank by words, its neighbours' shares included."""
+    dated_rank: int | None
+    """Rank by vector among what was said in the days that the question names."""
     bm25: float | None
     """Of the message itself; None when it is in the list by its neighbours alone, or not at all."""
     boosts: tuple[str, ...]
@@ -74,6 +76,7 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[
     distances = {near.rowid: near.distance for near in (*lists.dated, *lists.neighbours)}
     vector_ranks = _ranks(near.rowid for near in lists.neighbours)
     text_ranks = _ranks(text)
+    dated_ranks = _ranks(near.rowid for near in lists.dated)
     bm25 = {hit.rowid: hit.bm25 for hit in lists.hits}
     wanted = frozenset(names)
     ranked = []
@@ -89,6 +92,7 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[
                 vector_rank=vector_ranks.get(rowid),
                 distance=distances.get(rowid),
                 text_rank=text_ranks.get(rowid),
+                dated_rank=dated_ranks.get(rowid),
                 bm25=bm25.get(rowid),
                 boosts=boosts,
             )

@@ -6,7 +6,7 @@ nearer. All lists of a query come from one snapshot.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import TypeVar
@@ -80,6 +80,8 @@ class Lists:
     """Steps that were left out because the time was up: ``words``, ``vectors``, ``places``, ``dated``."""
     vectors_failed: bool = False
     """The vector index is damaged; the other lists are complete."""
+    timings_ms: Mapping[str, float] = attrs.Factory(dict)
+    """By step."""
 
 
 def latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
@@ -101,6 +103,7 @@ def search_lists(
     scope: Scope,
     depth: Depth,
     seconds: float,
+    now: Callable[[], float] = time.monotonic,
 ) -> Lists:
     """Search a scope by vector (if there is one), by words, and by vector within some days.
 
@@ -112,13 +115,14 @@ def search_lists(
         scope: where to look.
         depth: most results of each list.
         seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
+        now: what they are measured by, in seconds.
     """
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
         if session is None or bounds is None:
             return Lists()
-        steps = _Steps(connection, time.monotonic() + seconds)
+        steps = _Steps(connection, now, now() + seconds)
         with steps.bounded():
             hits = steps.run(
                 "words", lambda: fulltext.search(connection, words, session.key, bounds[0], bounds[1] + 1, depth.words)
@@ -136,6 +140,7 @@ def search_lists(
             places=found if found is not None else _bare_places(connection, rowids, scope),
             cut=tuple(steps.cut),
             vectors_failed=steps.failed,
+            timings_ms=steps.timings_ms,
         )
 
 
@@ -153,9 +158,11 @@ class _Steps:
     """Runs the steps of a search until the time is up."""
 
     connection: apsw.Connection
+    now: Callable[[], float]
     deadline: float
     cut: list[str] = attrs.Factory(list)
     failed: bool = False
+    timings_ms: dict[str, float] = attrs.Factory(dict)
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
@@ -167,22 +174,25 @@ class _Steps:
             self.connection.set_progress_handler(None)
 
     def _is_late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return self.now() > self.deadline
 
     def run(self, name: str, step: Callable[[], T]) -> T | None:
         """The step's result; None when there was no time for it or the vector index is damaged."""
-        if not self._is_late():
+        begin = self.now()
+        if begin <= self.deadline:
             try:
                 return step()
             except apsw.InterruptError:
                 if not self._is_late():
                     raise  # cancelled from outside
-            except apsw.SQLError as error:
+            except (apsw.SQLError, apsw.CorruptError) as error:
                 if name not in ("vectors", "dated"):
                     raise
                 log.warning("vector_search_failed", error=error_class(error))
                 self.failed = True
                 return None
+            finally:
+                self.timings_ms[name] = (self.now() - begin) * 1000
         self.cut.append(name)
         return None
 
