@@ -51,12 +51,14 @@ _AS = {
 def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
     """What a turn did with a message, by its receipt, as plain JSON values.
 
-    ``as`` says it as a code, ``text`` in sentences. With ``as`` = ``not_found`` the search may be done again.
+    ``as`` says it as a code, ``text`` in sentences; ``rank`` is its place among the candidates, ``place`` among those
+    that competed for ``autoRag.topK``. With ``as`` = ``not_found`` the search may be done again.
     """
     code = in_turn(turn, message)
     told: dict[str, Any] = {
         "message": {"chat": message.chat, "seq": message.seq, "id": message.id, "role": message.role.value},
         "as": code,
+        "rank": None,
         "place": None,
         "candidate": None,
         "text": [_AS[code]] if code in _AS else [],
@@ -70,7 +72,7 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
     why_so = reason(recall, at)
     what = "It was recalled" if code == "recalled" else "It was found and cut"
     said = f"{what}: {candidate['decision']}" + (f" ({why_so})." if why_so else ".")
-    place = place_of(recall, at)
+    place = place_of(recall, at) if code == "recalled" or candidate["decision"] == "over_top_k" else None
     return {**told, "place": place, "rank": at + 1, "candidate": candidate, "text": [said, remedy(recall, at)]}
 
 

@@ -214,7 +214,8 @@ def _totals(report: dict[str, Any]) -> list[str]:
         "turns_with_nothing": "turns with nothing recalled",
         "turns_cut_short": "turns with something degraded",
     }
-    out = [f"{totals['turns']} turns searched again, {totals['changed']} change with {line(', '.join(report['set']))}"]
+    settings = line(", ".join(report["set"]))
+    out = [f"{totals['turns']} turns searched again, {totals['changed']} changed by {settings}"]
     rows = [["", "now", "changed"]]
     rows += [[text, str(before[name]), str(after[name])] for name, text in names.items()]
     out += table(rows, right=frozenset({1, 2}))

@@ -153,7 +153,7 @@ def why_lines(answer: Mapping[str, Any]) -> list[str]:
         ["it was", why["as"]],
     ]
     if why["candidate"] is not None:
-        rows.append(["place", f"{why['rank']} of {len(answer['receipt']['recall']['candidates'])} candidates"])
+        rows.append(["rank", f"{why['rank']} of {len(answer['receipt']['recall']['candidates'])} candidates"])
         rows += [
             [_COLUMNS.get(name, name).replace("_", " "), _shown(value)] for name, value in _numbers(why["candidate"])
         ]

@@ -70,6 +70,8 @@ def _too_far(distance: float | None, threshold: float | None, shared: int, asked
         return ""
     if distance <= threshold:
         return words
+    if distance >= AS_FAR_AS_CHANCE and not shared:
+        return "as far away as chance, and shares no content word"
     what = " for a command" if command else ""
     return f"{distance - threshold:.2f} over the {threshold:g}{what}; {words}"
 

@@ -46,6 +46,7 @@ def test_one_that_is_too_far_says_by_how_much() -> None:
 
 def test_one_as_far_as_chance_has_no_setting() -> None:
     told = recall({"decision": "too_far", "distance": 1.2})
+    assert reason(told, 0) == "as far away as chance, and shares no content word"
     assert "that of unrelated texts" in remedy(told, 0)
     assert "relevanceThreshold" not in remedy(told, 0)
 
