@@ -10,10 +10,13 @@ import apsw
 import numpy as np
 import pytest
 import trio
+import trio.testing
 
 from klaw.actor.clock import FixedClock, SystemClock
 from klaw.config.schema import AutoRagConfig
+from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
+from klaw.memory.embedder import Embedder
 from klaw.memory.ready import ReadyEmbedder
 from klaw.memory.recall import Recall
 from klaw.store.sql import candidates
@@ -142,6 +145,23 @@ async def test_a_late_vector_leaves_time_for_the_words(tmp_path: Path) -> None:
             found = await recall.search("Какой код у калитки?", scope)
         assert "embedding_late" in found.degraded
         assert found.kept
+
+
+async def test_a_question_that_was_given_up_is_not_embedded() -> None:
+    """It waits in the lane behind a batch; when its turn went on without it, the next question must not wait for it."""
+    embedder = Embedder(SystemClock(), enabled=True)
+    embedder.enter(EmbedderState.READY)
+    with trio.move_on_after(0):
+        await embedder.query("Какой код у калитки?")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(embedder.query, "What is the code?")
+        await trio.testing.wait_all_tasks_blocked()
+        embedder.mailbox.close("the test is over")
+        waiting = []
+        async for request in embedder.mailbox:
+            waiting.append((request.text, request.reply.resolved))
+            request.reply.set(b"")
+    assert waiting == [("Какой код у калитки?", True), ("What is the code?", False)]
 
 
 async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
