@@ -17,7 +17,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
-from klaw.admin import why
+from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
 from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Reindex, Request, Status, Tasks, Why
 from klaw.admin.tasks import task_tree
@@ -37,7 +37,7 @@ from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.values import Options
-from klaw.store.sql import messages, overview, turns, whereabouts
+from klaw.store.sql import messages, overview, replay, turns, whereabouts
 from klaw.store.writer import Writer
 
 WRITER_PING_S = 5.0
@@ -173,8 +173,18 @@ class Commands:
         }
 
     async def _receipt(self, request: Receipt) -> dict[str, Any]:
-        turn, chat, user = check_receipt(request)
-        return turn_json(await self._sources.readers.run(overview.find_turn, turn, chat, user))
+        readers = self._sources.readers
+        turn = await readers.run(overview.find_turn, *check_receipt(request))
+        answer = turn_json(turn)
+        if turn is None or request.why is None:
+            return answer
+        message = why.choose(await readers.run(whereabouts.find, recalled.check_message(request.why, turn)))
+        told = recalled.explain_message(turn, message)
+        if recalled.needs_search(told):
+            stored = await readers.run(replay.stored_recall, turn)
+            embedder, settings = self._sources.embedder, self._sources.config.auto_rag
+            told = recalled.with_search(told, await recalled.search_again(readers, embedder, settings, stored, message))
+        return {**answer, "why": told}
 
     async def _why(self, request: Why) -> dict[str, Any]:
         sources, target = self._sources, why.check_why(request)

@@ -59,10 +59,12 @@ class Receipt:
     """A turn with its receipt: by its id, or the newest of a chat, of a user, or of all."""
 
     command: ClassVar[str] = "receipt"
-    deadline_s: ClassVar[float] = 5.0
+    deadline_s: ClassVar[float] = 10.0
     turn: str | None = None
     chat: str | None = None
     user: str | None = None
+    why: str | None = None
+    """Also explain what the turn did with this message: its number in the turn's chat, ``main#12``, or its id."""
 
 
 Query = NewType("Query", str)

@@ -1,5 +1,6 @@
 """A small pool of read-only connections, so that a long search never delays a write."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -23,7 +24,9 @@ class Readers:
 
     def __init__(self, databases: list[Database]) -> None:
         self._all = tuple(databases)
-        self._free = databases
+        # The one that was used longest ago is next: after a search that was given up, and cannot be interrupted, its
+        # connection is busy for a while.
+        self._free = deque(databases)
         self._limit = trio.CapacityLimiter(len(databases))
         self._stale: set[Database] = set()
 
@@ -37,7 +40,7 @@ class Readers:
         Cancellation: the query is interrupted.
         """
         async with self._limit:
-            database = self._free.pop()
+            database = self._free.popleft()
             try:
                 await self._renew(database)
                 return await database.run(function, *args, **kwargs)

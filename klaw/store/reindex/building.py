@@ -266,6 +266,7 @@ class Building:
                 vector = vectors.read(live, rowid)
                 if vector is not None:
                     taken.append((rowid, vector))
+        stored = 0
         with self.connection:
-            stored = vectors.store(self.connection, taken)
+            stored += vectors.store(self.connection, taken)
         return stored
