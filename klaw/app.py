@@ -44,7 +44,10 @@ from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
-from klaw.store.sql import messages
+from klaw.store.reindex import actor as reindex_actor
+from klaw.store.reindex.actor import Reindexer
+from klaw.store.reindex.places import Places
+from klaw.store.sql import messages, vectors
 from klaw.store.store import Store, open_store
 
 log = structlog.get_logger("klaw.app")
@@ -60,6 +63,7 @@ class App:
     started_at: float
     store: Store
     supervisor: Supervisor
+    reindexer: Reindexer
     embedder: Embedder
     recall: Recall
     search: MemorySearch
@@ -139,6 +143,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         started_at=clock.now(),
         store=store,
         supervisor=supervisor,
+        reindexer=Reindexer(),
         embedder=embedder,
         recall=recall,
         search=MemorySearch(store.readers, embedder, clock),
@@ -174,6 +179,23 @@ async def _start(app: App) -> None:
                 database=store.database,
                 journal=store.journal,
                 publish=publish,
+                swapped=store.readers.renew,
+            ),
+        )
+    )
+    await app.supervisor.start(
+        ActorSpec(
+            name=app.reindexer.mailbox.name,
+            mailbox=app.reindexer.mailbox,
+            stop_budget_s=reindex_actor.STOP_BUDGET_S,
+            run=partial(
+                reindex_actor.run,
+                reindexer=app.reindexer,
+                places=Places(app.paths.database),
+                min_tokens=config.auto_rag.min_message_tokens,
+                writer=store.writer,
+                readers=store.readers,
+                swapped=partial(_recount_vectors, app),
             ),
         )
     )
@@ -226,6 +248,16 @@ async def _start(app: App) -> None:
     )
 
 
+async def _recount_vectors(app: App) -> None:
+    """Tell the embedder what another database has; it looks by itself for what is missing there."""
+    if app.embedder.status.state is EmbedderState.READY:
+        min_tokens = app.config.auto_rag.min_message_tokens
+        embedded = await app.store.readers.run(vectors.count_embedded)
+        waiting = await app.store.readers.run(vectors.count_unembedded, min_tokens)
+        app.embedder.count(embedded=embedded, waiting=waiting)
+        app.embedder.nudge()
+
+
 async def recover_chats(app: App) -> None:
     """Let the chats answer what the last run left unanswered."""
     since = iso(app.clock.now() - app.config.recovery.answer_pending_s)
@@ -247,5 +279,6 @@ async def _stop(app: App) -> None:
         with trio.move_on_after(shutdown.embed_drain_s):
             await app.embedder.wait_caught_up()
     await supervisor.stop(app.embedder.mailbox.name, "shutdown")
+    await supervisor.stop(app.reindexer.mailbox.name, "shutdown")
     await supervisor.stop(app.store.writer.mailbox.name, "shutdown")
     log.info("stopped")

@@ -113,6 +113,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             supervisor=app.supervisor,
             writer=app.store.writer,
             readers=app.store.readers,
+            reindexer=app.reindexer,
             chats=app.directory,
             embedder=app.embedder,
             recall=app.recall,

@@ -35,15 +35,14 @@ from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.config.paths import Paths
 from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
-from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Candidate, Decision
-from klaw.memory.embedder import Embedder
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.pack import line_tokens, pack
 from klaw.memory.passage import Passage, passage, vectors_id
 from klaw.memory.query import MAX_WORDS
+from klaw.memory.ready import ReadyEmbedder
 from klaw.memory.recall import DEPTH, Recall
 from klaw.memory.stopwords import content_words
 from klaw.store.sql.candidates import Scope, read_messages, search_lists
@@ -79,20 +78,6 @@ class CachedModel:
     def save(self) -> None:
         if self._path is not None:
             np.savez(self._path, keys=np.array(list(self._known)), vectors=np.array(list(self._known.values())))
-
-
-class ReadyEmbedder(Embedder):
-    """The embedder's handle over a loaded model, without the actor: every query is answered in time."""
-
-    def __init__(self, model: CachedModel) -> None:
-        super().__init__(SystemClock(), enabled=True)
-        self._model = model
-        self.random_cosine = model.model.random_cosine
-        self.enter(EmbedderState.READY)
-
-    async def query(self, text: str) -> bytes:
-        await trio.lowlevel.checkpoint()
-        return self._model.embed([text], "query")[0]
 
 
 @attrs.define
@@ -171,7 +156,7 @@ def ids_of(candidates: Sequence[Candidate], wanted: Callable[[Candidate], bool])
 
 def _ranked(candidate: Candidate) -> bool:
     """Whether the gate let it pass; packing does not matter for @3 and @10."""
-    return candidate.decision not in (Decision.NO_CONTENT, Decision.TOO_FAR)
+    return candidate.decision not in (Decision.NO_CONTENT, Decision.TOO_FAR, Decision.REPEATED)
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -184,7 +169,9 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
         async with running_store(Path(scratch)) as store:
             await store.writer.prepare_vectors(vectors_id(model.model.model_id), model.model.dimension)
             config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
-            recall = Recall(store.readers, ReadyEmbedder(model), config, SystemClock())
+            clock = SystemClock()
+            embedder = ReadyEmbedder(lambda text: model.embed([text], "query")[0], model.model.random_cosine, clock)
+            recall = Recall(store.readers, embedder, config, clock)
             for path in sorted(arguments.folder.glob("*.json")):
                 conversation = json.loads(path.read_text(encoding="utf-8"))
                 scope = await load(store, model, conversation)

@@ -32,18 +32,19 @@ from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.recall import MAX_QUERY_WORDS
+from klaw.memory.query import MAX_WORDS, read_query
+from klaw.memory.rank import rank
+from klaw.memory.recall import CONSIDERED, DEPTH
 from klaw.memory.stopwords import content_words
 from klaw.store import connect, migrations
 from klaw.store.sql import messages, meta, vector_codes, vectors
-from klaw.store.sql.candidates import Scope, search_both
+from klaw.store.sql.candidates import Lists, Scope, latest_day, read_messages, search_lists
 from klaw.store.sql.history_search import HistoryFilters, search_history
 
 CHATS = 50
 BURST = 40
 """Messages that go to one chat before another is taken up."""
 BATCH = 10_000
-DEPTHS = (20, 200)
 DIMENSION = 384
 CHUNK_SIZES = (8, 16, 32, 64, 256, 1024)
 START = 1_700_000_000.0
@@ -222,24 +223,22 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
     connect.prepare_reader(connection)
     chats = [query * 7 % CHATS for query in range(len(material.queries))]
     everywhere, inside = exact(material, size, chats)
-    asked = [
-        (content_words(text, MAX_QUERY_WORDS), vector.astype("<f4").tobytes()) for text, vector in material.queries
-    ]
+    asked = [(content_words(text, MAX_WORDS), vector.astype("<f4").tobytes()) for text, vector in material.queries]
+    texts = [(text, each) for (text, _), each in zip(material.queries, asked, strict=True)]
     result: dict[str, Any] = {}
     scopes = [Scope(chat=chat_id(LOCAL_USER, f"chat{chat}"), first_seq=1, end_seq=size + 1) for chat in chats]
-    for depth in DEPTHS:
-        runs = [
-            timed(lambda w=words, v=vector, s=scope, d=depth: search_both(connection, v, w, s, d))
-            for (words, vector), scope in zip(asked, scopes, strict=True)
-        ]
-        recalled = [
-            len({n.rowid for n in found.neighbours[:20]} & true) / len(true)
-            for (_, found), true in zip(runs, inside, strict=True)
-        ]
-        result[f"auto_rag_{depth}"] = {
-            **percentiles([each for each, _ in runs]),
-            "recall@20": round(statistics.mean(recalled), 4),
-        }
+    runs = [
+        timed(lambda t=text, v=vector, s=scope: recall_once(connection, t, v, s))
+        for (text, (_, vector)), scope in zip(texts, scopes, strict=True)
+    ]
+    recalled = [
+        len({n.rowid for n in lists.neighbours[:20]} & true) / len(true)
+        for (_, lists), true in zip(runs, inside, strict=True)
+    ]
+    result["auto_rag"] = {
+        **percentiles([each for each, _ in runs]),
+        "recall@20": round(statistics.mean(recalled), 4),
+    }
     since, until = (iso(START + part * size * SECONDS_APART) for part in (0.6, 0.9))
     user = HistoryFilters(user=LOCAL_USER)
     narrow = attrs.evolve(user, since=since, until=until, role=Role.USER)
@@ -266,6 +265,16 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
             result[name]["recall@20"] = round(statistics.mean(recalled), 4)
     connection.close()
     return result
+
+
+def recall_once(connection: apsw.Connection, text: str, vector: bytes, scope: Scope) -> Lists:
+    """What recall does before a reply, from the query's vector to the messages that the gate sees."""
+    query = read_query(text, now=START, latest=latest_day(connection, scope))
+    days = [(period.first, period.last) for period in query.periods]
+    lists = search_lists(connection, vector, query.words, days, scope, DEPTH, seconds=60.0)
+    ranked = rank(lists, query.stems, query.periods)
+    read_messages(connection, [each.place.rowid for each in ranked[:CONSIDERED]], scope)
+    return lists
 
 
 def disk(path: Path, size: int) -> dict[str, Any]:

@@ -25,6 +25,16 @@ class SystemClock:
         return time.time()
 
 
+class FixedClock:
+    """A clock that stands still: for what is done again as it was then."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+
 def new_id() -> str:
     """A sortable random id (see ``NewId``)."""
     return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)[:9]}"

@@ -18,9 +18,22 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
-from klaw.admin import why
+from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Request, Search, Status, Tasks, Why
+from klaw.admin.requests import (
+    Actors,
+    BadRequest,
+    Chat,
+    Health,
+    Log,
+    Receipt,
+    Reindex,
+    Request,
+    Search,
+    Status,
+    Tasks,
+    Why,
+)
 from klaw.admin.search import run_search
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
@@ -38,7 +51,9 @@ from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
-from klaw.store.sql import messages, overview, turns, whereabouts
+from klaw.store.reindex.actor import Reindexer
+from klaw.store.reindex.values import Options
+from klaw.store.sql import messages, overview, replay, turns, whereabouts
 from klaw.store.writer import Writer
 
 WRITER_PING_S = 5.0
@@ -52,6 +67,7 @@ class Sources:
     supervisor: Supervisor
     writer: Writer
     readers: Readers
+    reindexer: Reindexer
     chats: Chats
     embedder: Embedder
     recall: Recall
@@ -88,7 +104,8 @@ class Commands:
             BadRequest: it names something that does not exist.
             KlawError, trio.TooSlowError: a part did not answer.
 
-        Cancellation: commands only read (but for ``log``, which is done at once).
+        Cancellation: commands only read (but for ``log``, which is done at once, and ``reindex``, whose work is the
+        reindexer's and goes on).
         """
         match request:
             case Status():
@@ -109,6 +126,8 @@ class Commands:
                 return _log(request)
             case Health():
                 return await self._health()
+            case Reindex():
+                return await self._reindex(request)
             case _:
                 assert_never(request)
 
@@ -173,8 +192,18 @@ class Commands:
         }
 
     async def _receipt(self, request: Receipt) -> dict[str, Any]:
-        turn, chat, user = check_receipt(request)
-        return turn_json(await self._sources.readers.run(overview.find_turn, turn, chat, user))
+        readers = self._sources.readers
+        turn = await readers.run(overview.find_turn, *check_receipt(request))
+        answer = turn_json(turn)
+        if turn is None or request.why is None:
+            return answer
+        message = why.choose(await readers.run(whereabouts.find, recalled.check_message(request.why, turn)))
+        told = recalled.explain_message(turn, message)
+        if recalled.needs_search(told):
+            stored = await readers.run(replay.stored_recall, turn)
+            embedder, settings = self._sources.embedder, self._sources.config.auto_rag
+            told = recalled.with_search(told, await recalled.search_again(readers, embedder, settings, stored, message))
+        return {**answer, "why": told}
 
     async def _why(self, request: Why) -> dict[str, Any]:
         sources, target = self._sources, why.check_why(request)
@@ -190,6 +219,15 @@ class Commands:
         found = why.combine(message, about, sources.config, fixed)
         asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None
         return why.describe(found, sources.config, asked)
+
+    async def _reindex(self, request: Reindex) -> dict[str, Any]:
+        reindexer = self._sources.reindexer
+        if request.action == "start":
+            options = Options(accept_differences=request.accept_differences, embed_again=request.embed_again)
+            await reindexer.start(options)
+        elif request.action == "cancel":
+            await reindexer.cancel()
+        return attrs.asdict(reindexer.status)
 
     async def _health(self) -> dict[str, Any]:
         """``ok``: all works; ``degraded``: it answers, but see the list; ``failing``: the writer is stuck."""

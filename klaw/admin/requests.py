@@ -5,7 +5,8 @@ A request that exists is valid. Errors name the field and never quote its value.
 
 import difflib
 import json
-from functools import cache
+import operator
+from functools import cache, partial
 from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, get_args
 
 import attrs
@@ -29,6 +30,7 @@ MAX_LIMIT = 100
 Level = Literal["debug", "info", "warning", "error"]
 Speaker = Literal["user", "assistant"]
 """Whose messages are searched."""
+ReindexAction = Literal["start", "status", "cancel"]
 
 
 @attrs.frozen(kw_only=True)
@@ -62,10 +64,12 @@ class Receipt:
     """A turn with its receipt: by its id, or the newest of a chat, of a user, or of all."""
 
     command: ClassVar[str] = "receipt"
-    deadline_s: ClassVar[float] = 5.0
+    deadline_s: ClassVar[float] = 10.0
     turn: str | None = None
     chat: str | None = None
     user: str | None = None
+    why: str | None = None
+    """Also explain what the turn did with this message: its number in the turn's chat, ``main#12``, or its id."""
 
 
 Query = NewType("Query", str)
@@ -134,7 +138,20 @@ class Health:
     deadline_s: ClassVar[float] = 8.0
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health
+@attrs.frozen(kw_only=True)
+class Reindex:
+    """Make the database anew while the server runs: start it, ask how far it is, or stop it."""
+
+    command: ClassVar[str] = "reindex"
+    deadline_s: ClassVar[float] = 10.0
+    action: ReindexAction = "status"
+    accept_differences: bool = False
+    """With ``start``: swap although the new database differs."""
+    embed_again: bool = False
+    """With ``start``: take over no vector."""
+
+
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health | Reindex
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -206,7 +223,9 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
-    converter.register_structure_hook_func(lambda cls: cls in (Level, Speaker), _read_choice)
+    converter.register_structure_hook(bool, _read_bool)
+    for words in (Level, ReindexAction, Speaker):
+        converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
     )
@@ -239,9 +258,15 @@ def _read_limit(value: object, _: object) -> Limit:
     return Limit(value)
 
 
-def _read_choice(value: object, choices: Any) -> Any:
-    if not isinstance(value, str) or value not in get_args(choices):
-        raise _WrongValue(f"must be one of {', '.join(get_args(choices))}")
+def _read_word(words: tuple[str, ...], value: object, _: object) -> str:
+    if not isinstance(value, str) or value not in words:
+        raise _WrongValue(f"must be one of {', '.join(words)}")
+    return value
+
+
+def _read_bool(value: object, _: object) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongValue("must be true or false")
     return value
 
 

@@ -5,7 +5,7 @@ Its answer names up to five words of the message, the user's own: it goes to the
 server's own user, and never into a log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -254,26 +254,37 @@ def _place(found: Found, config: EngineConfig) -> str:
 
 def _in_turn(turn: Turn, message: Message) -> dict[str, Any]:
     """What a turn did with the message."""
-    receipt = turn.receipt
-    said: dict[str, Any] = {"turn": turn.id, "last_seq": turn.last_seq, "ended_at": turn.ended_at}
+    code = what_became(turn.receipt, message, segment=turn.segment, last_seq=turn.last_seq)
+    said = {"turn": turn.id, "last_seq": turn.last_seq, "ended_at": turn.ended_at, "as": code}
+    if code in ("recalled", "cut"):
+        candidates = turn.receipt["recall"]["candidates"]
+        said["candidate"] = next(each for each in candidates if each["seq"] == message.seq)
+    return said
+
+
+def what_became(receipt: Mapping[str, Any], message: Message, *, segment: int, last_seq: int) -> str:
+    """What a turn of the message's chat did with it, by the turn's receipt, as a code.
+
+    Args:
+        receipt: of any version; empty when no context was put together.
+        message: the one that is asked about.
+        segment: of the turn.
+        last_seq: of the turn.
+    """
     if message.seq in receipt.get("pending", []):
-        return {**said, "as": "question"}
+        return "question"
     if "window" not in receipt or "recall" not in receipt:
-        return {**said, "as": "no_context"}
-    if turn.segment != message.segment:
-        return {**said, "as": "other_segment"}
+        return "no_context"
+    if segment != message.segment:
+        return "other_segment"
     window, recall = receipt["window"], receipt["recall"]
     if window["first_seq"] is not None and window["first_seq"] <= message.seq <= window["last_seq"]:
-        return {**said, "as": "window"}
-    if message.seq > turn.last_seq or (window["last_seq"] is not None and message.seq > window["last_seq"]):
-        return {**said, "as": "later"}
-    for candidate in recall["candidates"]:
-        if candidate["seq"] == message.seq:
-            kept = message.seq in recall["kept"]
-            return {**said, "as": "recalled" if kept else "cut", "candidate": candidate}
-    if recall["guard"] != Guard.SEARCH.value:
-        return {**said, "as": f"guard_{recall['guard']}"}
-    return {**said, "as": "not_found"}
+        return "window"
+    if message.seq > last_seq or (window["last_seq"] is not None and message.seq > window["last_seq"]):
+        return "later"
+    if any(candidate["seq"] == message.seq for candidate in recall["candidates"]):
+        return "recalled" if message.seq in recall["kept"] else "cut"
+    return "not_found" if recall["guard"] == Guard.SEARCH.value else f"guard_{recall['guard']}"
 
 
 _CUT = {
@@ -281,6 +292,7 @@ _CUT = {
     "over_top_k": "a larger autoRag.topK keeps more",
     "over_budget": "a larger autoRag.maxTokens has room for more",
     "no_content": "the question had no word that says what it is about",
+    "repeated": "a newer message says the same and stood for it",
 }
 
 

@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(metavar="COMMAND", title="commands")
     _server_commands(commands)
     _looking_commands(commands)
+    _repair_commands(commands)
     _config_commands(commands)
     _models_commands(commands)
     _token_commands(commands)
@@ -95,6 +96,24 @@ def _looking_commands(commands: Any) -> None:
     receipt.add_argument("turn", nargs="?", help="id of the turn (default: the newest)")
     receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
     receipt.add_argument("--user", metavar="NAME", help="whose chat, with --chat (default: local)")
+    receipt.add_argument(
+        "--why", metavar="MESSAGE", help="why this message was recalled or not: its number, main#12, or its id"
+    )
+    replay = _command(
+        commands,
+        "recall-replay",
+        "try what stored turns recall under other settings",
+        "recall_replay",
+        "replay_command",
+    )
+    replay.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", required=True, help="for instance autoRag.topK=5; repeatable"
+    )
+    replay.add_argument("--chat", metavar="NAME", help="turns of this chat only")
+    replay.add_argument("--user", metavar="NAME", help="turns of this user only (with --chat: whose, default: local)")
+    replay.add_argument("--turn", metavar="TURN", nargs="+", action="extend", help="these turns only, by their ids")
+    replay.add_argument("--last", metavar="N", type=_count, default=100, help="the newest turns (default: 100)")
+    replay.add_argument("--no-text", action="store_true", help="numbers only, nothing of what was said")
 
     why = _command(commands, "why", "tell where a message is and what brings it back", "why", "why_command")
     why.add_argument("message", metavar="MESSAGE", help="its id, or its chat and number: main#12, anna:main#12")
@@ -114,6 +133,21 @@ def _looking_commands(commands: Any) -> None:
     search.add_argument("--role", metavar="ROLE", help="what this one said: user or assistant")
     search.add_argument("--limit", metavar="N", type=int, help="results on a page, 1 to 100 (default: 10)")
     search.add_argument("--page", metavar="PAGE", help="another page: its number, or what the page before names")
+
+
+def _repair_commands(commands: Any) -> None:
+    text = "make the database anew from the logs, compare the two, and swap them"
+    reindex = _command(commands, "reindex", text, "reindex", "reindex_command")
+    reindex.add_argument("--accept-differences", action="store_true", help="swap although the new one differs")
+    reindex.add_argument("--embed-again", action="store_true", help="make all vectors anew (default: take them over)")
+    reindex.add_argument("--drop-old", action="store_true", help="only remove the database of before the last reindex")
+
+
+def _count(text: str) -> int:
+    """A number of things, at least one."""
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError("must be a number from 1 to 1000000")
+    return int(text)
 
 
 def _group(commands: Any, name: str, text: str) -> Any:

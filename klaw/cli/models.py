@@ -3,19 +3,18 @@
 import argparse
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import attrs
+
+from klaw.cli.progress import ProgressLine, bar
 
 if TYPE_CHECKING:
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
     from klaw.models.progress import Step
 
-_BAR_CELLS = 24
-_REDRAW_S = 0.1
 _MEBI = 1 << 20
 _LABELS = {
     "wait": "waiting for another pull",
@@ -129,45 +128,28 @@ class ProgressPainter:
     """A ``Progress`` that draws a bar on a terminal, and prints one line a phase elsewhere."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._terminal = stream.isatty()
-        self._phase = ""
-        self._drawn_at = 0.0
-        self._open = False
+        self._line = ProgressLine(stream)
 
     def __call__(self, step: "Step", /) -> None:
         """Shows one report."""
-        if not self._terminal:
-            if step.phase != self._phase:
-                self._print_line(step)
-            self._phase = step.phase
-            return
-        now = time.monotonic()
-        last = step.phase in ("done", "present")
-        if step.phase == self._phase and now - self._drawn_at < _REDRAW_S:
-            return
-        self._phase, self._drawn_at = step.phase, now
-        self._stream.write(f"\r\x1b[K{step.model}  {_LABELS[step.phase]}{_bar(step)}")
-        self._stream.write("\n" if last else "")
-        self._stream.flush()
-        self._open = not last
+        label = _LABELS[step.phase]
+        size = f" ({step.total_bytes / _MEBI:.1f} MiB)" if step.total_bytes else ""
+        self._line.show(
+            step.phase,
+            f"{step.model}: {label}{size}",
+            lambda: f"{step.model}  {label}{_bar(step)}",
+            last=step.phase in ("done", "present"),
+        )
 
     def finish(self) -> None:
         """Ends an unfinished line, so that a message can follow."""
-        if self._open:
-            self._stream.write("\n")
-            self._open = False
-
-    def _print_line(self, step: "Step") -> None:
-        size = f" ({step.total_bytes / _MEBI:.1f} MiB)" if step.total_bytes else ""
-        print(f"{step.model}: {_LABELS[step.phase]}{size}", file=self._stream, flush=True)
+        self._line.finish()
 
 
 def _bar(step: "Step") -> str:
     if not step.total_bytes:
         return ""
-    size = f"{step.done_bytes / _MEBI:.1f} / {step.total_bytes / _MEBI:.1f} MiB"
     if step.phase in ("done", "present"):
         return f", {step.total_bytes / _MEBI:.1f} MiB"
-    filled = min(_BAR_CELLS, _BAR_CELLS * step.done_bytes // step.total_bytes)
-    return f"  [{'#' * filled}{'.' * (_BAR_CELLS - filled)}] {size}"
+    size = f"{step.done_bytes / _MEBI:.1f} / {step.total_bytes / _MEBI:.1f} MiB"
+    return f"  {bar(step.done_bytes, step.total_bytes)} {size}"

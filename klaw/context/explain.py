@@ -5,13 +5,15 @@ from typing import Any
 from klaw.context.assemble import Context, Guard, Plan
 from klaw.domain.recall import Candidate, Recalled
 
-RECEIPT_VERSION = 1
+RECEIPT_VERSION = 2
+"""2: candidates without id and date, and without what is None or empty; with the query, the settings, the scope, what
+was found in all, and the numbers that explain a cut. Version 1 is still shown."""
 
 
 def explain(plan: Plan, context: Context) -> dict[str, Any]:
     """Describe what went into a request, what was recalled with which scores, and what was cut and why.
 
-    Messages stand in it by seq and id; their text stays in the chat.
+    Messages stand in it by seq; their text stays in the chat.
     """
     snapshot = plan.snapshot
     return {
@@ -40,32 +42,54 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
 
 
 def _recall(guard: Guard, recalled: Recalled) -> dict[str, Any]:
-    return {
+    told: dict[str, Any] = {
         "guard": guard.value,
         "query_words": recalled.query_words,
         "degraded": list(recalled.degraded),
         "timings_ms": {step: round(spent, 2) for step, spent in recalled.timings_ms.items()},
         "kept": [candidate.message.seq for candidate in recalled.kept],
-        "candidates": [_candidate(candidate) for candidate in recalled.candidates],
+        "kept_tokens": sum(candidate.tokens for candidate in recalled.kept),
+        "found": recalled.found,
     }
+    if recalled.command:
+        told["command"] = True
+    if recalled.days:
+        told["days"] = [[first.isoformat(), last.isoformat()] for first, last in recalled.days]
+    if recalled.end_seq is not None:
+        told["scope"] = {"first_seq": recalled.first_seq, "end_seq": recalled.end_seq}
+    if recalled.settings is not None:
+        settings = recalled.settings
+        told["settings"] = {
+            "topK": settings.top_k,
+            "maxTokens": settings.max_tokens,
+            "relevanceThreshold": settings.relevance_threshold,
+            "timeBudgetMs": settings.time_budget_ms,
+        }
+    return {**told, "candidates": [describe_candidate(candidate) for candidate in recalled.candidates]}
 
 
-def _candidate(candidate: Candidate) -> dict[str, Any]:
-    return {
+def describe_candidate(candidate: Candidate) -> dict[str, Any]:
+    """A candidate's numbers as plain JSON values, without its text. What is None or empty is left out."""
+    excerpt = candidate.text != candidate.message.content
+    told = {
         "seq": candidate.message.seq,
-        "id": candidate.message.id,
         "role": candidate.message.role.value,
-        "created_at": candidate.message.created_at,
         "vector_rank": candidate.vector_rank,
-        "distance": _rounded(candidate.distance),
+        "distance": _rounded(candidate.distance, 4),
+        "dated_rank": candidate.dated_rank,
         "text_rank": candidate.text_rank,
-        "bm25": _rounded(candidate.bm25),
-        "score": _rounded(candidate.score),
-        "tokens": candidate.tokens,
+        "bm25": _rounded(candidate.bm25, 3),
+        "shared_words": candidate.shared_words or None,
+        "score": _rounded(candidate.score, 5),
+        "boosts": list(candidate.boosts),
         "decision": candidate.decision.value,
-        **({"excerpt": True} if candidate.text != candidate.message.content else {}),
+        "left_tokens": candidate.left_tokens,
+        "repeated_by": candidate.repeated_by,
+        "tokens": candidate.tokens,
+        "whole_tokens": candidate.message.tokens if excerpt else None,
     }
+    return {name: value for name, value in told.items() if value is not None and value != []}
 
 
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 5)
+def _rounded(number: float | None, digits: int) -> float | None:
+    return None if number is None else round(number, digits)

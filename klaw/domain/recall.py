@@ -1,6 +1,7 @@
 """What recall found and why it was kept or cut: the values that a receipt accounts for."""
 
 import enum
+from datetime import date
 
 import attrs
 
@@ -24,6 +25,8 @@ class Decision(enum.StrEnum):
     """Passed the gate, but ``autoRag.topK`` better ones did too."""
     OVER_BUDGET = "over_budget"
     """Passed the gate, but does not fit into ``autoRag.maxTokens``."""
+    REPEATED = "repeated"
+    """Passed the gate, but a newer candidate of the same role says the same."""
     IN_WINDOW = "in_window"
     """Dropped: the window, once it got the unused reserve back, shows it."""
 
@@ -50,6 +53,14 @@ class Candidate:
     """Estimated tokens of the line that shows ``text``."""
     boosts: tuple[str, ...] = ()
     """Why its score was raised: ``speaker`` (the question names who said it), ``date`` (or when)."""
+    dated_rank: int | None = None
+    """By vector among what was said in the days that the question names."""
+    shared_words: int = 0
+    """How many of the question's content words it has."""
+    left_tokens: int | None = None
+    """Of one that did not fit: what was left of ``autoRag.maxTokens``."""
+    repeated_by: int | None = None
+    """Of a repeated one: the seq of the newer message."""
 
     @property
     def passed(self) -> bool:
@@ -57,11 +68,22 @@ class Candidate:
 
 
 @attrs.frozen(kw_only=True)
+class RecallSettings:
+    """The keys of ``autoRag`` that decided on a recall."""
+
+    top_k: int
+    max_tokens: int
+    relevance_threshold: float
+    time_budget_ms: int
+
+
+@attrs.frozen(kw_only=True)
 class Recalled:
     """Outcome of one recall."""
 
     candidates: tuple[Candidate, ...]
-    """Every candidate, the best fused score first."""
+    """Every candidate, the best fused score first; the newest of those that say the same stands in the place of the
+    best of them."""
     query_words: int
     """How many content words the query has."""
     found: int
@@ -69,6 +91,16 @@ class Recalled:
     degraded: tuple[str, ...]
     """Codes of what was missing: ``no_vectors``, ``embedding_late``, ``vectors_incomplete``, ``search_failed`` …"""
     timings_ms: dict[str, float]
+    """By step; those of the search's parts are in that of ``search``."""
+    command: bool = False
+    """The query tells the model to do something: the gate asks for more."""
+    days: tuple[tuple[date, date], ...] = ()
+    """First and last days that the query names."""
+    first_seq: int | None = None
+    """Where the search began; None when there was none."""
+    end_seq: int | None = None
+    """The first seq that it left out: the window's first message."""
+    settings: RecallSettings | None = None
 
     @property
     def kept(self) -> tuple[Candidate, ...]:

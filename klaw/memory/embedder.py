@@ -124,7 +124,7 @@ class Embedder:
             EmbeddingUnavailable: there is no model, or it is busy.
             ActorStopped: the embedder is being restarted.
 
-        Cancellation: the work may still be done; nobody gets it.
+        Cancellation: the work is done only if it was begun.
         """
         if self.status.state is EmbedderState.REEMBEDDING:
             raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
@@ -133,7 +133,11 @@ class Embedder:
         reply: Reply[bytes] = Reply()
         if not self.mailbox.tell(EmbedQuery(text, reply)):
             raise EmbeddingUnavailable("busy")
-        return await reply.wait()
+        try:
+            return await reply.wait()
+        finally:
+            # A question whose turn has gone on without it must not hold up the next one.
+            reply.fail(EmbeddingUnavailable("given_up"))
 
     async def wait_for_work(self, seconds: float) -> None:
         """Return after a nudge or after a while; the actor's own method, called when nothing is left to embed."""

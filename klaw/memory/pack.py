@@ -38,11 +38,14 @@ def pack(candidates: Sequence[Candidate], wanted: Collection[str], *, top_k: int
     for candidate in candidates:
         shown = candidate
         if candidate.passed:
-            shown = _shown(candidate, wanted, share)
             if places == 0:
-                shown = attrs.evolve(shown, decision=Decision.OVER_TOP_K)
-            elif shown.tokens > left:
-                shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET)
+                # Its excerpt is not made, that takes time; it would have about this length.
+                cut = attrs.evolve(candidate, decision=Decision.OVER_TOP_K, tokens=min(candidate.tokens, share))
+                packed.append(cut)
+                continue
+            shown = _shown(candidate, wanted, share)
+            if shown.tokens > left:
+                shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET, left_tokens=left)
             else:
                 left -= shown.tokens
                 places -= 1

@@ -11,6 +11,8 @@ from klaw.store.tokenizer import stem, words
 
 MAX_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""
+MAX_READ_CHARACTERS = 8_000
+"""Of a longer query (a pasted text) only the beginning is read: this runs on the event loop."""
 MAX_NAMES_CHARACTERS = 2_000
 """Of a longer query only the beginning is looked through for names."""
 
@@ -38,6 +40,7 @@ def read_query(text: str, *, now: float, latest: date | None) -> Query:
         now: Unix seconds; "yesterday" is counted from there, in UTC as all of Klaw's times.
         latest: when something was last said in the scope; None where nothing was.
     """
+    text = text[:MAX_READ_CHARACTERS]
     today = datetime.fromtimestamp(now, UTC).date()
     asked = content_words(text, MAX_WORDS)
     return Query(

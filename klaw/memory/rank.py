@@ -23,6 +23,9 @@ FROM_PREVIOUS = 0.5
 FROM_NEXT = 0.2
 """… and the message before it."""
 
+K1, B, USUAL_TOKENS = 1.2, 0.2, 40
+"""Of BM25; messages differ less in length than documents, and the longer ones say more."""
+
 LENGTH_POWER = 0.1
 """A longer message says more: scores grow with this power of its tokens, between ``SHORT`` and ``LONG``."""
 SHORT, LONG = 10, 80
@@ -47,6 +50,8 @@ class Ranked:
     """Cosine distance, when it is among the nearest."""
     text_rank: int | None
     """Rank by words, its neighbours' shares included."""
+    dated_rank: int | None
+    """Rank by vector among what was said in the days that the question names."""
     bm25: float | None
     """Of the message itself; None when it is in the list by its neighbours alone, or not at all."""
     boosts: tuple[str, ...]
@@ -73,6 +78,7 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[
     distances = {near.rowid: near.distance for near in (*lists.dated, *lists.neighbours)}
     vector_ranks = _ranks(near.rowid for near in lists.neighbours)
     text_ranks = _ranks(text)
+    dated_ranks = _ranks(near.rowid for near in lists.dated)
     bm25 = {hit.rowid: hit.bm25 for hit in lists.hits}
     wanted = frozenset(names)
     ranked = []
@@ -88,6 +94,7 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[
                 vector_rank=vector_ranks.get(rowid),
                 distance=distances.get(rowid),
                 text_rank=text_ranks.get(rowid),
+                dated_rank=dated_ranks.get(rowid),
                 bm25=bm25.get(rowid),
                 boosts=boosts,
             )
@@ -103,15 +110,20 @@ def _by_words(lists: Lists, places: Mapping[int, Place]) -> list[int]:
     """Row ids by full-text score, each message's neighbours in the same session sharing in it."""
     scores: dict[int, float] = {}
     for hit in lists.hits:
-        own = max(0.0, -hit.bm25)
-        scores[hit.rowid] = scores.get(hit.rowid, 0.0) + own
         place = places.get(hit.rowid)
         if place is None:
             continue
+        own = max(0.0, -hit.bm25) * _brevity(place.tokens)
+        scores[hit.rowid] = scores.get(hit.rowid, 0.0) + own
         for beside, share in ((place.next, FROM_PREVIOUS), (place.previous, FROM_NEXT)):
             if beside is not None and beside in places and _is_near(place, places[beside]):
                 scores[beside] = scores.get(beside, 0.0) + share * own
     return sorted(scores, key=lambda rowid: (-scores[rowid], -rowid))
+
+
+def _brevity(tokens: int) -> float:
+    """BM25's factor for the length: a word means more in a short message."""
+    return (K1 + 1) / (1 + K1 * (1 - B + B * tokens / USUAL_TOKENS))
 
 
 def _is_near(one: Place, other: Place) -> bool:

@@ -5,7 +5,9 @@ degrades to the rest, every step that time did not allow is left out, and both a
 waits much longer than ``autoRag.timeBudgetMs`` for it.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import attrs
 import structlog
@@ -15,20 +17,23 @@ from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.message import Message
-from klaw.domain.recall import NOTHING, Candidate, Recalled
+from klaw.domain.recall import Recalled, RecallSettings
 from klaw.errors import ActorStopped, StorageError
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.gate import Evidence, Gate, calibrated
-from klaw.memory.pack import line_tokens, pack
+from klaw.memory.gate import Gate, calibrated
+from klaw.memory.judge import judge, stems_of
+from klaw.memory.pack import pack
 from klaw.memory.query import Query, read_query
 from klaw.memory.rank import Ranked, rank
+from klaw.memory.repeats import prefer_newer
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Depth, Lists, Scope, latest_day, read_messages, search_lists
-from klaw.store.tokenizer import forms_in
 
 DEPTH = Depth(vectors=200, words=100)
 """How many results each list gives to the fusion; those by words share their scores with their neighbours, so there are
 up to three times as many."""
+DEEPER = Depth(vectors=2_000, words=2_000)
+"""How far ``place`` looks."""
 CONSIDERED = 50
 """How many of the fused ranking are read, judged by the gate and accounted for."""
 MAX_QUERY_CHARACTERS = 1_500
@@ -39,14 +44,62 @@ SEARCH_SHARE = 0.5
 log = structlog.get_logger("klaw.recall")
 
 
-class Recall:
-    """The recall pipeline over a store and an embedder."""
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where one message stands for a query, among all that a deeper search finds."""
 
-    def __init__(self, readers: Readers, embedder: Embedder, config: AutoRagConfig, clock: Clock) -> None:
+    found: int
+    """How many messages it found."""
+    place: int | None
+    """Of the message in the fused ranking; None when it was not found."""
+    ranked: Ranked | None
+    distance: float | None
+    """Calibrated."""
+    degraded: tuple[str, ...]
+
+
+@attrs.define
+class _Account:
+    """What one recall has to say of itself."""
+
+    deadline: float
+    degraded: list[str] = attrs.Factory(list)
+    timings_ms: dict[str, float] = attrs.Factory(dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        begin = trio.current_time()
+        try:
+            yield
+        finally:
+            self.timings_ms[name] = (trio.current_time() - begin) * 1000
+
+
+class Recall:
+    """The recall pipeline over a store and an embedder.
+
+    Args:
+        readers: of the store.
+        embedder: for the query's vector.
+        config: the settings that decide.
+        clock: "yesterday" is counted from its now.
+        monotonic: seconds, by which the search's steps are measured in the readers' threads.
+    """
+
+    def __init__(
+        self,
+        readers: Readers,
+        embedder: Embedder,
+        config: AutoRagConfig,
+        clock: Clock,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._readers = readers
         self._embedder = embedder
         self._config = config
         self._clock = clock
+        self._monotonic = monotonic
 
     async def search(self, text: str, scope: Scope) -> Recalled:
         """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
@@ -54,113 +107,134 @@ class Recall:
         Cancellation: nothing is changed.
         """
         config = self._config
-        begin = trio.current_time()
-        deadline = begin + config.time_budget_ms / 1000
-        degraded: list[str] = []
-        try:
-            latest = await self._readers.run(latest_day, scope)
-        except StorageError as error:
-            log.warning("recall_failed", error=error_class(error))
-            return attrs.evolve(NOTHING, degraded=("search_failed",))
-        query = read_query(text, now=self._clock.now(), latest=latest)
-        if latest is None or not query.words:
-            return attrs.evolve(NOTHING, query_words=len(query.words))
-        vector = await self._vector(text, deadline, degraded)
-        embedded = trio.current_time()
-        lists = await self._lists(query, vector, scope, deadline, degraded)
-        ranked = rank(lists, query.stems, query.periods)
-        found = await self._read(ranked[:CONSIDERED], scope, degraded)
-        gate = Gate(threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command)
-        judged = judge(ranked, found, query, gate, self._embedder.random_cosine)
-        packed = pack(judged, query.content_stems, top_k=config.top_k, max_tokens=config.max_tokens)
-        end = trio.current_time()
+        account = _Account(trio.current_time() + config.time_budget_ms / 1000)
+        query, ranked = await self._rank(text, scope, DEPTH, account)
+        found: list[Message] = []
+        if ranked:
+            with account.step("read"):
+                found = await self._read(ranked[:CONSIDERED], scope, account)
+        with account.step("judge"):
+            gate = Gate(
+                threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
+            )
+            judged = judge(ranked, found, query, gate, self._embedder.random_cosine)
+            passed = prefer_newer(judged, stems_of)
+            packed = pack(passed, query.content_stems, top_k=config.top_k, max_tokens=config.max_tokens)
         return Recalled(
             candidates=tuple(packed),
             query_words=len(query.words),
             found=len(ranked),
-            degraded=tuple(degraded),
-            timings_ms={"embed": (embedded - begin) * 1000, "search": (end - embedded) * 1000},
+            degraded=tuple(account.degraded),
+            timings_ms=account.timings_ms,
+            command=query.command,
+            days=tuple((period.first, period.last) for period in query.periods),
+            first_seq=scope.first_seq,
+            end_seq=scope.end_seq,
+            settings=RecallSettings(
+                top_k=config.top_k,
+                max_tokens=config.max_tokens,
+                relevance_threshold=config.relevance_threshold,
+                time_budget_ms=config.time_budget_ms,
+            ),
         )
 
-    async def _vector(self, query: str, deadline: float, degraded: list[str]) -> bytes | None:
+    async def place(self, text: str, scope: Scope, rowid: int) -> Place:
+        """Where one message stands for a query, deeper than ``search`` looks; not within the time of a reply.
+
+        Cancellation: nothing is changed.
+        """
+        account = _Account(trio.current_time() + self._config.time_budget_ms / 1000)
+        _, ranking = await self._rank(text, scope, DEEPER, account)
+        at = next((at for at, each in enumerate(ranking) if each.place.rowid == rowid), None)
+        ranked = ranking[at] if at is not None else None
+        near = ranked.distance if ranked else None
+        return Place(
+            found=len(ranking),
+            place=at + 1 if at is not None else None,
+            ranked=ranked,
+            distance=calibrated(near, self._embedder.random_cosine) if near is not None else None,
+            degraded=tuple(account.degraded),
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _rank(self, text: str, scope: Scope, depth: Depth, account: _Account) -> tuple[Query, list[Ranked]]:
+        """Read the query and rank what the searches find for it."""
+        latest = None
+        with account.step("begin"):
+            try:
+                with trio.move_on_at(account.deadline) as waiting:
+                    latest = await self._readers.run(latest_day, scope)
+                if waiting.cancelled_caught:
+                    account.degraded.append("search_late")
+            except trio.TooSlowError:
+                account.degraded.append("search_late")
+            except StorageError as error:
+                log.warning("recall_failed", error=error_class(error))
+                account.degraded.append("search_failed")
+            query = read_query(text, now=self._clock.now(), latest=latest)
+        if latest is None or not query.words:
+            return query, []
+        with account.step("embed"):
+            vector = await self._vector(text, account)
+        with account.step("search"):
+            lists = await self._lists(query, vector, scope, depth, account)
+        account.timings_ms.update(lists.timings_ms)
+        with account.step("rank"):
+            return query, rank(lists, query.stems, query.periods)
+
+    async def _vector(self, query: str, account: _Account) -> bytes | None:
         try:
-            with trio.move_on_at(deadline):
+            with trio.move_on_at(account.deadline):
                 vector = await self._embedder.query(query[:MAX_QUERY_CHARACTERS])
                 status = self._embedder.status
                 if status.waiting > status.embedded:
-                    degraded.append("vectors_incomplete")
+                    account.degraded.append("vectors_incomplete")
                 return vector
-            degraded.append("embedding_late")
+            account.degraded.append("embedding_late")
         except EmbeddingUnavailable as error:
             if error.degraded is not None:
-                degraded.append(error.degraded)
+                account.degraded.append(error.degraded)
         except ActorStopped:
-            degraded.append("embedding_restarting")
+            account.degraded.append("embedding_restarting")
         return None
 
-    async def _lists(
-        self, query: Query, vector: bytes | None, scope: Scope, deadline: float, degraded: list[str]
-    ) -> Lists:
+    async def _lists(self, query: Query, vector: bytes | None, scope: Scope, depth: Depth, account: _Account) -> Lists:
         # A late query vector must not starve the search itself.
-        seconds = max(deadline - trio.current_time(), self._config.time_budget_ms / 1000 * SEARCH_SHARE)
+        least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
+        seconds = max(account.deadline - trio.current_time(), least)
         days = [(period.first, period.last) for period in query.periods]
-        nothing = Lists()
         try:
             # The search watches its own time; the second limit is for what cannot be interrupted from within.
             with trio.move_on_after(2 * seconds):
-                lists = await self._readers.run(search_lists, vector, query.words, days, scope, DEPTH, seconds)
+                lists = await self._readers.run(
+                    search_lists, vector, query.words, days, scope, depth, seconds, self._monotonic
+                )
                 if lists.vectors_failed:
-                    degraded.append("vector_search_failed")
+                    account.degraded.append("vector_search_failed")
                     self._embedder.report_damage()
                 if lists.text_failed:
-                    degraded.append("text_search_failed")
-                degraded.extend(f"cut_{step}" for step in lists.cut)
+                    account.degraded.append("text_search_failed")
+                account.degraded.extend(f"cut_{step}" for step in lists.cut)
                 return lists
-            degraded.append("search_late")
+            account.degraded.append("search_late")
         except trio.TooSlowError:
-            degraded.append("search_late")
+            account.degraded.append("search_late")
         except StorageError as error:
             log.warning("recall_failed", error=error_class(error))
-            degraded.append("search_failed")
-        return nothing
+            account.degraded.append("search_failed")
+        return Lists()
 
-    async def _read(self, ranked: Sequence[Ranked], scope: Scope, degraded: list[str]) -> list[Message]:
-        if not ranked:
-            return []
+    async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: _Account) -> list[Message]:
+        # After a search that used up its time there must still be some for what it found.
+        least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         try:
-            return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
+            with trio.move_on_at(max(account.deadline, trio.current_time() + least)):
+                return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
+            account.degraded.append("search_late")
+        except trio.TooSlowError:
+            account.degraded.append("search_late")
         except StorageError as error:
             log.warning("recall_failed", error=error_class(error))
-            degraded.append("search_failed")
-            return []
-
-
-def judge(
-    ranked: Sequence[Ranked], found: Sequence[Message], query: Query, gate: Gate, random_cosine: float
-) -> list[Candidate]:
-    """Let the gate decide on each message that was read, the best first. Pure."""
-    by_rowid = {message.rowid: message for message in found}
-    read = [(each, by_rowid[each.place.rowid]) for each in ranked if each.place.rowid in by_rowid]
-    evidence = [_evidence(each, message, query, random_cosine) for each, message in read]
-    return [
-        Candidate(
-            message=message,
-            vector_rank=each.vector_rank,
-            distance=seen.distance,
-            text_rank=each.text_rank,
-            bm25=each.bm25,
-            score=each.score,
-            boosts=each.boosts,
-            decision=decision,
-            text=message.content,
-            tokens=line_tokens(message.content),
-        )
-        for (each, message), seen, decision in zip(read, evidence, gate.decide(evidence), strict=True)
-    ]
-
-
-def _evidence(each: Ranked, message: Message, query: Query, random_cosine: float) -> Evidence:
-    return Evidence(
-        distance=calibrated(each.distance, random_cosine) if each.distance is not None else None,
-        shared_words=len(forms_in(message.content, query.content_stems)) if each.bm25 is not None else 0,
-    )
+            account.degraded.append("search_failed")
+        return []

@@ -19,6 +19,7 @@ from klaw.store.requests import (
     Appended,
     EncodeVectors,
     EndReembedding,
+    OfVectors,
     PrepareVectors,
     RepairIndex,
     Request,
@@ -28,9 +29,6 @@ from klaw.store.sql import coverage, messages, turns, vector_codes, vectors
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 FLOAT_BYTES = 4
-
-OF_VECTORS = (StoreVectors, PrepareVectors, EncodeVectors)
-"""Requests that touch the vector tables."""
 
 log = structlog.get_logger("klaw.writer")
 
@@ -54,12 +52,12 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         return _commit_group(connection, journal, requests)
     except apsw.CorruptError as error:
         # A damaged page of the vector table makes even COMMIT fail. Without what touched it, the rest can be stored.
-        rest = [request for request in requests if not isinstance(request, OF_VECTORS)]
+        rest = [request for request in requests if not isinstance(request, OfVectors)]
         if len(rest) == len(requests):
             raise
         refused = Outcome(error=VectorsDamaged(f"the vector table is damaged ({error_class(error)})"))
         outcomes = iter(_commit_group(connection, journal, rest))
-        return [refused if isinstance(request, OF_VECTORS) else next(outcomes) for request in requests]
+        return [refused if isinstance(request, OfVectors) else next(outcomes) for request in requests]
 
 
 def _commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[Request]) -> list[Outcome]:

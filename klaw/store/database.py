@@ -9,6 +9,8 @@ import apsw
 import apsw.aio
 import trio
 
+from klaw.actor.threads import Threads
+
 if TYPE_CHECKING:
     from apsw import AsyncConnection  # exists for type checkers only
 
@@ -16,46 +18,118 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CLOSE_S = 10.0
+REPLACE_S = 30.0
+"""For closing one file and opening another, also on a slow card."""
 
 
 class Database:
-    """An open connection. Made by ``open_database``."""
+    """An open connection. Made by ``open_database``.
 
-    def __init__(self, connection: "AsyncConnection") -> None:
-        self._connection = connection
+    Args:
+        path: the file.
+        prepare: sets up a new connection, in its thread.
+        flags: SQLite's, for opening.
+    """
+
+    def __init__(self, path: Path, prepare: Callable[[apsw.Connection], None], flags: int) -> None:
+        self._path = path
+        self._prepare = prepare
+        self._flags = flags
+        self._connection: AsyncConnection | None = None
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``function(connection, ...)`` in the connection's thread.
 
         Raises:
             trio.TooSlowError: the caller's deadline passed while SQL was running.
+            apsw.ConnectionClosedError: ``replace`` failed half-way.
 
         Cancellation: what a function wrote may be committed or not; reads are interrupted.
         """
-        # Within its thread the object is an ordinary synchronous Connection.
-        connection = cast("apsw.Connection", self._connection)
-        return cast("T", await self._connection.async_run(function, connection, *args, **kwargs))
+        if self._connection is None:
+            raise apsw.ConnectionClosedError
+        return await _run(self._connection, function, *args, **kwargs)
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    async def open(self) -> None:
+        """Open the file, in place of what was open; that is closed only when the new one is usable.
+
+        Raises:
+            apsw.Error: the file cannot be opened or is no database; what was open stays.
+        """
+        connection = await _connect(self._path, self._flags)
+        try:
+            await _run(connection, self._prepare)
+        except BaseException:
+            await _close(connection)  # noqa: ASYNC102 - shielded with a deadline inside
+            raise
+        before, self._connection = self._connection, connection
+        if before is not None:
+            await _close(before)
+
+    async def replace(self, between: Callable[[], None]) -> None:
+        """Close the connection, call ``between`` in a thread while nothing is open, and open the file anew.
+
+        Raises:
+            apsw.Error, OSError: nothing is open any more.
+            trio.TooSlowError: likewise.
+
+        Cancellation: cannot be cancelled; it takes ``REPLACE_S`` at most.
+        """
+        with trio.CancelScope(deadline=trio.current_time() + REPLACE_S, shield=True) as scope:
+            before, self._connection = self._connection, None
+            if before is not None:
+                await before.aclose()
+            await Threads("files of the database", 1).run(between)
+            await self.open()
+        if scope.cancelled_caught:
+            raise trio.TooSlowError
+
+    async def aclose(self) -> None:
+        """Close it; idempotent."""
+        before, self._connection = self._connection, None
+        if before is not None:
+            await _close(before)
+
+
+async def _run(
+    connection: "AsyncConnection",
+    function: Callable[Concatenate[apsw.Connection, P], T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    # Within its thread the object is an ordinary synchronous Connection.
+    return cast("T", await connection.async_run(function, cast("apsw.Connection", connection), *args, **kwargs))
+
+
+async def _connect(path: Path, flags: int) -> "AsyncConnection":
+    with_controller = apsw.async_controller.set(apsw.aio.Trio)  # type: ignore[arg-type]  # the class is the factory
+    try:
+        return await apsw.Connection.as_async(str(path), flags=flags)
+    finally:
+        apsw.async_controller.reset(with_controller)
+
+
+async def _close(connection: "AsyncConnection") -> None:
+    """Close a connection, whatever happens: a cancelled ``aclose`` would leave its non-daemon thread alive and the
+    process hanging. Hence the shield."""
+    with trio.move_on_after(CLOSE_S, shield=True):
+        await connection.aclose()
 
 
 @asynccontextmanager
 async def open_database(path: Path, prepare: Callable[[apsw.Connection], None], flags: int) -> AsyncIterator[Database]:
     """Open a connection and close it in the end, whatever happens.
 
-    A cancelled ``aclose`` would leave the connection's non-daemon thread alive and the process hanging: hence the
-    shield.
-
     Raises:
         apsw.Error: the file cannot be opened or is no database.
     """
-    with_controller = apsw.async_controller.set(apsw.aio.Trio)  # type: ignore[arg-type]  # the class is the factory
+    database = Database(path, prepare, flags)
+    await database.open()
     try:
-        connection = await apsw.Connection.as_async(str(path), flags=flags)
-    finally:
-        apsw.async_controller.reset(with_controller)
-    database = Database(connection)
-    try:
-        await database.run(prepare)
         yield database
     finally:
-        with trio.move_on_after(CLOSE_S, shield=True):
-            await connection.aclose()
+        await database.aclose()  # noqa: ASYNC102 - shielded with a deadline inside

@@ -1,5 +1,6 @@
 """A small pool of read-only connections, so that a long search never delays a write."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from klaw.errors import StorageError
 from klaw.store.connect import prepare_reader
 from klaw.store.database import Database, open_database
 
+REOPEN_S = 10.0
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -20,8 +23,12 @@ class Readers:
     """Hands out connections in turn; a caller waits while all are busy."""
 
     def __init__(self, databases: list[Database]) -> None:
-        self._free = databases
+        self._all = tuple(databases)
+        # The one that was used longest ago is next: after a search that was given up, and cannot be interrupted, its
+        # connection is busy for a while.
+        self._free = deque(databases)
         self._limit = trio.CapacityLimiter(len(databases))
+        self._stale: set[Database] = set()
 
     async def run(self, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a reading ``function(connection, ...)`` on a free connection.
@@ -33,13 +40,48 @@ class Readers:
         Cancellation: the query is interrupted.
         """
         async with self._limit:
-            database = self._free.pop()
+            database = self._free.popleft()
             try:
+                await self._renew(database)
                 return await database.run(function, *args, **kwargs)
             except apsw.Error as error:
                 raise StorageError(f"the database could not be read ({type(error).__name__})") from error
             finally:
                 self._free.append(database)
+
+    def renew(self) -> None:
+        """Say that another file has taken the place of the database's: what is asked from now on reads that one.
+
+        What is running goes on with the file that it began with.
+        """
+        self._stale = set(self._all)
+
+    async def renew_idle(self) -> None:
+        """Open the new file on every connection that is free now, so that none keeps the old one for long.
+
+        Raises:
+            StorageError: it cannot be opened.
+        """
+        for _ in range(len(self._all)):
+            async with self._limit:
+                database = next((each for each in self._free if each in self._stale), None)
+                if database is None:
+                    continue
+                self._free.remove(database)
+                try:
+                    await self._renew(database)
+                except apsw.Error as error:
+                    raise StorageError(f"the database could not be opened ({type(error).__name__})") from error
+                finally:
+                    self._free.append(database)
+
+    async def _renew(self, database: Database) -> None:
+        if database in self._stale:
+            with trio.move_on_after(REOPEN_S, shield=True) as scope:  # half opened it would leave a thread behind
+                await database.open()
+                self._stale.discard(database)
+            if scope.cancelled_caught:
+                raise trio.TooSlowError
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """What the writer can be asked: typed requests, each with its reply cell."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -8,6 +8,8 @@ from klaw.actor.reply import Reply
 from klaw.domain.coverage import Damage
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
+from klaw.store.reindex.places import Places
+from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.sql.coverage import Repaired
 from klaw.store.sql.vectors import Prepared
 
@@ -79,4 +81,25 @@ class Ping:
     reply: Reply[None]
 
 
-Request: TypeAlias = Append | StoreVectors | PrepareVectors | EndReembedding | EncodeVectors | RepairIndex | Ping
+@attrs.frozen(kw_only=True)
+class MarkCommits:
+    """Say what was committed since the mark before; ``begin`` and ``end`` the watching that makes that possible."""
+
+    step: Literal["begin", "next", "end"]
+    reply: Reply[Committed]
+
+
+@attrs.frozen(kw_only=True)
+class SwapDatabase:
+    """Finish a new database with what came in last, and go on with it in place of the present one."""
+
+    places: Places
+    ready: Ready
+    reply: Reply[Handover]
+
+
+OfVectors: TypeAlias = StoreVectors | PrepareVectors | EncodeVectors | EndReembedding
+"""What touches the vector tables."""
+Between: TypeAlias = MarkCommits | SwapDatabase
+"""Carried out alone, between two groups."""
+Request: TypeAlias = Append | OfVectors | RepairIndex | Ping | Between

@@ -16,6 +16,7 @@ from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
 from klaw.store.reconcile import Reconciled, reconcile
+from klaw.store.reindex.places import Places, recover
 from klaw.store.writer import Writer
 
 log = structlog.get_logger("klaw.store")
@@ -52,21 +53,28 @@ async def open_store(path: Path, journal: Journal, *, readers: int) -> AsyncIter
         StorageError: the files cannot be opened or written; the text names the file and the reason.
     """
     try:
+        journal.lock()  # before anything else: a reindex may be at work on the same files
+        recover(Places(path))
         connect.private(path)
     except OSError as error:
+        journal.release()
         raise _refusal(path, error) from error
-    async with _open_writable(path) as database:
-        try:
-            opened = await database.run(_prepare, journal, path.parent)
-        except (apsw.Error, OSError) as error:
-            raise _refusal(path, error) from error
-        log.info("store_opened", schema=opened.schema, count=opened.restored_lines)
-        try:
-            async with open_readers(path, readers) as pool:
-                yield Store(writer=Writer(), readers=pool, database=database, journal=journal, opened=opened)
-        finally:
-            with trio.move_on_after(CLOSE_S, shield=True):
-                await database.run(_close, journal)
+    try:
+        async with _open_writable(path) as database:
+            try:
+                opened = await database.run(_prepare, journal, path.parent)
+            except (apsw.Error, OSError) as error:
+                raise _refusal(path, error) from error
+            log.info("store_opened", schema=opened.schema, count=opened.restored_lines)
+            try:
+                async with open_readers(path, readers) as pool:
+                    yield Store(writer=Writer(), readers=pool, database=database, journal=journal, opened=opened)
+            finally:
+                with trio.move_on_after(CLOSE_S, shield=True):
+                    if database.is_open:  # not after a swap that failed half-way
+                        await database.run(_close, journal)
+    finally:
+        journal.release()
 
 
 @asynccontextmanager
@@ -84,7 +92,6 @@ async def _open_writable(path: Path) -> AsyncIterator[Database]:
 
 
 def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path) -> Opened:
-    journal.lock()
     before, now = migrations.migrate(connection)
     restored = journal.open()
     return Opened(
@@ -103,8 +110,8 @@ def _close(connection: apsw.Connection, journal: Journal) -> None:
 def _refusal(path: Path, error: apsw.Error | OSError) -> KlawError:
     """Say in one sentence why the store cannot be opened."""
     match error:
-        case apsw.NotADBError() | apsw.CorruptError():
-            reason = "the database file is damaged; move it away and Klaw rebuilds it from the logs"
+        case apsw.NotADBError() | apsw.CorruptError() | apsw.NoFTS5Error():  # the last: its schema cannot be read
+            reason = "the database file is damaged; `klaw reindex --accept-differences` makes it anew from the logs"
         case apsw.FullError():
             reason = "the disk is full"
         case apsw.ReadOnlyError() | apsw.CantOpenError():
@@ -112,7 +119,7 @@ def _refusal(path: Path, error: apsw.Error | OSError) -> KlawError:
         case apsw.BusyError():
             reason = "another process is writing to the database"
         case BlockingIOError():
-            reason = "another Klaw server is using this folder"
+            reason = "another Klaw server is using this folder, or a reindex"
         case OSError():
             reason = errno.errorcode.get(error.errno or 0, "I/O error") + f": {error.strerror}"
         case _:

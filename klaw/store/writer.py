@@ -1,15 +1,20 @@
 """The single DB writer: owns the read-write connection and the logs. Everything that waits is committed as one group.
 
-Who sends to it: chat actors (messages, turns) and the embedder (vectors), through the ``Writer`` handle. It is vital:
-when it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the disk.
+Who sends to it: chat actors (messages, turns), the embedder (vectors) and the reindexer (marks, the swap), through the
+``Writer`` handle. It is vital: when it fails, the process ends and systemd restarts it, because what it holds in memory
+may be ahead of the disk.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
 
+import apsw
 import attrs
 import structlog
 import trio
 
+from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
@@ -17,20 +22,25 @@ from klaw.actor.vitals import Vitals
 from klaw.domain.coverage import Damage
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
-from klaw.errors import KlawError, StorageFull
+from klaw.errors import KlawError, StorageError, StorageFull
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
+from klaw.store.reindex.handover import Watched, hand_over, mark
+from klaw.store.reindex.places import Places, exchange
+from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.requests import (
     Append,
     Appended,
     EncodeVectors,
     EndReembedding,
+    MarkCommits,
     Ping,
     PrepareVectors,
     RepairIndex,
     Request,
     StoreVectors,
+    SwapDatabase,
 )
 from klaw.store.sql.coverage import Repaired
 from klaw.store.sql.vectors import Prepared
@@ -180,6 +190,29 @@ class Writer:
 
         return await self.mailbox.ask(request)
 
+    async def mark_commits(self, step: Literal["begin", "next", "end"]) -> Committed:
+        """What was committed since the mark before; for the reindexer, the only one who may watch."""
+
+        def request(reply: Reply[Committed]) -> MarkCommits:
+            return MarkCommits(step=step, reply=reply)
+
+        return await self.mailbox.ask(request)
+
+    async def swap_database(self, places: Places, ready: Ready) -> Handover:
+        """Go on with the new database. Only short: see ``klaw.store.reindex.handover``.
+
+        Raises:
+            StorageError: it could not be finished; the present one stays.
+            ActorStopped: the writer failed, and so the process ends; the next start has one of the two databases.
+
+        Cancellation: it may be done or not.
+        """
+
+        def request(reply: Reply[Handover]) -> SwapDatabase:
+            return SwapDatabase(places=places, ready=ready, reply=reply)
+
+        return await self.mailbox.ask(request)
+
     async def ping(self) -> None:
         """Return when the writer has committed an empty transaction."""
 
@@ -190,11 +223,28 @@ class Writer:
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, writer: Writer, database: Database, journal: Journal, publish: Publish
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    writer: Writer,
+    database: Database,
+    journal: Journal,
+    publish: Publish,
+    swapped: Callable[[], None] = lambda: None,
 ) -> None:
-    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint."""
+    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint.
+
+    Args:
+        vitals, task_status: of the actor.
+        writer: its handle.
+        database: the read-write connection.
+        journal: the logs.
+        publish: see ``Publish``.
+        swapped: called when another database has taken the place of the present one.
+    """
     mailbox = writer.mailbox
     pace = Pace()
+    watched = Watched()
     task_status.started()
     while True:
         vitals.doing("idle")
@@ -208,12 +258,17 @@ async def run(
         if not group:
             await database.run(checkpoint, journal)
             continue
+        if isinstance(group[0], MarkCommits | SwapDatabase):
+            vitals.doing("reindexing")
+            await _between(database, journal, watched, group[0], swapped)
+            continue
         with trio.move_on_after(pace.patience_s):
             await mailbox.wait_for_depth(pace.expected - 1)
-        group += mailbox.take_while(lambda _request: True, MAX_GROUP - 1)
+        group += mailbox.take_while(lambda request: not isinstance(request, MarkCommits | SwapDatabase), MAX_GROUP - 1)
         vitals.doing("committing")
         begin = trio.current_time()
         await _commit(database, journal, group, publish)
+        watched.note(request.vectors for request in group if isinstance(request, StoreVectors))
         pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
 
 
@@ -234,6 +289,30 @@ async def _commit(database: Database, journal: Journal, group: Sequence[Request]
     )
     for request, outcome in zip(group, outcomes, strict=True):
         _answer(request, outcome.value, outcome.error)
+
+
+async def _between(
+    database: Database,
+    journal: Journal,
+    watched: Watched,
+    request: MarkCommits | SwapDatabase,
+    swapped: Callable[[], None],
+) -> None:
+    """A mark, or the swap. A failure before the decision concerns the reindex only, one after it ends the process."""
+    if isinstance(request, MarkCommits):
+        request.reply.set(await database.run(mark, journal, watched, request.step))
+        return
+    try:
+        outcome = await database.run(hand_over, journal, watched, request.places, request.ready)
+    except (apsw.Error, OSError) as error:
+        log.error("swap_failed", error=error_class(error), where=where(error))
+        request.reply.fail(StorageError(f"the new database could not be finished ({error_class(error)})"))
+        return
+    if outcome == "swapped":
+        await database.replace(partial(exchange, request.places))
+        swapped()
+        log.info("database_swapped")
+    request.reply.set(outcome)
 
 
 def _answer(request: Request, value: object, error: KlawError | None) -> None:

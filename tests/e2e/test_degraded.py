@@ -74,7 +74,7 @@ async def test_degraded_recovers_when_the_model_appears(tmp_path, embedding_mode
             turn = await here.ask(QUESTIONS[0][0])
             assert turn.receipt["recall"]["degraded"] == []
             assert 1 in kept(turn)
-            assert any(each["vector_rank"] is not None for each in turn.receipt["recall"]["candidates"])
+            assert any("vector_rank" in each for each in turn.receipt["recall"]["candidates"])
             told = await here.until(lambda: [n for n in here.notices if n.details.get("state") == "recovered"])
             assert told[0].code in ("no_embeddings", "embeddings_loading")
 

@@ -16,7 +16,7 @@ from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.store import connect, migrations
 from klaw.store.sql import frequent_words, history_search, messages, meta, vector_codes, vectors
-from klaw.store.sql.candidates import Scope, search_both
+from klaw.store.sql.candidates import Depth, Scope, search_lists
 from klaw.store.sql.history_search import HistoryFilters, search_history
 from tests.support.making import START, new, running_store
 
@@ -221,11 +221,12 @@ def test_a_long_chat_is_searched_by_codes_within_its_bounds(connection: apsw.Con
     own = [place for place, message in enumerate(stored) if message.chat == chat]
     assert len(own) > vectors.EXACT_UNTIL
     for place in own[::20]:
-        found = search_both(connection, made[place].tobytes(), [], Scope(chat=chat, first_seq=11, end_seq=91), 10)
+        scope, depth = Scope(chat=chat, first_seq=11, end_seq=91), Depth(vectors=10, words=10)
+        found = search_lists(connection, made[place].tobytes(), [], (), scope, depth, 60.0)
         inside = [each for each in own if 11 <= stored[each].seq < 91]
         expected = {stored[each].rowid for each in nearest_of(made, made[place], inside, 10)}
         assert len({each.rowid for each in found.neighbours} & expected) >= 9
-        assert all(11 <= message.seq < 91 for message in found.messages)
+        assert all(11 <= place.seq < 91 for place in found.places)
         distances = [each.distance for each in found.neighbours]
         assert distances == sorted(distances)
 

@@ -130,7 +130,7 @@ def build(connection: apsw.Connection, world: World) -> list[Kept]:
         message = messages.append(connection, new(text, user=step.user, chat=step.chat, role=step.role, kind=step.kind))
         embedded = step.embedded and is_searchable(step.role, step.kind)
         if embedded:
-            vectors.store(connection, message.rowid, vector_of(step.seed))
+            vectors.store(connection, [(message.rowid, vector_of(step.seed))])
         kept.append(Kept(message=message, words=step.words, embedded=embedded))
     for place, topic in world.merged:
         if place < len(kept):

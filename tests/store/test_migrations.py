@@ -68,7 +68,7 @@ def make_old(path: Path, version: int) -> None:
 
 
 def hits(connection: apsw.Connection, asked: str) -> list[int]:
-    return [hit.rowid for hit in fulltext.search(connection, list(search_words(asked)), 1, 0, 1 << 60, 10)]
+    return [hit.rowid for hit in fulltext.search(connection, list(search_words(asked)), 1, (0, 1 << 60), 100, 10).best]
 
 
 @pytest.mark.parametrize("version", range(1, migrations.latest()))

@@ -26,7 +26,7 @@ def _fill(connection: apsw.Connection, count: int, model: str = "a") -> None:
     vectors.prepare(connection, model, 4)
     for number in range(count):
         message = messages.append(connection, new(f"message number {number} that is long enough for a vector"))
-        assert vectors.store(connection, message.rowid, VECTOR)
+        assert vectors.store(connection, [(message.rowid, VECTOR)]) == 1
 
 
 def test_the_first_model_takes_one_step(connection: apsw.Connection) -> None:
@@ -61,7 +61,7 @@ def test_each_step_is_bounded_and_a_crash_between_two_loses_nothing(
 def test_a_change_back_in_the_middle_still_counts_what_was_there_before(connection: apsw.Connection) -> None:
     _fill(connection, 20)
     assert vectors.prepare(connection, "b", 4) is True
-    vectors.store(connection, 1, VECTOR)
+    vectors.store(connection, [(1, VECTOR)])
     assert vectors.prepare(connection, "a", 4) is True
     assert vectors.reembedding(connection) == 20
     assert vectors.count_unembedded(connection, 10) == 20

@@ -32,7 +32,7 @@ def found(connection: apsw.Connection, said: list[str], asked: list[str]) -> lis
         chat = f"c{connection.total_changes()}"
         said_messages = [messages.append(connection, new(text, chat=chat)) for text in said]
     key = messages.session(connection, said_messages[0].chat).key
-    hits = fulltext.search(connection, asked, key, 0, 1 << 60, 10)
+    hits = fulltext.search(connection, asked, key, (0, 1 << 60), 100, 10).best
     return [message.content for message in messages.by_rowids(connection, [hit.rowid for hit in hits])]
 
 
@@ -176,3 +176,23 @@ def test_segments_are_parts_of_the_text_in_order(text: str) -> None:
     place = 0
     for segment in segments(text):
         place = text.index(segment.text, place) + len(segment.text)
+
+
+def test_a_word_counts_as_rare_or_not_by_its_own_chat(connection: apsw.Connection) -> None:
+    """«Анна» is in every message of this chat and nowhere else: here it says nothing."""
+    with connection:
+        for number in range(30):
+            messages.append(connection, new(f"совсем другое {number}", chat="elsewhere"))
+    best = found(connection, ["Анна спит", "Анна и Анна и Анна", "Анна купила лодку", "Анна ест"], ["Анна", "лодка"])
+    assert best[0] == "Анна купила лодку"
+    assert len(best) == 4
+
+
+def test_words_that_there_is_no_time_for_are_left_out(connection: apsw.Connection) -> None:
+    with connection:
+        message = messages.append(connection, new("один два три", chat="slow"))
+    key = messages.session(connection, message.chat).key
+    looked = iter([False, True])
+    hits = fulltext.search(connection, ["один", "два"], key, (0, 1 << 60), 1, 10, lambda: next(looked))
+    assert not hits.complete
+    assert len(hits.best) == 1

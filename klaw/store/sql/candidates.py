@@ -6,7 +6,7 @@ nearer. All lists of a query come from one snapshot.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import TypeVar
@@ -85,6 +85,8 @@ class Lists:
     """The vector index is damaged; the list by words is complete."""
     text_failed: bool = False
     """The full-text index is damaged; the lists by vector are complete."""
+    timings_ms: Mapping[str, float] = attrs.Factory(dict)
+    """By step."""
 
 
 def latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
@@ -106,6 +108,7 @@ def search_lists(
     scope: Scope,
     depth: Depth,
     seconds: float,
+    now: Callable[[], float] = time.monotonic,
 ) -> Lists:
     """Search a scope by vector (if there is one), by words, and by vector within some days.
 
@@ -117,17 +120,16 @@ def search_lists(
         scope: where to look.
         depth: most results of each list.
         seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
+        now: what they are measured by, in seconds.
     """
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
         if session is None or bounds is None:
             return Lists()
-        steps = _Steps(connection, time.monotonic() + seconds)
+        steps = _Steps(connection, now, now() + seconds)
         with steps.bounded():
-            hits = steps.run(
-                "words", lambda: fulltext.search(connection, words, session.key, bounds[0], bounds[1] + 1, depth.words)
-            )
+            hits = steps.run("words", lambda: _hits(connection, words, session.key, bounds, scope, depth, steps))
             near = steps.run("vectors", lambda: _nearest(connection, vector, session.key, scope, depth.vectors))
             dated = steps.run("dated", lambda: _dated(connection, vector, session.key, scope, days, depth.vectors))
             rowids = [n.rowid for n in near or ()] + [h.rowid for h in hits or ()] + [d.rowid for d in dated or ()]
@@ -142,6 +144,7 @@ def search_lists(
             cut=tuple(steps.cut),
             vectors_failed=not steps.failed.isdisjoint(("vectors", "dated")),
             text_failed="words" in steps.failed,
+            timings_ms=steps.timings_ms,
         )
 
 
@@ -159,29 +162,32 @@ class _Steps:
     """Runs the steps of a search until the time is up."""
 
     connection: apsw.Connection
+    now: Callable[[], float]
     deadline: float
     cut: list[str] = attrs.Factory(list)
     failed: set[str] = attrs.Factory(set)
+    timings_ms: dict[str, float] = attrs.Factory(dict)
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
         """Within, a statement that runs past the deadline is interrupted."""
-        self.connection.set_progress_handler(self._is_late, _PROGRESS_STEPS)
+        self.connection.set_progress_handler(self.is_late, _PROGRESS_STEPS)
         try:
             yield
         finally:
             self.connection.set_progress_handler(None)
 
-    def _is_late(self) -> bool:
-        return time.monotonic() > self.deadline
+    def is_late(self) -> bool:
+        return self.now() > self.deadline
 
     def run(self, name: str, step: Callable[[], T]) -> T | None:
         """The step's result; None when there was no time for it or its index is damaged."""
-        if not self._is_late():
+        begin = self.now()
+        if begin <= self.deadline:
             try:
                 return step()
             except apsw.InterruptError:
-                if not self._is_late():
+                if not self.is_late():
                     raise  # cancelled from outside
             except DAMAGE as error:
                 if name == "places":
@@ -191,8 +197,26 @@ class _Steps:
                 )
                 self.failed.add(name)
                 return None
+            finally:
+                self.timings_ms[name] = (self.now() - begin) * 1000
         self.cut.append(name)
         return None
+
+
+def _hits(
+    connection: apsw.Connection,
+    words: Sequence[str],
+    chat_key: int,
+    bounds: tuple[int, int],
+    scope: Scope,
+    depth: Depth,
+    steps: _Steps,
+) -> Sequence[fulltext.TextHit]:
+    inside, count = (bounds[0], bounds[1] + 1), scope.end_seq - scope.first_seq
+    found = fulltext.search(connection, words, chat_key, inside, count, depth.words, steps.is_late)
+    if not found.complete:
+        steps.cut.append("words")
+    return found.best
 
 
 def _nearest(

@@ -85,3 +85,11 @@ def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
     """The newest turn of a chat."""
     row = connection.execute(_LAST, (chat,)).fetchone()
     return _turn(row) if row else None
+
+
+_CLEAR = "DELETE FROM turns"
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all turns; for a database that is being made from the logs."""
+    connection.execute(_CLEAR)

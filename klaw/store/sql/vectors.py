@@ -6,6 +6,8 @@ their codes first (``vector_codes``); the few that remain are measured exactly.
 """
 
 import json
+import math
+import struct
 from collections.abc import Sequence
 
 import apsw
@@ -295,3 +297,66 @@ SELECT v.rowid, vec_distance_cosine(v.embedding, ?1) AS measured
 FROM json_each(?2) AS r CROSS JOIN vec_messages AS v ON v.rowid = r.value
 WHERE v.chat_key = ?3 AND v.seq >= ?4 AND v.seq < ?5 AND measured IS NOT NULL
 """
+
+
+# -- for a reindex -----------------------------------------------------------------------------------------------------
+
+_ROWIDS = """
+SELECT rowid FROM vec_messages_rowids WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit
+"""
+
+
+def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:
+    """The next rows that have a vector, after < rowid <= end."""
+    if model(connection) is None:
+        return []
+    return [rowid for (rowid,) in connection.execute(_ROWIDS, {"after": after, "end": end, "limit": limit})]
+
+
+_PLACE = """
+SELECT (SELECT chat_id FROM sessions WHERE sessions.chat_key = vec_messages.chat_key), seq
+FROM vec_messages WHERE rowid = ?
+"""
+
+
+def page(connection: apsw.Connection, after: int, end: int, limit: int) -> list[tuple[int, str | None, int | None]]:
+    """The next vectors' rows: row id, chat and seq as the vector table has them, None where that is damaged."""
+    return [(rowid, *_place(connection, rowid)) for rowid in rowids(connection, after, end, limit)]
+
+
+def _place(connection: apsw.Connection, rowid: int) -> tuple[str | None, int | None]:
+    try:
+        row = connection.execute(_PLACE, (rowid,)).fetchone()
+    except apsw.SQLError:  # how vec0 reports a chunk that is gone
+        row = None
+    return (row[0], row[1]) if row else (None, None)
+
+
+_READ = "SELECT embedding FROM vec_messages WHERE rowid = ?"
+
+
+def read(connection: apsw.Connection, rowid: int) -> bytes | None:
+    """A message's vector; None when there is none, or its bytes are no unit vector any more."""
+    try:
+        vector = connection.execute(_READ, (rowid,)).get
+    except apsw.SQLError:
+        return None
+    return bytes(vector) if vector is not None and _is_unit(vector) else None
+
+
+_NORM_TOLERANCE = 0.05
+
+
+def _is_unit(vector: bytes) -> bool:
+    if len(vector) % 4:
+        return False
+    norm = math.hypot(*struct.unpack(f"<{len(vector) // 4}f", vector))
+    return abs(norm - 1) <= _NORM_TOLERANCE  # False for NaN and infinity too
+
+
+_DISTANCE = "SELECT vec_distance_cosine(?, ?)"
+
+
+def distance(connection: apsw.Connection, one: bytes, other: bytes) -> float:
+    """Cosine distance of two vectors of the same length."""
+    return float(connection.execute(_DISTANCE, (one, other)).get)

@@ -43,6 +43,7 @@ def sources_of(app: App) -> Sources:
         supervisor=app.supervisor,
         writer=app.store.writer,
         readers=app.store.readers,
+        reindexer=app.reindexer,
         chats=app.directory,
         embedder=app.embedder,
         recall=app.recall,

@@ -22,7 +22,7 @@ from klaw.health import embedder_problems
 from klaw.memory import embedder as actor
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.passage import passage, vectors_id
+from klaw.memory.passage import Passage, passage, vectors_id
 from klaw.store.sql import vectors
 from klaw.store.store import Store
 from tests.support.making import new, running_store
@@ -45,10 +45,10 @@ class Gate:
         self._open = threading.Event()
         embed = actor._Worker._embed_passages
 
-        def gated(worker: actor._Worker, texts: list[str]) -> list[bytes]:
+        def gated(worker: actor._Worker, texts: list[Passage]) -> list[bytes]:
             while not self._open.is_set() and not self._permits.acquire(timeout=0.01):
                 pass
-            self.seen += texts
+            self.seen += [each.text for each in texts]
             return embed(worker, texts)
 
         monkeypatch.setattr(actor._Worker, "_embed_passages", gated)

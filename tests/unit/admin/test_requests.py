@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.admin.requests import COMMANDS, Actors, BadRequest, Chat, Log, Receipt, parse
+from klaw.admin.requests import COMMANDS, Actors, BadRequest, Chat, Log, Receipt, Reindex, parse
 
 
 def request(command: object, **args: object) -> bytes:
@@ -14,7 +14,18 @@ def request(command: object, **args: object) -> bytes:
 
 
 def test_every_command_has_a_deadline_and_a_meaning() -> None:
-    assert set(COMMANDS) == {"status", "actors", "chat", "receipt", "why", "search", "tasks", "log", "health"}
+    assert set(COMMANDS) == {
+        "status",
+        "actors",
+        "chat",
+        "receipt",
+        "why",
+        "search",
+        "tasks",
+        "log",
+        "health",
+        "reindex",
+    }
     assert all(0 < cls.deadline_s <= 10 and cls.__doc__ for cls in COMMANDS.values())
 
 
@@ -25,6 +36,7 @@ def test_requests_are_structured() -> None:
     assert parse(request("receipt", turn="t1")) == Receipt(turn="t1")
     assert parse(request("receipt", turn=None)) == Receipt()
     assert parse(request("log", level="debug")) == Log(level="debug")
+    assert parse(request("reindex", action="start", embed_again=True)) == Reindex(action="start", embed_again=True)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +63,9 @@ def test_requests_are_structured() -> None:
         (request("chat", chat="a:\ud800"), "bad_args", "args.chat: must not hold NUL"),
         (request("log", level="DEBUG"), "bad_args", "args.level: must be one of debug, info, warning, error"),
         (request("log", level=["debug"]), "bad_args", "args.level: must be one of"),
+        (request("reindex", action="drop"), "bad_args", "args.action: must be one of start, status, cancel"),
+        (request("reindex", embed_again="yes"), "bad_args", "args.embed_again: must be true or false"),
+        (request("reindex", accept_differences=1), "bad_args", "args.accept_differences: must be true or false"),
     ],
 )
 def test_bad_requests_name_the_field(line: bytes, code: str, says: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klaw.cli import actors, receipt, status
+from klaw.cli import actors, receipt_text, status
 from klaw.cli.admin_call import line, size, span, table
 
 
@@ -179,21 +179,55 @@ TURN = {
 
 
 def test_a_receipt_shows_layers_window_and_every_candidate() -> None:
-    printed = receipt.lines(TURN)
+    """Of version 1 too, as turns of Klaw 0.1 have it: without settings and with the numbers of that time."""
+    printed = receipt_text.lines(TURN)
     text = "\n".join(printed)
     assert "usage    prompt_tokens 100" in printed
     assert "budget  300 of 6348 usable tokens" in text
     assert "recall      20  shortened" in printed
     assert "window  20 messages, 11 to 30; left out 0, older ones are in the segment" in printed
-    assert "recall  search; recalled: 3; 4 content words in the question; search 3.1 ms" in printed
-    assert "degraded: embedding_late" in text
+    assert "recall    search; recalled: 3" in printed
+    assert "question  4 content words" in printed
+    assert "steps     search 3.1 ms" in printed
+    assert "degraded  embedding_late" in printed
     rows = [each.split() for each in printed[-3:-1]]
     assert rows[0] == ["3", "user", "1", "0.31234", "-", "-", "0.01639", "12", "near"]
-    assert rows[1][-2:] == ["over_budget", "(excerpt)"]
+    assert rows[1][-3:] == ["over_budget", "an", "excerpt"]
     assert printed[-1] == "problem: USER.md was left out: it cannot be read"
 
 
 def test_a_turn_without_a_context_says_so() -> None:
     """A turn that was stopped before it began has an empty receipt."""
-    printed = receipt.lines({**TURN, "receipt": {}, "model": "", "status": "stopped", "timings": {}, "usage": {}})
+    printed = receipt_text.lines({**TURN, "receipt": {}, "model": "", "status": "stopped", "timings": {}, "usage": {}})
     assert printed[-1] == "No context was put together for this turn."
+
+
+def test_a_receipt_says_why_each_candidate_was_cut() -> None:
+    """The new form: settings, what was found in all, steps, and the reasons in words."""
+    recall = {
+        "guard": "search",
+        "query_words": 3,
+        "command": True,
+        "days": [["2026-11-20", "2026-11-20"], ["2026-11-01", "2026-11-30"]],
+        "degraded": ["cut_dated"],
+        "timings_ms": {"begin": 0.2, "embed": 8.0, "search": 3.1, "words": 1.0, "vectors": 2.0, "rank": 0.1},
+        "kept": [3],
+        "kept_tokens": 12,
+        "found": 120,
+        "scope": {"first_seq": 1, "end_seq": 201},
+        "settings": {"topK": 1, "maxTokens": 400, "relevanceThreshold": 0.5, "timeBudgetMs": 150},
+        "candidates": [
+            {"seq": 3, "role": "user", "vector_rank": 1, "distance": 0.1, "score": 0.02, "tokens": 12,
+             "decision": "near", "boosts": ["date"], "whole_tokens": 300},
+            {"seq": 9, "role": "user", "text_rank": 1, "score": 0.01, "tokens": 9, "decision": "over_top_k"},
+        ],
+    }  # fmt: skip
+    printed = receipt_text.lines({**TURN, "receipt": {**TURN["receipt"], "version": 2, "recall": recall}})
+    names = "question  3 content words, a command to the model, names 2026-11-20, names 2026-11-01 to 2026-11-30"
+    assert names in printed
+    assert "settings  topK 1, maxTokens 400, relevanceThreshold 0.5, timeBudgetMs 150" in printed
+    assert "found     120 in messages 1 to 200; the best 2 were considered" in printed
+    assert "steps     begin 0.2 ms, embed 8 ms, search 3.1 ms (words 1, vectors 2), rank 0.1 ms" in printed
+    assert printed[-4].endswith("decision    because")
+    assert printed[-3].endswith("near        distance at most 0.15; raised by date; an excerpt of 300 tokens")
+    assert printed[-2].endswith("over_top_k  place 2, topK is 1")

@@ -13,6 +13,7 @@ from klaw.context.window import exchanges, fit
 from klaw.domain import tokens
 from klaw.domain.message import Message, Role
 from klaw.domain.recall import Candidate, Decision, Recalled
+from klaw.store.records import dumps
 from tests.support.making import dialogue, stored
 
 
@@ -164,6 +165,37 @@ def test_receipt_accounts_for_every_layer_and_candidate() -> None:
     assert receipt["recall"]["candidates"][0]["decision"] == "near"
     assert receipt["budget"]["used_tokens"] == sum(layer["tokens"] for layer in receipt["layers"])
     assert "secret words" not in str(receipt)
+
+
+def test_a_receipt_of_fifty_candidates_stays_small() -> None:
+    """It is stored with every turn. What is None or empty takes no room, and no candidate has text."""
+    one = recalled(stored(1, "secret words " * 200)).candidates[0]
+    full = {
+        "vector_rank": 187,
+        "distance": 0.512345678,
+        "text_rank": 243,
+        "bm25": -12.3456789,
+        "dated_rank": 99,
+        "shared_words": 12,
+        "score": 0.0432198765,
+        "boosts": ("speaker", "date"),
+        "text": "secret",
+        "decision": Decision.OVER_BUDGET,
+        "left_tokens": 17,
+    }
+    many = tuple(attrs.evolve(one, message=stored(100_000 + seq, one.message.content), **full) for seq in range(50))
+    planned = plan(snapshot(dialogue(22), has_older=True))
+    found = attrs.evolve(recalled(stored(1)), candidates=many, found=412, first_seq=1, end_seq=100_500)
+    receipt = explain(planned, assemble(planned, found))
+    assert len(dumps(receipt)) < 15_000, "every number that there can be"
+    bare = attrs.evolve(one, message=stored(7), text=stored(7).content, vector_rank=3, score=0.0123)
+    receipt = explain(planned, assemble(planned, attrs.evolve(found, candidates=(bare,) * 50)))
+    assert receipt["recall"]["candidates"][0].keys() <= {
+        "seq", "role", "vector_rank", "distance", "text_rank", "bm25", "score", "decision", "tokens",
+    }  # fmt: skip
+    assert len(dumps(receipt)) < 8_000
+    assert "secret" not in dumps(receipt)
+    assert receipt["recall"]["scope"] == {"first_seq": 1, "end_seq": 100_500}
 
 
 def test_correction_shrinks_the_budget() -> None:

@@ -15,14 +15,14 @@ from klaw.memory.passage import Passage
 
 
 def test_the_built_in_texts_give_what_conversations_gave(embedding_model_dir: Path) -> None:
-    """0.75 to 0.79 was measured with e5 on four conversations; each language by itself lies in that range, too."""
+    """0.76 to 0.80 was measured with e5 on ten conversations; each language by itself lies in that range, too."""
     model = EmbeddingModel.load(embedding_model_dir, threads=2)
     english, russian = (measure(lambda texts, kind: model.embed(texts, kind=kind), [talk]).mean for talk in built_in())
     both = measure(lambda texts, kind: model.embed(texts, kind=kind), built_in())
     model.close()
-    assert 0.75 < english < 0.79
-    assert 0.75 < russian < 0.79
-    assert both.mean == pytest.approx(0.77, abs=0.01)
+    assert 0.76 < english < 0.80
+    assert 0.76 < russian < 0.80
+    assert both.mean == pytest.approx(0.78, abs=0.015)
     assert 0.02 < both.deviation < 0.05
     assert both.pairs == both.queries * both.messages / 2
 

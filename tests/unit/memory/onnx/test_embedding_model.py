@@ -11,6 +11,7 @@ import pytest
 
 from klaw.errors import ModelError
 from klaw.memory.onnx.model import EmbeddingModel
+from klaw.memory.passage import RECIPE
 
 ODD_TEXTS = {
     "empty": "",
@@ -128,7 +129,7 @@ def test_the_id_names_the_model_and_changes_with_what_shapes_a_vector(model: Emb
 
 
 def test_the_calibration_does_not_change_the_id(model: EmbeddingModel, copy: Path) -> None:
-    _edit_manifest(copy, calibration={"random_cosine": 0.5})
+    _edit_manifest(copy, calibration={"random_cosine": 0.5, "recipe": RECIPE})
     loaded = EmbeddingModel.load(copy, threads=1)
     assert (loaded.random_cosine, loaded.model_id) == (0.5, model.model_id)
 

@@ -8,15 +8,16 @@ from klaw.memory.onnx.batches import Window, cut_windows, plan_batches
 LENGTHS = st.lists(st.integers(0, 700), max_size=40)
 
 
-@given(LENGTHS, st.integers(1, 510))
-def test_windows_hold_every_token_once_and_in_order(lengths: list[int], size: int) -> None:
-    contents = [list(range(length)) for length in lengths]
+@given(LENGTHS, st.integers(0, 40), st.integers(2, 510))
+def test_windows_hold_every_token_once_and_in_order(lengths: list[int], head: int, size: int) -> None:
+    contents = [(list(range(head)), list(range(length))) for length in lengths]
     windows = cut_windows(contents, size)
-    for text, ids in enumerate(contents):
+    for text, (before, ids) in enumerate(contents):
         mine = [window for window in windows if window.text == text]
         assert [each for window in mine for each in window.ids] == ids
         assert mine, "a text without tokens still gets a window"
-        assert all(len(window.ids) <= size for window in mine)
+        assert all(window.width <= size for window in mine)
+        assert all(list(window.head) == before[head - len(window.head) :] for window in mine)
 
 
 @given(LENGTHS, st.integers(1, 2048))
@@ -35,4 +36,4 @@ def test_the_longest_come_first() -> None:
 
 
 def test_the_weight_of_an_empty_window_is_one() -> None:
-    assert [window.weight for window in cut_windows([[], [7, 8]], 510)] == [1, 2]
+    assert [window.weight for window in cut_windows([([], []), ([], [7, 8])], 510)] == [1, 2]

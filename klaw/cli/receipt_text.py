@@ -1,0 +1,175 @@
+"""The text of ``klaw receipt``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from klaw.cli.admin_call import line, table
+from klaw.memory.reasons import reason
+
+_COLUMNS = {
+    "seq": "seq",
+    "role": "role",
+    "vector_rank": "vector",
+    "distance": "distance",
+    "dated_rank": "dated",
+    "text_rank": "text",
+    "bm25": "bm25",
+    "score": "score",
+    "tokens": "tokens",
+}
+_LEFT = frozenset({"role"})
+_ALWAYS = frozenset({"seq", "role", "vector_rank", "distance", "text_rank", "bm25", "score", "tokens"})
+_STEPS = ("begin", "embed", "search", "rank", "read", "judge")
+"""One after the other; the others are parts of the search."""
+
+
+def lines(answer: Mapping[str, Any]) -> list[str]:
+    """The receipt as text."""
+    receipt = answer["receipt"]
+    out = _turn(answer)
+    if not receipt:
+        return [*out, "", "No context was put together for this turn."]
+    out += ["", *_budget(receipt["budget"]), "", *_layers(receipt["layers"]), "", *_window(receipt["window"]), ""]
+    out += _recall(receipt["recall"])
+    out += [f"problem: {line(str(problem))}" for problem in receipt.get("problems", [])]
+    return out
+
+
+def _turn(answer: Mapping[str, Any]) -> list[str]:
+    timings = ", ".join(f"{step} {spent:g} ms" for step, spent in answer["timings"].items())
+    usage = ", ".join(f"{name} {value}" for name, value in answer["usage"].items() if value is not None)
+    error = f" ({answer['error']})" if answer["error"] else ""
+    rows = [
+        ["turn", answer["id"]],
+        ["chat", f"{answer['chat']}, segment {answer['segment']}"],
+        ["answers", f"messages {answer['first_seq']} to {answer['last_seq']}"],
+        ["model", answer["model"] or "none"],
+        ["status", f"{answer['status']}{error}, {answer['started_at']} to {answer['ended_at']}"],
+        ["timings", timings or "none"],
+        ["usage", usage or "not reported"],
+    ]
+    return table([[name, line(text)] for name, text in rows])
+
+
+def _budget(budget: Mapping[str, Any]) -> list[str]:
+    spent = f"{budget['used_tokens']} of {budget['usable_tokens']} usable tokens"
+    reserve = f"reserved for the reply {budget['reply_reserve_tokens']}"
+    return [f"budget  {spent} (context {budget['context_tokens']}, {reserve}, correction {budget['correction']})"]
+
+
+def _layers(layers: list[dict[str, Any]]) -> list[str]:
+    rows = [["layer", "tokens", ""]]
+    rows += [[line(each["name"]), str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in layers]
+    return table(rows, right=frozenset({1}))
+
+
+def _window(window: Mapping[str, Any]) -> list[str]:
+    if not window["messages"]:
+        return ["window  empty"]
+    shown = f"window  {window['messages']} messages, {window['first_seq']} to {window['last_seq']}"
+    older = ", older ones are in the segment" if window["older_in_segment"] else ""
+    return [f"{shown}; left out {window['left_out']}{older}"]
+
+
+def _recall(recall: Mapping[str, Any]) -> list[str]:
+    kept = ", ".join(map(str, recall["kept"])) or "nothing"
+    tokens = f" ({recall['kept_tokens']} tokens)" if recall["kept"] and "kept_tokens" in recall else ""
+    rows = [["recall", f"{recall['guard']}; recalled: {kept}{tokens}"], ["question", _question(recall)]]
+    if "settings" in recall:
+        rows.append(["settings", ", ".join(f"{name} {value:g}" for name, value in recall["settings"].items())])
+    if "scope" in recall:
+        rows.append(["found", _found(recall)])
+    if recall["timings_ms"]:
+        rows.append(["steps", _steps(recall["timings_ms"])])
+    if recall["degraded"]:
+        rows.append(["degraded", ", ".join(recall["degraded"])])
+    out = table([[name, line(text)] for name, text in rows])
+    return [*out, "", *_candidates(recall)] if recall["candidates"] else out
+
+
+def _question(recall: Mapping[str, Any]) -> str:
+    said = f"{recall['query_words']} content words"
+    if recall.get("command"):
+        said += ", a command to the model"
+    for first, last in recall.get("days", []):
+        said += f", names {first}" + (f" to {last}" if last != first else "")
+    return said
+
+
+def _found(recall: Mapping[str, Any]) -> str:
+    scope, count = recall["scope"], len(recall["candidates"])
+    among = f"in messages {scope['first_seq']} to {scope['end_seq'] - 1}"
+    return f"{recall['found']} {among}" + (f"; the best {count} were considered" if recall["found"] > count else "")
+
+
+def _steps(timings: Mapping[str, float]) -> str:
+    parts = ", ".join(f"{name} {spent:g}" for name, spent in timings.items() if name not in _STEPS)
+    shown = []
+    for name in _STEPS:
+        if name in timings:
+            inside = f" ({parts})" if name == "search" and parts else ""
+            shown.append(f"{name} {timings[name]:g} ms{inside}")
+    return ", ".join(shown)
+
+
+def _candidates(recall: Mapping[str, Any]) -> list[str]:
+    found = recall["candidates"]
+    used = [name for name in _COLUMNS if name in _ALWAYS or any(each.get(name) is not None for each in found)]
+    rows = [[*(_COLUMNS[name] for name in used), "decision", "because"]]
+    for at, each in enumerate(found):
+        cells = [each.get(name) for name in used]
+        rows.append(
+            [*(line("-" if cell is None else str(cell)) for cell in cells), line(_decision(each)), _because(recall, at)]
+        )
+    return table(rows, right=frozenset(at for at, name in enumerate(used) if name not in _LEFT))
+
+
+def _decision(each: Mapping[str, Any]) -> str:
+    return str(each["decision"])
+
+
+def _because(recall: Mapping[str, Any], at: int) -> str:
+    each = recall["candidates"][at]
+    said = [reason(recall, at)]
+    if each.get("boosts"):
+        said.append("raised by " + " and ".join(each["boosts"]))
+    if "whole_tokens" in each:
+        said.append(f"an excerpt of {each['whole_tokens']} tokens")
+    elif each.get("excerpt"):
+        said.append("an excerpt")
+    return line("; ".join(filter(None, said)))
+
+
+# -- one message -------------------------------------------------------------------------------------------------------
+
+
+def why_lines(answer: Mapping[str, Any]) -> list[str]:
+    """What the turn did with one message, as text."""
+    why = answer["why"]
+    message = why["message"]
+    rows = [
+        ["turn", f"{answer['id']}, {answer['chat']}, {answer['started_at']}"],
+        ["message", f"{message['chat']}#{message['seq']}, id {message['id']}, {message['role']}"],
+        ["it was", why["as"]],
+    ]
+    if why["candidate"] is not None:
+        rows.append(["rank", f"{why['rank']} of {len(answer['receipt']['recall']['candidates'])} candidates"])
+        rows += [
+            [_COLUMNS.get(name, name).replace("_", " "), _shown(value)] for name, value in _numbers(why["candidate"])
+        ]
+    out = table([[name, line(text)] for name, text in rows])
+    if why["searched_now"] is not None:
+        now = why["searched_now"]
+        numbers = [[_COLUMNS.get(name, name).replace("_", " "), _shown(value)] for name, value in _numbers(now)]
+        out += ["", "searched now, as that turn did", *(f"  {each}" for each in table(numbers))]
+    return [*out, "", *(line(sentence) for sentence in why["text"])]
+
+
+def _numbers(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in values.items() if name not in ("seq", "role") and value != []]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

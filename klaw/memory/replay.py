@@ -1,0 +1,98 @@
+"""Recall of stored turns, done again under other settings, without an LLM: what would have been recalled?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from klaw.actor.clock import FixedClock, from_iso
+from klaw.config.schema import AutoRagConfig
+from klaw.domain.recall import NOTHING, Candidate, Recalled
+from klaw.memory.ready import OfflineRecall
+from klaw.store.sql.replay import StoredRecall
+
+
+@attrs.frozen(kw_only=True)
+class Replayed:
+    """One turn's recall under two settings."""
+
+    stored: StoredRecall
+    before: Recalled
+    """Under the settings in force now."""
+    after: Recalled
+    """Under the changed ones."""
+
+    @property
+    def kept_then(self) -> list[int]:
+        """Seqs of what the turn itself recalled."""
+        return sorted(self.stored.turn.receipt["recall"]["kept"])
+
+    def kept(self, recalled: Recalled) -> dict[int, Candidate]:
+        """What would go into the context, by seq: not what that turn's window shows."""
+        first = self.stored.turn.receipt["window"]["first_seq"]
+        seqs = ((each.message.seq, each) for each in recalled.kept)
+        return {seq: each for seq, each in seqs if first is None or seq < first}
+
+    @property
+    def gained(self) -> list[Candidate]:
+        """What only the changed settings recall, oldest first."""
+        before = self.kept(self.before)
+        return [each for seq, each in self.kept(self.after).items() if seq not in before]
+
+    @property
+    def lost(self) -> list[Candidate]:
+        """What only the settings in force now recall, oldest first."""
+        after = self.kept(self.after)
+        return [each for seq, each in self.kept(self.before).items() if seq not in after]
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Of what is recalled before and after."""
+        before, after = (sum(each.tokens for each in self.kept(one).values()) for one in (self.before, self.after))
+        return before, after
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything else is recalled, or more or less of the same."""
+        before, after = self.kept(self.before), self.kept(self.after)
+        return {seq: each.text for seq, each in before.items()} != {seq: each.text for seq, each in after.items()}
+
+
+async def replay(
+    offline: OfflineRecall, stored: StoredRecall, before: AutoRagConfig, after: AutoRagConfig
+) -> Replayed | None:
+    """Recall for a stored turn again, as if it were asked at that time; None for one that had nothing to search.
+
+    Cancellation: nothing is changed.
+    """
+    if stored.scope is None:
+        return None
+    clock = FixedClock(from_iso(stored.turn.started_at))
+    found = []
+    for config in (before, after):
+        if config.enabled:
+            found.append(await offline.recall(config, clock).search(stored.question, stored.scope))
+        else:
+            found.append(NOTHING)
+    return Replayed(stored=stored, before=found[0], after=found[1])
+
+
+def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
+    """The sums over turns, as plain JSON values."""
+
+    def side(pick: str) -> dict[str, int]:
+        kept = [each.kept(getattr(each, pick)) for each in replayed]
+        return {
+            "recalled": sum(map(len, kept)),
+            "tokens": sum(candidate.tokens for one in kept for candidate in one.values()),
+            "turns_with_nothing": sum(not one for one in kept),
+            "turns_cut_short": sum(bool(getattr(each, pick).degraded) for each in replayed),
+        }
+
+    return {
+        "turns": len(replayed),
+        "changed": sum(each.changed for each in replayed),
+        "unlike_then": sum(sorted(each.kept(each.before)) != each.kept_then for each in replayed),
+        "before": side("before"),
+        "after": side("after"),
+    }

@@ -1,0 +1,272 @@
+"""The second database while it is made from the logs: begun, gone on with after a kill, caught up.
+
+Everything goes through the code that the server uses (migrations, ``messages.restore``, ``turns.insert``), in short
+transactions. What an earlier run inserted is not believed but compared with the logs, record by record.
+"""
+
+import json
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+import attrs
+import structlog
+
+from klaw.domain.message import Message
+from klaw.store import connect, migrations, records
+from klaw.store.reindex.logs import MessageIndex, grown, is_turns, lines, parse
+from klaw.store.reindex.places import Places, remove
+from klaw.store.reindex.values import Progress, Tally
+from klaw.store.sql import content, messages, meta, turns, vectors
+
+STATE_KEY = "reindex"
+"""In ``meta`` of a database that is being made, and never of one in use."""
+_LOOK_EVERY = 256
+"""Lines between two looks at the clock while the logs are looked through."""
+
+log = structlog.get_logger("klaw.reindex")
+
+
+class StaleBuild(Exception):
+    """What an interrupted reindex left does not match the logs any more."""
+
+
+class Building:
+    """The database that is being made. One thread at a time; close it in the end.
+
+    Args:
+        places: its file and the live one's; the logs are in the same folder.
+        slice_s: after so long at work, a generator yields.
+    """
+
+    def __init__(self, places: Places, *, slice_s: float) -> None:
+        self.tally = Tally()
+        self.positions: dict[str, int] = {}
+        """How far each log was read."""
+        self._places = places
+        self._root = places.database.parent
+        self._slice_s = slice_s
+        self._connection: apsw.Connection | None = None
+
+    @property
+    def connection(self) -> apsw.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    # -- life cycle ------------------------------------------------------------------------------------------------
+
+    def open(self, *, embed_again: bool) -> bool:
+        """Go on with what is there, or begin. Returns whether there was something to go on with.
+
+        Args:
+            embed_again: what is there was begun with the same choice, else it is no use.
+
+        Raises:
+            apsw.Error, OSError: the file cannot be made.
+        """
+        state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
+        with suppress(apsw.Error):
+            if self._places.building.exists() and self._resume(state):
+                return True
+        self.begin(embed_again=embed_again)
+        return False
+
+    def _resume(self, state: str) -> bool:
+        self._connect()
+        if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
+            # Few bytes each and quickly made, so not worth a comparison.
+            with self.connection:
+                turns.clear(self.connection)
+            log.info("reindex_resumed")
+            return True
+        return False
+
+    def begin(self, *, embed_again: bool) -> None:
+        """Throw away what is there and begin anew. Raises like ``open``."""
+        self.close()
+        remove(self._places.building)
+        self._connect()
+        migrations.migrate(self.connection)
+        state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
+        with self.connection:
+            meta.put(self.connection, STATE_KEY, state)
+        self.tally, self.positions = Tally(), {}
+
+    def reopen(self, positions: Mapping[str, int]) -> None:
+        """Open what another connection has built, and read the logs from there on."""
+        self._connect()
+        self.positions = dict(positions)
+
+    def _connect(self) -> None:
+        connect.private(self._places.building)
+        self._connection = apsw.Connection(str(self._places.building))
+        connect.prepare_writer(self._connection)
+
+    def finish(self) -> None:
+        """Turn it into a database for use, and close it: all is in the one file. Raises apsw.Error."""
+        with self.connection:
+            meta.remove(self.connection, STATE_KEY)
+        self.settle()
+        self.close()
+
+    def settle(self) -> None:
+        """Bring what is in the write-ahead log into the file."""
+        self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- from the logs ---------------------------------------------------------------------------------------------
+
+    def read(self, sizes: Mapping[str, int], *, whole: bool) -> Generator[Progress, None, None]:
+        """Insert what the logs have up to these sizes and this has not.
+
+        Args:
+            sizes: size of each log by its path; beyond it, a log may still be changed.
+            whole: these are all logs, from their beginnings; what else the database has is wrong then.
+
+        Raises:
+            StaleBuild: it has messages that the logs do not have, or not so.
+            apsw.Error, OSError: the database cannot be written or the logs cannot be read.
+        """
+        parts = grown(self.positions, sizes)
+        index = MessageIndex(self._root)
+        yield from self._scan(index, {path: part for path, part in parts.items() if not is_turns(path)})
+        yield from self._insert_messages(index, whole=whole)
+        self._count(malformed=index.malformed)
+        yield from self._insert_turns({path: part for path, part in parts.items() if is_turns(path)})
+        self.positions.update({path: part[1] for path, part in parts.items()})
+
+    def _scan(self, index: MessageIndex, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
+        total = sum(end - start for start, end in parts.values())
+        done, seen, begin = 0, 0, time.monotonic()
+        for path, (start, end) in sorted(parts.items()):
+            for reached in index.add(path, start, end):
+                seen += 1
+                if seen % _LOOK_EVERY == 0 and time.monotonic() - begin >= self._slice_s:
+                    yield Progress("scan", done + reached - start, total)
+                    begin = time.monotonic()
+            done += end - start
+        yield Progress("scan", total, total)
+
+    def _insert_messages(self, index: MessageIndex, *, whole: bool) -> Iterator[Progress]:
+        work, done, last = index.lines(), 0, 0
+        accepted = 0
+        try:
+            more = True
+            while more:
+                more, begin = False, time.monotonic()
+                with self.connection:
+                    for path, line in work:
+                        rowid = self._insert_message(path, line)
+                        accepted += rowid not in (None, last)
+                        last = rowid or last
+                        done += 1
+                        if time.monotonic() - begin >= self._slice_s:
+                            more = True
+                            break
+                yield Progress("messages", done, len(index))
+        finally:
+            work.close()
+        if whole and content.count_messages(self.connection) != accepted:
+            raise StaleBuild
+
+    def _insert_message(self, path: str, line: bytes) -> int | None:
+        """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
+        try:
+            message = records.parse_message(parse(line) or {})
+        except (KeyError, TypeError, ValueError) as error:
+            self._skip(path, error)
+            return None
+        present = messages.by_rowids(self.connection, [message.rowid])
+        if present:
+            if present == [message]:
+                self._count(reused=1)
+                return message.rowid
+            self._conflict(message)
+            return None
+        try:
+            with self.connection:
+                messages.restore(self.connection, message)
+        except apsw.ConstraintError:
+            self._conflict(message)
+            return None
+        except OverflowError as error:
+            self._skip(path, error)
+            return None
+        self._count(messages=1)
+        return message.rowid
+
+    def _insert_turns(self, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
+        total, done = sum(end - start for start, end in parts.values()), 0
+        for path, (start, end) in sorted(parts.items()):
+            work = lines(self._root / path, start, end)
+            more = True
+            while more:
+                more, begin = False, time.monotonic()
+                with self.connection:
+                    for offset, line in work:
+                        self._insert_turn(path, line)
+                        if time.monotonic() - begin >= self._slice_s:
+                            yield_at = done + offset + len(line) - start
+                            more = True
+                            break
+                if more:
+                    yield Progress("turns", yield_at, total)
+            done += end - start
+        yield Progress("turns", total, total)
+
+    def _insert_turn(self, path: str, line: bytes) -> None:
+        try:
+            turn = records.parse_turn(parse(line) or {})
+        except (KeyError, TypeError, ValueError) as error:
+            self._skip(path, error)
+            return
+        try:
+            with self.connection:
+                inserted = turns.insert(self.connection, turn)
+        except apsw.ConstraintError as error:
+            log.error("log_conflict", turn=turn.id, error=type(error).__name__)
+            self._count(conflicts=1)
+            return
+        if inserted:
+            self._count(turns=1)
+        elif turns.get(self.connection, turn.user, turn.id) != turn:
+            log.error("log_conflict", turn=turn.id, error="AnotherTurn")
+            self._count(conflicts=1)
+
+    def _conflict(self, message: Message) -> None:
+        log.error("log_conflict", rowid=message.rowid, seq=message.seq, error="PlaceTaken")
+        self._count(conflicts=1)
+
+    def _skip(self, path: str, error: Exception) -> None:
+        log.warning("malformed_line", file=Path(path).name, error=type(error).__name__)
+        self._count(malformed=1)
+
+    def _count(self, **more: int) -> None:
+        changed = {name: getattr(self.tally, name) + count for name, count in more.items()}
+        self.tally = attrs.evolve(self.tally, **changed)
+
+    # -- vectors ---------------------------------------------------------------------------------------------------
+
+    def copy_vectors(self, live: apsw.Connection, rowids: list[int]) -> int:
+        """Take over vectors of these rows from the live database, where the message is the same in both.
+
+        Returns how many were stored. Vectors that are no vectors any more are left to be made again.
+        """
+        taken: list[tuple[int, bytes]] = []
+        for rowid in rowids:
+            mine = messages.by_rowids(self.connection, [rowid])
+            if mine and mine == messages.by_rowids(live, [rowid]):
+                vector = vectors.read(live, rowid)
+                if vector is not None:
+                    taken.append((rowid, vector))
+        stored = 0
+        with self.connection:
+            stored += vectors.store(self.connection, taken)
+        return stored

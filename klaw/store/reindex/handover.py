@@ -1,0 +1,91 @@
+"""The writer's part of a reindex while the server runs: marks between two groups, and the last steps of the swap.
+
+Both run in the writer's thread, while nothing is being written. The swap has to be short, because acknowledgements wait
+for it: all but the newest rows have been inserted and compared before.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import apsw
+
+from klaw.store.journal import Journal
+from klaw.store.reindex.building import Building
+from klaw.store.reindex.compare import Bounds, compare_tail
+from klaw.store.reindex.logs import grown
+from klaw.store.reindex.places import Places, decide
+from klaw.store.reindex.values import Committed, Handover, Ready
+from klaw.store.sql import content, vectors
+
+MAX_TAIL_BYTES = 128 * 1024
+"""Most that may be missing from the logs; with more the swap is put off for another catch-up."""
+MAX_TAIL_VECTORS = 512
+
+
+class Watched:
+    """Which rows got a vector, while somebody wants to know. Bounded by the number of messages."""
+
+    def __init__(self) -> None:
+        self.vectors: set[int] | None = None
+
+    def note(self, stored: Iterable[Sequence[tuple[int, bytes]]]) -> None:
+        if self.vectors is not None:
+            self.vectors.update(rowid for pairs in stored for rowid, _ in pairs)
+
+
+def mark(
+    connection: apsw.Connection, journal: Journal, watched: Watched, step: Literal["begin", "next", "end"]
+) -> Committed:
+    """How far the store is, and what was committed since the mark before."""
+    sizes = journal.take_touched() if step == "next" else {}
+    found = frozenset(watched.vectors or ())
+    watched.vectors = set() if step != "end" else None
+    if step != "next":
+        journal.watch(on=step == "begin")
+    last_rowid, last_turn = content.last_rowids(connection)
+    return Committed(
+        sizes=sizes, last_rowid=last_rowid, last_turn=last_turn, vectors=found, model=vectors.model(connection)
+    )
+
+
+def hand_over(
+    connection: apsw.Connection, journal: Journal, watched: Watched, places: Places, ready: Ready
+) -> Handover:
+    """Bring the new database up to the last commit, compare what is new, and decide for it.
+
+    After ``swapped`` the files have to be exchanged, and the present connection is of no use any more.
+
+    Raises:
+        apsw.Error, OSError: nothing was decided.
+    """
+    newest = mark(connection, journal, watched, "next")
+    parts = grown(ready.positions, newest.sizes)
+    too_much = sum(end - start for start, end in parts.values()) > MAX_TAIL_BYTES
+    building = Building(places, slice_s=float("inf"))
+    try:
+        building.reopen(ready.positions)
+        if too_much or len(newest.vectors) > MAX_TAIL_VECTORS or vectors.model(building.connection) != newest.model:
+            _put_back(journal, watched, newest)
+            return "behind"
+        for _step in building.read(newest.sizes, whole=False):
+            pass
+        if not ready.options.embed_again:
+            building.copy_vectors(connection, sorted(newest.vectors))
+        bounds = Bounds(last_rowid=ready.compared.last_rowid, last_turn=ready.compared.last_turn)
+        sessions = not ready.options.accept_differences
+        if not compare_tail(connection, building.connection, bounds, sessions=sessions):
+            return "differs"
+        building.finish()
+    finally:
+        building.close()
+    # What running readers do not need is brought into the file; the rest stays in the log that moves with it.
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    decide(places)
+    return "swapped"
+
+
+def _put_back(journal: Journal, watched: Watched, newest: Committed) -> None:
+    """Let the next mark tell again what this one told."""
+    journal.touch_again(newest.sizes)
+    if watched.vectors is not None:
+        watched.vectors |= newest.vectors

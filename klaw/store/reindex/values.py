@@ -1,0 +1,153 @@
+"""What the parts of a reindex tell each other and their callers. Pure values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import attrs
+
+from klaw.errors import StorageError
+from klaw.store.sql.vectors import Unembedded
+
+Phase: TypeAlias = Literal["scan", "messages", "turns", "vectors", "embed", "compare", "catch_up", "swap"]
+"""scan: the logs are looked through (bytes). messages, turns: they are inserted. vectors: taken over from the old
+database. embed: made by the model. compare: rows of both databases. catch_up: what came in meanwhile. swap: the
+files."""
+
+
+@attrs.frozen
+class Progress:
+    """One report; phases come in the order above, ``catch_up`` again and again."""
+
+    phase: Phase
+    done: int = 0
+    total: int = 0
+    """0 where nobody knows."""
+
+
+class Embeds(Protocol):
+    """A loaded embedding model, as the store sees it."""
+
+    @property
+    def model_id(self) -> str:
+        """What its vectors are stored under."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, messages: Sequence[Unembedded]) -> list[bytes]:
+        """Vectors of stored messages: little-endian float32. Raises ModelError."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What the person who runs it chose."""
+
+    accept_differences: bool = False
+    """Swap although the new database differs from the old one."""
+    embed_again: bool = False
+    """Take over no vector."""
+
+
+@attrs.frozen(kw_only=True)
+class Side:
+    """One database's table."""
+
+    rows: int
+    digest: str
+    """SHA-256 over the rows in the order of their keys: the same content gives the same digest, whatever the pages."""
+
+
+@attrs.frozen(kw_only=True)
+class TableComparison:
+    """One table of both databases."""
+
+    name: str
+    live: Side
+    built: Side
+    only_live: int
+    only_built: int
+    differing: int
+    """Rows with the same key and another content."""
+    examples: tuple[str, ...] = ()
+    """Keys of a few rows that differ; never content."""
+    same: bool
+    """Whether the built table may take the place of the live one."""
+
+
+@attrs.frozen(kw_only=True)
+class Tally:
+    """What the logs held."""
+
+    messages: int = 0
+    turns: int = 0
+    malformed: int = 0
+    """Lines that are no record; they stay in the logs."""
+    conflicts: int = 0
+    """Records whose place another record has."""
+    reused: int = 0
+    """Messages that an interrupted reindex had inserted already, checked against the logs."""
+
+
+@attrs.frozen(kw_only=True)
+class Vectors:
+    """Where the new database's vectors are from."""
+
+    taken_over: int = 0
+    made: int = 0
+    waiting: int = 0
+    """Left for the server's embedder."""
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """How a reindex ended."""
+
+    swapped: bool
+    tally: Tally
+    vectors: Vectors
+    tables: tuple[TableComparison, ...]
+    compared: bool
+    """False: the old database is missing or cannot be read."""
+    reason: str | None
+    """Why it was not compared."""
+    no_model: str | None
+    """Why no vectors were made."""
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class Committed:
+    """How far the live store was, between two commits."""
+
+    sizes: Mapping[str, int]
+    """Bytes of each log that was appended to since the mark before, by its path below the data folder. Nothing below
+    these sizes changes any more."""
+    last_rowid: int
+    """Of messages."""
+    last_turn: int
+    """Row id of the newest turn; only for this very file."""
+    vectors: frozenset[int]
+    """Rows that got a vector since the mark before."""
+    model: tuple[str, int] | None
+    """Id and dimension of the model whose vectors are stored."""
+
+
+@attrs.frozen(kw_only=True)
+class Ready:
+    """What the writer needs to finish a swap."""
+
+    positions: Mapping[str, int]
+    """How far each log is in the new database."""
+    compared: Committed
+    """Everything up to here has been compared."""
+    options: Options
+
+
+Handover: TypeAlias = Literal["swapped", "behind", "differs"]
+"""behind: too much came in since the last catch-up. differs: the newest rows are not the same in both."""
+
+
+class ReindexRefused(StorageError):
+    """A reindex cannot begin or go on; nothing was changed. The text says what to do."""

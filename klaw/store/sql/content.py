@@ -1,0 +1,122 @@
+"""What a database holds, table by table, in an order and a form that depend on the content only.
+
+For comparing two databases. Every table is read in pages after a key, so that no page holds a lock for long. What is
+not made from the logs is left out: which rows have a vector yet, and when the schema was changed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import apsw
+import attrs
+
+from klaw.store.sql import vectors
+
+Row: TypeAlias = Sequence[Any]
+"""Its first value is its key."""
+END = (1 << 63) - 1
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """One table's content.
+
+    ``page(connection, after, end, limit)`` gives the next rows after a key, in the order of keys. ``end`` is the last
+    row id that counts (of messages, or of turns in their own table), END for all.
+    """
+
+    name: str
+    first: int | str
+    """Before every key."""
+    page: Callable[[apsw.Connection, Any, int, int], Sequence[Row]]
+
+    def rows(self, connection: apsw.Connection, *, after: int | str | None = None, end: int = END) -> Iterator[Row]:
+        """All rows after a key (default: all), page by page."""
+        key: int | str = self.first if after is None else after
+        while found := self.page(connection, key, end, PAGE_ROWS):
+            yield from found
+            key = found[-1][0]
+
+
+PAGE_ROWS = 200
+
+
+def _by(statement: str) -> Callable[[apsw.Connection, Any, int, int], list[Row]]:
+    def page(connection: apsw.Connection, after: int | str, end: int, limit: int) -> list[Row]:
+        return list(connection.execute(statement, {"after": after, "end": end, "limit": limit}))
+
+    return page
+
+
+_MESSAGES = """
+SELECT rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment, topic_id
+FROM messages WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit
+"""
+MESSAGES = Table(name="messages", first=-END, page=_by(_MESSAGES))
+
+_SESSIONS = """
+SELECT chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at
+FROM sessions WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
+"""
+SESSIONS = Table(name="sessions", first="", page=_by(_SESSIONS))
+
+_TURNS = """
+SELECT turn_id, chat_id, user_id, segment, status, model, first_seq, last_seq, started_at, ended_at, error,
+    receipt, usage, timings
+FROM turns WHERE turn_id > :after AND rowid <= :end ORDER BY turn_id LIMIT :limit
+"""
+TURNS = Table(name="turns", first="", page=_by(_TURNS))
+
+_NEW_TURNS = "SELECT turn_id FROM turns WHERE rowid > ? ORDER BY turn_id"
+
+
+def turns_after(connection: apsw.Connection, rowid: int) -> list[str]:
+    """Ids of the turns that were inserted after a row id of their table."""
+    return [turn for (turn,) in connection.execute(_NEW_TURNS, (rowid,))]
+
+
+_TURN = f"{_TURNS.split('WHERE', maxsplit=1)[0]} WHERE turn_id = ?"
+
+
+def turn(connection: apsw.Connection, turn_id: str) -> Row | None:
+    return connection.execute(_TURN, (turn_id,)).fetchone()
+
+
+# How many words each column of each row has in the index: FTS5 keeps that beside the index itself.
+_FULL_TEXT = """
+SELECT id, hex(sz) FROM messages_fts_docsize WHERE id > :after AND id <= :end ORDER BY id LIMIT :limit
+"""
+FULL_TEXT = Table(name="full text", first=-END, page=_by(_FULL_TEXT))
+
+_MAKE_WORDS = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.klaw_words USING fts5vocab (main, messages_fts, 'col')"
+_WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
+
+
+def words(connection: apsw.Connection) -> Iterator[Row]:
+    """Every word of the index in order, with each column that has it, in how many messages, and how often.
+
+    Reads the whole index in one go. The connection must be allowed to make temporary tables.
+    """
+    connection.execute(_MAKE_WORDS)
+    for word, found in groupby(connection.execute(_WORDS), key=itemgetter(0)):
+        yield word, [list(row[1:]) for row in found]
+
+
+VECTORS = Table(name="vectors", first=-END, page=vectors.page)
+
+_COUNT_MESSAGES = "SELECT count(*) FROM messages"
+
+
+def count_messages(connection: apsw.Connection) -> int:
+    return int(connection.execute(_COUNT_MESSAGES).get)
+
+
+_LAST = "SELECT (SELECT max(rowid) FROM messages), (SELECT max(rowid) FROM turns)"
+
+
+def last_rowids(connection: apsw.Connection) -> tuple[int, int]:
+    """The newest row ids of messages and of turns, 0 where there is none."""
+    last_message, last_turn = connection.execute(_LAST).get
+    return last_message or 0, last_turn or 0

@@ -1,0 +1,172 @@
+"""Stores with a past, and reindexes of them, for tests."""
+
+import random
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import trio
+
+from klaw.actor.clock import SystemClock
+from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
+from klaw.domain.message import Kind, Role
+from klaw.store import connect
+from klaw.store import writer as writer_actor
+from klaw.store.journal import Journal
+from klaw.store.reindex import actor as reindex_actor
+from klaw.store.reindex.actor import Reindexer, ReindexStatus
+from klaw.store.reindex.compare import digests
+from klaw.store.reindex.offline import reindex
+from klaw.store.reindex.places import Places
+from klaw.store.reindex.values import Embeds, Options, Progress, Report
+from klaw.store.store import Store, open_store
+from tests.support.making import new, running_store
+from tests.support.turns import record
+
+MODEL = "test-model"
+DIMENSION = 8
+WORDS = ["garden", "gate", "code", "peanut", "сестра", "кошка", "дача", "погода", "working", "spielen", "12", "🙂"]
+
+
+def unit(seed: int) -> bytes:
+    """A unit vector."""
+    values = [random.Random(seed * 31 + place).gauss(0, 1) for place in range(DIMENSION)]
+    norm = sum(value * value for value in values) ** 0.5
+    return struct.pack(f"<{DIMENSION}f", *(value / norm for value in values))
+
+
+class FakeModel:
+    """Gives every text a vector of its own."""
+
+    model_id = MODEL
+    dimension = DIMENSION
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, messages):
+        texts = [message.content for message in messages]
+        self.texts += texts
+        return [unit(sum(text.encode())) for text in texts]
+
+
+async def talk(store: Store, *, rounds: int, chats: int = 3, seed: int = 1, vectors: bool = True) -> None:
+    """Questions and answers of two users in several chats, with turns, breaks, tools, repeated ids and vectors."""
+    chance = random.Random(seed)
+    if vectors:
+        await store.writer.prepare_vectors(MODEL, DIMENSION)
+    for number in range(rounds):
+        user, chat = chance.choice(["local", "анна"[:0] + "anna"]), f"чат {chance.randrange(chats)}"
+        text = " ".join(chance.choices(WORDS, k=chance.randrange(1, 30)))
+        (asked,) = await store.writer.append([new(text, user=user, chat=chat, id=f"s{seed}q{number}")])
+        if number % 5 == 4:
+            await store.writer.append([new("/new", user=user, chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        elif number % 5 == 3:
+            call = new(
+                "{}", user=user, chat=chat, role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": 1, "ю": 0.1}]
+            )
+            result = new("result", user=user, chat=chat, role=Role.TOOL, kind=Kind.TOOL_RESULT)
+            await store.writer.append([call, result])
+        else:
+            answer = new(f"answer: {text[::-1]}", user=user, chat=chat, role=Role.ASSISTANT)
+            await store.writer.append([answer], record(asked.message))
+        if vectors and chance.random() < 0.8:
+            rowid = asked.message.rowid
+            await store.writer.store_vectors(MODEL, [(rowid, unit(rowid))])
+
+
+async def filled(root: Path, **options) -> None:
+    """A store's folder with a past."""
+    async with running_store(root) as store:
+        await talk(store, **{"rounds": 40, **options})
+
+
+def run(
+    root: Path,
+    *,
+    accept: bool = False,
+    again: bool = False,
+    model: Embeds | None = None,
+    see: Callable[[Progress], None] = lambda _step: None,
+) -> Report:
+    """Reindex a stopped store."""
+    work = reindex(root / "klaw.db", Options(accept_differences=accept, embed_again=again), lambda: model, 1)
+    try:
+        while True:
+            see(next(work))
+    except StopIteration as end:
+        return end.value
+    finally:
+        work.close()
+
+
+def digests_of(file: Path) -> dict[str, str]:
+    """Content digests of a database that is not in use."""
+    connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connect.prepare_writer(connection)
+        assert connection.pragma("integrity_check") == "ok"
+        return digests(connection)
+    finally:
+        connection.close()
+
+
+def differing(report: Report) -> set[str]:
+    """Tables that are not the same."""
+    return {table.name for table in report.tables if not table.same}
+
+
+@asynccontextmanager
+async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[Store, Reindexer]]:
+    """A real store with its writer and its reindexer, as a server has them."""
+    journal.setdefault("checkpoint_bytes", 1 << 20)
+    async with (
+        open_store(root / "klaw.db", Journal(root, **journal), readers=2) as store,
+        trio.open_nursery() as nursery,
+    ):
+        supervisor, reindexer = Supervisor(nursery, SystemClock()), Reindexer()
+        write = partial(
+            writer_actor.run,
+            writer=store.writer,
+            database=store.database,
+            journal=store.journal,
+            publish=lambda _messages: None,
+            swapped=store.readers.renew,
+        )
+        remake = partial(
+            reindex_actor.run,
+            reindexer=reindexer,
+            places=Places(root / "klaw.db"),
+            min_tokens=1,
+            writer=store.writer,
+            readers=store.readers,
+            swapped=trio.lowlevel.checkpoint,
+        )
+        for handle, run_it, restart in ((store.writer, write, Restart.VITAL), (reindexer, remake, Restart.TRANSIENT)):
+            name = handle.mailbox.name
+            await supervisor.start(ActorSpec(name=name, mailbox=handle.mailbox, restart=restart, run=run_it))
+        yield store, reindexer
+        await supervisor.stop("store.reindexer", "test is over")
+        await supervisor.stop("store.writer", "test is over")
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened that tells nobody."""
+    with trio.fail_after(60):
+        while not happened():  # noqa: ASYNC110 - files and threads set no event
+            await trio.sleep(0.002)
+
+
+async def ended(reindexer: Reindexer) -> ReindexStatus:
+    """Wait until the reindex has ended."""
+    await until(lambda: reindexer.status.state != "running")
+    return reindexer.status
+
+
+async def reached(reindexer: Reindexer, phase: str) -> None:
+    """Wait until the reindex is at a phase, or has ended."""
+    await until(lambda: reindexer.status.state != "running" or reindexer.status.progress.phase == phase)

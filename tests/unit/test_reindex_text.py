@@ -1,0 +1,89 @@
+"""What ``klaw reindex`` shows: a bar with rate and time left on a terminal, one line a phase elsewhere, the report."""
+
+import io
+from pathlib import Path
+
+import attrs
+import pytest
+
+from klaw.cli import reindex as command
+from klaw.cli.reindex import Painter, lines
+from klaw.store.reindex.values import Report, Side, TableComparison, Tally, Vectors
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_terminal_gets_rate_and_time_left(clock: list[float]) -> None:
+    stream = Terminal()
+    painter = Painter(stream)
+    for done in (1000, 3000, 5000):
+        painter.show("messages", done, 21_000)
+        clock[0] += 2
+    painter.show("turns", 1 << 20, 4 << 20)
+    painter.finish()
+    drawn = stream.getvalue().split("\r\x1b[K")
+    assert drawn[1].startswith("messages")
+    assert "1,000 / 21,000" in drawn[1]
+    assert "left" not in drawn[1]
+    assert drawn[2].endswith("3,000 / 21,000  1,000/s, 18s left")
+    assert "[#####..................." in drawn[3]
+    assert drawn[3].endswith("5,000 / 21,000  1,000/s, 16s left")
+    assert "1.0 MiB / 4.0 MiB" in drawn[4]
+    assert stream.getvalue().endswith("\n")
+
+
+def test_elsewhere_one_line_a_phase() -> None:
+    stream = io.StringIO()
+    painter = Painter(stream)
+    for phase, done, total in (("scan", 0, 1 << 20), ("scan", 9, 1 << 20), ("compare", 100, 0), ("swap", 0, 0)):
+        painter.show(phase, done, total)
+    painter.finish()
+    assert stream.getvalue() == "reading the logs (1.0 MiB)\ncomparing\nswapping the databases\n"
+
+
+def report(*, same: bool) -> dict[str, object]:
+    live, built = Side(rows=1200, digest="a"), Side(rows=1199, digest="b")
+    table = TableComparison(
+        name="messages", live=live, built=built, only_live=1, only_built=0, differing=0, examples=("17",), same=same
+    )
+    return attrs.asdict(
+        Report(
+            swapped=same,
+            tally=Tally(messages=1000, reused=199, turns=5, malformed=1),
+            vectors=Vectors(taken_over=3, made=4, waiting=5),
+            tables=(table,),
+            compared=True,
+            reason=None,
+            no_model="no model.onnx",
+            seconds=65,
+        )
+    )
+
+
+def test_the_report_counts_and_advises(tmp_path: Path) -> None:
+    text = "\n".join(lines(report(same=False), tmp_path / "klaw.db"))
+    assert "from the logs: 1,199 messages, 5 turns, in 1m 5s" in text
+    assert "left out: 1 lines that are no record, 0 records whose place is taken" in text
+    assert "vectors: 3 taken over, 4 made, 5 left to the server" in text
+    assert "no vectors were made: no model.onnx" in text
+    assert "DIFFERS: 17" in text
+    assert "NOT swapped" in text
+    assert "klaw reindex --accept-differences" in text
+
+
+def test_the_report_names_the_old_database(tmp_path: Path) -> None:
+    (tmp_path / "klaw.db.old").touch()
+    text = "\n".join(lines(report(same=True), tmp_path / "klaw.db"))
+    assert "the new database is in use" in text
+    assert str(tmp_path / "klaw.db.old") in text
+    assert "NOT swapped" not in text

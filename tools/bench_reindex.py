@@ -1,0 +1,116 @@
+"""How long a reindex takes, step by step, and what a client of a running server notices of it.
+
+python tools/bench_reindex.py [--messages 20000] [--live 10000]
+"""
+
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import structlog
+import trio
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from klaw.store.reindex.actor import Reindexer
+from klaw.store.reindex.offline import reindex
+from klaw.store.reindex.values import Options
+from klaw.store.store import Store
+from tests.support.making import new
+from tests.support.reindexing import ended, reindexing_store
+
+CHATS = 50
+DIMENSION = 384
+
+
+async def fill(store: Store, count: int) -> None:
+    """Messages of a usual length with random unit vectors."""
+    await store.writer.prepare_vectors("bench", DIMENSION)
+    random = np.random.default_rng(1)
+    for first in range(0, count, 100):
+        numbers = range(first, min(count, first + 100))
+        words = [" ".join(map(str, random.integers(0, 5000, 12))) for _ in numbers]
+        texts = [f"message {number}, some words, привет {more}" for number, more in zip(numbers, words, strict=True)]
+        made = [new(text, chat=f"chat {number % CHATS}") for number, text in zip(numbers, texts, strict=True)]
+        appended = await store.writer.append(made)
+        vectors = random.standard_normal((len(made), DIMENSION)).astype("<f4")
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        rows = [(each.message.rowid, vector.tobytes()) for each, vector in zip(appended, vectors, strict=True)]
+        await store.writer.store_vectors("bench", rows)
+
+
+async def stopped(root: Path, count: int) -> None:
+    async with reindexing_store(root) as (store, _):
+        await fill(store, count)
+    begins: dict[str, float] = {}
+    begin = time.perf_counter()
+    for step in reindex(root / "klaw.db", Options(), lambda: None, 1):
+        begins.setdefault(step.phase, time.perf_counter() - begin)
+    total = time.perf_counter() - begin
+    print(f"stopped, {count} messages: {total:.1f} s")
+    print("  steps end their first slice at: " + ", ".join(f"{name} {at:.2f} s" for name, at in begins.items()))
+
+
+async def appending(store: Store, found: list[float]) -> None:
+    while True:
+        begin = time.perf_counter()
+        await store.writer.append([new("a short message", chat="live")])
+        found.append((time.perf_counter() - begin) * 1000)
+        await trio.sleep(0.005)
+
+
+async def lag(found: list[float]) -> None:
+    while True:
+        begin = time.perf_counter()
+        await trio.sleep(0.002)
+        found.append((time.perf_counter() - begin) * 1000 - 2)
+
+
+async def running(root: Path, count: int) -> None:
+    async with reindexing_store(root) as (store, reindexer):
+        await fill(store, count)
+        before: list[float] = []
+        with trio.move_on_after(4):
+            await appending(store, before)
+        during, late = [], []
+        begin = time.perf_counter()
+        await _reindex_beside(store, reindexer, during, late)
+        print(f"running, {count} messages: {time.perf_counter() - begin:.1f} s")
+        for name, times in (("append before", before), ("append during", during), ("event loop late by", late)):
+            print(f"  {name}: {_spread(times)}")
+
+
+async def _reindex_beside(store: Store, reindexer: Reindexer, during: list[float], late: list[float]) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(appending, store, during)
+        nursery.start_soon(lag, late)
+        await reindexer.start(Options())
+        status = await ended(reindexer)
+        assert status.report is not None, status.error
+        assert status.report.swapped
+        nursery.cancel_scope.cancel()
+
+
+def _spread(times: list[float]) -> str:
+    ordered = sorted(times)
+    at = {share: ordered[int(len(ordered) * share / 100)] for share in (50, 95, 99)}
+    return ", ".join(f"p{share} {value:.1f} ms" for share, value in at.items()) + f", most {ordered[-1]:.1f} ms"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--messages", type=int, default=20_000, help="of the stopped server")
+    arguments.add_argument("--live", type=int, default=10_000, help="of the running server")
+    chosen = arguments.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    with tempfile.TemporaryDirectory() as folder:
+        trio.run(stopped, Path(folder, "stopped"), chosen.messages)
+        trio.run(running, Path(folder, "running"), chosen.live)
+
+
+if __name__ == "__main__":
+    main()
