@@ -193,11 +193,6 @@ def _uncoded(connection: apsw.Connection, coded: int, filters: HistoryFilters) -
     return [int(row[0]) for row in connection.execute(_UNCODED, (coded, *_bindings(filters), MAX_UNCODED))]
 
 
-_RANKED = f"""
-SELECT rowid, {fulltext.RANK} AS score FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? ORDER BY score
-"""  # noqa: S608 - a constant
-
-
 def _text(
     connection: apsw.Connection,
     words: Sequence[str],
@@ -228,13 +223,11 @@ def _hits(
     if chat is not None:
         scope: str | None = messages.chat_word(chat.key)
     else:
-        # The word of a user who owns most rows would cost more than it saves: bm25 counts all rows of every word.
+        # The word of a user who owns most rows would cost more than it saves: all of its rows would be read.
         scope = messages.user_word(filters.user) if rows < total / 2 else None
-    ranked: Iterator[tuple[int, float]] = connection.execute(
-        _RANKED, (fulltext.match_in(plan.words, scope), plan.first_rowid)
-    )
-    allowed = _allowed(connection, ranked, filters)
-    return list(itertools.islice(allowed, depth)), plan
+    scores, _complete = fulltext.scores(connection, plan.words, scope, (plan.first_rowid, total + 1), rows)
+    ranked = sorted(scores.items(), key=lambda item: (item[1], -item[0]))
+    return list(itertools.islice(_allowed(connection, ranked, filters), depth)), plan
 
 
 _ALLOWED = f"""
@@ -243,10 +236,11 @@ SELECT m.rowid FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.v
 
 
 def _allowed(
-    connection: apsw.Connection, ranked: Iterator[tuple[int, float]], filters: HistoryFilters
+    connection: apsw.Connection, ranked: Sequence[tuple[int, float]], filters: HistoryFilters
 ) -> Iterator[fulltext.TextHit]:
     """The matches that the filters allow, as they come."""
-    while part := list(itertools.islice(ranked, _CHECKED_AT_ONCE)):
+    for start in range(0, len(ranked), _CHECKED_AT_ONCE):
+        part = ranked[start : start + _CHECKED_AT_ONCE]
         rowids = json.dumps([rowid for rowid, _score in part])
         allowed = {row[0] for row in connection.execute(_ALLOWED, (rowids, *_bindings(filters)))}
         yield from (fulltext.TextHit(rowid, score) for rowid, score in part if rowid in allowed)

@@ -170,8 +170,8 @@ def ranked(rowid: int, head: str, *, role: Role = Role.USER, tokens: int = 10, *
         previous=rowid - 1,
         next=rowid + 1,
     )
-    values = {"score": 1 / rowid, "vector_rank": None, "distance": None, "text_rank": None, "bm25": None, "boosts": ()}
-    return Ranked(place=place, **{**values, **given})
+    values = {"score": 1 / rowid, "vector_rank": None, "distance": None, "text_rank": None, "bm25": None}
+    return Ranked(place=place, dated_rank=None, boosts=(), **{**values, **given})
 
 
 def test_of_messages_that_say_the_same_the_newer_comes_first() -> None:
