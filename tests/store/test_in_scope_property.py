@@ -212,16 +212,13 @@ def filters_of(asked: Asked) -> HistoryFilters:
     user = UserId(asked.user)
     chat = chat_id(user, asked.chat) if asked.segment_only else None
     role = (None, Role.USER, Role.ASSISTANT)[asked.seed % 3]
-    return HistoryFilters(user=user, chat=chat, role=role, last_rowid=[None, asked.seed][asked.seed % 2])
+    return HistoryFilters(user=user, chat=chat, role=role)
 
 
 def of_the_user(message: Message, _scope: Scope, asked: Asked) -> bool:
     filters = filters_of(asked)
     return (
-        message.user == filters.user
-        and filters.chat in (None, message.chat)
-        and filters.role in (None, message.role)
-        and (filters.last_rowid is None or message.rowid <= filters.last_rowid)
+        message.user == filters.user and filters.chat in (None, message.chat) and filters.role in (None, message.role)
     )
 
 
