@@ -155,13 +155,21 @@ def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
     for each in answer["results"]:
         day, time = each["created_at"][:10], each["created_at"][11:16]
         place = f"{each['chat'].removeprefix(prefix)}#{each['seq']}"
-        out += [line(f"{day} {time}  {place}  {each['role']}"), f"    {_snippet(each, bold=bold)}", ""]
+        head = [f"{day} {time}", place, each["role"], *_without_words(each)]
+        out += [line("  ".join(head)), f"    {_snippet(each, bold=bold)}", ""]
     if answer["results"]:
         last = answer["first"] + len(answer["results"]) - 1
         out.append(f"{answer['first']} to {last} of {_results(answer)}")
     if more is not None:
         out.append(f"more: {line(more)}")
     return out
+
+
+def _without_words(result: dict[str, Any]) -> list[str]:
+    """How a message was found that has none of the words."""
+    if result["words"]:
+        return []
+    return ["by meaning"] if result["vector_rank"] is not None else ["beside a match"]
 
 
 def _results(answer: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ class AutoRagConfig:
     """Retrieval of older messages before every reply."""
 
     enabled: bool = key("Look for older messages that matter, before every reply.", True)
-    top_k: int = key("At most this many recalled messages in one context.", 3, minimum=1, maximum=100)
+    top_k: int = key("At most this many recalled messages in one context.", 8, minimum=1, maximum=100)
     max_tokens: int = key("At most this many tokens of recalled text.", 400, minimum=1, maximum=100_000)
     relevance_threshold: float = key(
         "Farthest distance that still counts as relevant: near 0 = the same text, 1 = as far as random pairs.",

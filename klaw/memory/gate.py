@@ -7,15 +7,19 @@ the conversation has something on it: a near vector, or enough of the query's wo
 their rank, unless they are as far away as chance; where they do not, nothing passes.
 """
 
+import math
 import re
 from collections.abc import Sequence
 
 import attrs
 
 from klaw.domain.recall import Decision
+from klaw.memory.smalltalk import is_about_us
 
 ENOUGH_OVERLAP = 1 / 3
-"""Share of the query's content words in one message that shows relevance without a near vector."""
+"""Share of the query's content words in one message that shows relevance without a near vector …"""
+ENOUGH_OF_SEVERAL = 1 / 4
+"""… if they are two or more."""
 COMMAND_THRESHOLD = 0.3
 """A command to the model must have a vector within this share of the threshold …"""
 COMMAND_OVERLAP = 0.75
@@ -27,18 +31,13 @@ _COMMAND = re.compile(
     r"""\W*(?:please\s+|can\ you\s+|could\ you\s+|пожалуйста,?\s+)?
     (?:tell\ me\ an?\b|tell\ us\ an?\b|write\b|compose\b|translate\b|sing\b|generate\b|calculate\b|compute\b|convert\b
       |define\b|spell\b|count\b|rhyme\b|draw\b|explain\b|summari[sz]e\b
-      |what\ time\b|what(?:'s|\ is)\ the\ (?:time|date)\b|what\ day\b
+      |what\ time\ is\ it\b|what(?:'s|\ is)\ the\ (?:time|date)\b(?!\ of)|what\ day\ is\ (?:it|today)\b
       |расскажи\ (?:анекдот|шутку|сказку|что-нибудь)|напиши\b|сочини\b|переведи\b|спой\b|придумай\b|посчитай\b
-      |вычисли\b|сгенерируй\b|нарисуй\b|объясни\b|который\ час|сколько\ времени|какое\ сегодня)""",
+      |вычисли\b|сгенерируй\b|нарисуй\b|объясни\b|который\ (?:сейчас\ )?час\b
+      |сколько\ (?:сейчас\ )?времени\W*$|как(?:ое|ой)\ сегодня\ (?:число|день))""",
     re.VERBOSE | re.IGNORECASE,
 )
-_SUM = re.compile(r"\d\s*[-+*/^×:]\s*\d")
-_ABOUT_US = re.compile(
-    r"""\b(?:my|mine|our|ours|we|us|i|i'm|i've|remember|earlier|before|again|last|previous|said|told|discussed|talked
-      |мой|моя|моё|мое|мои|моей|моего|моему|моих|мне|меня|мной|мы|нас|нам|наш\w*|я|раньше|ранее|снова|опять|помнишь
-      |прошл\w+|говорил\w*|обсуждал\w*|сказал\w*)\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
+_SUM = re.compile(r"\d\s*[+*×÷^]\s*\d|\d\s+[-−/]\s+\d|\d\s?%\s(?:of|от)\s\d")
 
 
 def is_command(query: str) -> bool:
@@ -46,10 +45,15 @@ def is_command(query: str) -> bool:
 
     One that speaks of the user or of what was said ("write to my sister about …") is none.
     """
-    if _SUM.search(query):
+    if is_sum(query):
         return True
     match = _COMMAND.match(query)
-    return match is not None and not _ABOUT_US.search(query, match.end())
+    return match is not None and not is_about_us(query, match.end())
+
+
+def is_sum(query: str) -> bool:
+    """Whether a query has something to calculate: its numbers then say nothing about the conversation."""
+    return _SUM.search(query) is not None
 
 
 def calibrated(cosine_distance: float, random_cosine: float) -> float:
@@ -64,6 +68,13 @@ def calibrated(cosine_distance: float, random_cosine: float) -> float:
     """
     linear = max(0.0, cosine_distance) / (1.0 - random_cosine)
     return linear**3
+
+
+def enough_overlap(shared_words: int, *, command: bool) -> float:
+    """Which share of the query's content words a message must have to be relevant by them, if it has so many."""
+    if command:
+        return COMMAND_OVERLAP if shared_words > 1 else math.inf
+    return ENOUGH_OF_SEVERAL if shared_words > 1 else ENOUGH_OVERLAP
 
 
 @attrs.frozen(kw_only=True)
@@ -108,10 +119,7 @@ class Gate:
         if candidate.distance is not None and candidate.distance <= near:
             return Decision.NEAR
         overlap = candidate.shared_words / self.content_words
-        enough = COMMAND_OVERLAP if self.command else ENOUGH_OVERLAP
-        if overlap >= enough and candidate.shared_words >= (2 if self.command else 1):
-            return Decision.WORDS
-        return None
+        return Decision.WORDS if overlap >= enough_overlap(candidate.shared_words, command=self.command) else None
 
     def _is_related(self, candidate: Evidence) -> bool:
         if self.command:

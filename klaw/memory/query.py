@@ -5,7 +5,8 @@ from datetime import UTC, date, datetime
 import attrs
 
 from klaw.memory.dates import Period, find_periods
-from klaw.memory.gate import is_command
+from klaw.memory.gate import is_command, is_sum
+from klaw.memory.smalltalk import is_light
 from klaw.memory.stopwords import MAX_CHARACTERS, content_words, search_words
 from klaw.store.tokenizer import stem, words
 
@@ -42,7 +43,7 @@ def read_query(text: str, *, now: float, latest: date | None) -> Query:
     """
     text = text[:MAX_READ_CHARACTERS]
     today = datetime.fromtimestamp(now, UTC).date()
-    asked = content_words(text, MAX_WORDS)
+    asked = _asked(text)
     return Query(
         words=tuple(asked),
         content_stems=frozenset(stem(word) for word in asked),
@@ -50,6 +51,14 @@ def read_query(text: str, *, now: float, latest: date | None) -> Query:
         command=is_command(text),
         periods=find_periods(text, today=today, latest=latest or today),
     )
+
+
+def _asked(text: str) -> list[str]:
+    """The words that a query asks with; none for small talk."""
+    asked = content_words(text, MAX_WORDS)
+    if is_sum(text):
+        asked = [word for word in asked if not word.isdecimal()]
+    return [] if is_light(text, map(stem, asked)) else asked
 
 
 def read_search_words(text: str) -> list[str]:

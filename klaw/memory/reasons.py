@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klaw.domain.recall import PASSED
-from klaw.memory.gate import AS_FAR_AS_CHANCE, COMMAND_OVERLAP, COMMAND_THRESHOLD, ENOUGH_OVERLAP
+from klaw.memory.gate import AS_FAR_AS_CHANCE, COMMAND_THRESHOLD, enough_overlap
 
 Recall = Mapping[str, Any]
 """The ``recall`` of a receipt."""
@@ -115,8 +115,8 @@ def _more_places(recall: Recall, at: int) -> str:
 def _nearer(recall: Recall, each: Mapping[str, Any]) -> str:
     """For one that the gate refused."""
     command, asked = bool(recall.get("command")), recall["query_words"]
-    overlap = COMMAND_OVERLAP if command else ENOUGH_OVERLAP
-    wanted = max(math.ceil(asked * overlap), 2 if command else 1)
+    counts = range(1, asked + 2)
+    wanted = next((count for count in counts if count >= asked * enough_overlap(count, command=command)), asked + 1)
     words = f"a question that shares {wanted} of {asked} content words with it instead of {each.get('shared_words', 0)}"
     if command and wanted > asked:
         words = "a question that is no command to the model"

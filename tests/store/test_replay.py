@@ -12,6 +12,7 @@ from klaw.config.schema import AutoRagConfig, EmbeddingConfig, EngineConfig
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.turn import TurnRecord
 from klaw.memory.embedder import Embedder
+from klaw.memory.passage import vectors_id
 from klaw.memory.ready import OfflineRecall, open_recall
 from klaw.memory.replay import Replayed, replay, totals
 from klaw.store.sql.replay import named, newest, stored_recall
@@ -154,10 +155,10 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
                 return offline.missing
 
         assert await missing(config, embedding_model_dir) == "no_vectors"
-        await store.writer.prepare_vectors(model.model_id, model.dimension)
+        await store.writer.prepare_vectors(vectors_id(model.model_id), model.dimension)
         made = model.embed([each.content for each in said], kind="passage").astype("<f4")
         pairs = [(each.rowid, bytes(one.tobytes())) for each, one in zip(said, made, strict=True)]
-        await store.writer.store_vectors(model.model_id, pairs)
+        await store.writer.store_vectors(vectors_id(model.model_id), pairs)
         assert await missing(config, tmp_path / "nothing") == "no_model"
         assert (
             await missing(EngineConfig(embedding=EmbeddingConfig(enabled=False)), embedding_model_dir)

@@ -225,6 +225,8 @@ def answer(**changes: Any) -> dict[str, Any]:
         "created_at": "2024-05-01T12:00:00.000Z",
         "snippet": "one needle \x1b[31mred\x07 \u202eneedles\u202c end",
         "marks": [[4, 10], [22, 29]],
+        "words": ["needle"],
+        "vector_rank": None,
     }
     plain = {"user": "local", "first": 1, "total": 3, "total_is_exact": False, "next": "2-f-6", "words": ["needle"]}
     return {**plain, "words_left_out": [], "degraded": [], "results": [result], **changes}
@@ -236,6 +238,13 @@ def test_terminal_commands_in_messages_are_harmless() -> None:
     assert shown.replace("\x1b[1m", "").replace("\x1b[22m", "").count("\x1b") == 0
     assert "\x1b" not in "\n".join(lines(answer(), more="klaw search \x1b[2J", bold=False))
     assert shown.endswith("1 to 1 of at least 3\nmore: klaw search x")
+
+
+def test_what_has_none_of_the_words_says_why_it_is_there() -> None:
+    (plain,) = answer()["results"]
+    results = [plain, {**plain, "words": [], "vector_rank": 3}, {**plain, "words": []}]
+    heads = lines(answer(results=results), more=None, bold=False)[:9:3]
+    assert heads == [f"2024-05-01 12:00  main#7  user{why}" for why in ("", "  by meaning", "  beside a match")]
 
 
 def test_what_is_missing_is_said() -> None:

@@ -99,7 +99,7 @@ def test_the_schema_keeps_types_limits_and_defaults():
         "pattern": r"^\$\{[^}]+\}$",
         "minimum": 1,
         "maximum": 100,
-        "default": 3,
+        "default": 8,
     }
     assert rag["properties"]["relevanceThreshold"]["exclusiveMinimum"] == 0
     assert schema["properties"]["context"]["properties"]["subagentWindow"]["deprecated"] is True
