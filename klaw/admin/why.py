@@ -299,8 +299,10 @@ _CUT = {
 def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list[str]:
     """What brings the message back, in sentences."""
     words = ", ".join(f"“{word}”" for word, _ in found.rare_words)
+    user = found.message.user
+    search = "`klaw search`" if user == LOCAL_USER else f"`klaw search --user {user}`"
     if not words and not found.about.row.vector and place in ("auto_rag", "earlier_segment", "disabled"):
-        return ["All of its words are small talk, for which nothing is recalled; `klaw search` finds it by them."]
+        return [f"All of its words are small talk, for which nothing is recalled; {search} finds it by them."]
     by_words = f" with one of its rarer words: {words}" if words else " for what it says: it is found by meaning only"
     chat = found.about.session.name
     match place:
@@ -320,9 +322,9 @@ def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list
                 "A running server repairs that at its start and once a day; `klaw doctor` says what to do otherwise.",
             ]
         case "earlier_segment":
-            return [f"It was said before /new, where Auto-RAG does not look: `klaw search` finds it{by_words}."]
+            return [f"It was said before /new, where Auto-RAG does not look: {search} finds it{by_words}."]
         case "disabled":
-            return [f"autoRag.enabled is false: `klaw search` finds it{by_words}."]
+            return [f"autoRag.enabled is false: {search} finds it{by_words}."]
         case _:
             cut = next((each["candidate"]["decision"] for each in history if each["as"] == "cut"), None)
             hint = [f"When it was last found it was cut ({cut}): {_CUT[cut]}."] if cut in _CUT else []
