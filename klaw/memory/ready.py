@@ -12,6 +12,7 @@ from klaw.config.schema import AutoRagConfig, EngineConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import ModelError
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.passage import vectors_id
 from klaw.memory.recall import Recall
 from klaw.store.offline import read_offline
 from klaw.store.readers import Readers, open_readers
@@ -103,7 +104,7 @@ async def _load(
         model = await Threads("onnx", 1).run(lambda: EmbeddingModel.load(folder, threads=config.embedding.threads))
     except ModelError:
         return off, "no_model"
-    if model.model_id != stored_model:
+    if vectors_id(model.model_id) != stored_model:
         model.close()
         return off, "other_model"
 
