@@ -41,6 +41,7 @@ from klaw.memory import embedder as embedder_actor
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
+from klaw.memory.search import MemorySearch
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
@@ -65,6 +66,7 @@ class App:
     reindexer: Reindexer
     embedder: Embedder
     recall: Recall
+    search: MemorySearch
     local: LocalModel
     router: Router
     slots: Slots
@@ -144,6 +146,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         reindexer=Reindexer(),
         embedder=embedder,
         recall=recall,
+        search=MemorySearch(store.readers, embedder, clock),
         local=local,
         router=router,
         slots=slots,

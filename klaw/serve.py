@@ -117,6 +117,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             chats=app.directory,
             embedder=app.embedder,
             recall=app.recall,
+            search=app.search,
             slots=app.slots,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,

@@ -24,19 +24,23 @@ from typing import Any
 import apsw
 import attrs
 import numpy as np
+import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from klaw.actor.clock import iso
+from klaw.actor.clock import SystemClock, iso
 from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.query import MAX_WORDS, read_query
 from klaw.memory.rank import rank
+from klaw.memory.ready import ReadyEmbedder
 from klaw.memory.recall import CONSIDERED, DEPTH
+from klaw.memory.search import MemorySearch
 from klaw.memory.stopwords import content_words
 from klaw.store import connect, migrations
+from klaw.store.readers import open_readers
 from klaw.store.sql import messages, meta, vector_codes, vectors
 from klaw.store.sql.candidates import Lists, Scope, latest_day, read_messages, search_lists
 from klaw.store.sql.history_search import HistoryFilters, search_history
@@ -264,7 +268,22 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
             ]
             result[name]["recall@20"] = round(statistics.mean(recalled), 4)
     connection.close()
+    result["a page"] = trio.run(pages, path, material)
     return result
+
+
+async def pages(path: Path, material: Material) -> dict[str, float]:
+    """The whole of ``memory_search`` up to the snippets of ten results, but for the query's embedding."""
+    known = {text: vector.astype("<f4").tobytes() for text, vector in material.queries}
+    clock = SystemClock()
+    spent = []
+    async with open_readers(path, 1) as readers:
+        search = MemorySearch(readers, ReadyEmbedder(known.__getitem__, 0.0, clock), clock)
+        for text in known:
+            begin = time.perf_counter()
+            await search.search(text, HistoryFilters(user=LOCAL_USER))
+            spent.append(1000 * (time.perf_counter() - begin))
+    return {"p50_ms": round(statistics.median(spent), 1), "p95_ms": round(sorted(spent)[int(len(spent) * 0.95)], 1)}
 
 
 def recall_once(connection: apsw.Connection, text: str, vector: bytes, scope: Scope) -> Lists:

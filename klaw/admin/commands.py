@@ -1,6 +1,7 @@
 """The commands of the admin socket: each reads the running parts and answers with plain JSON values.
 
-No answer holds message content: receipts name messages by seq and id. ``why`` alone names a few words of one message.
+No answer holds message content: receipts name messages by seq and id. ``why`` names a few words of one message, and
+``search`` shows pieces of those it finds.
 """
 
 import os
@@ -19,7 +20,21 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Reindex, Request, Status, Tasks, Why
+from klaw.admin.requests import (
+    Actors,
+    BadRequest,
+    Chat,
+    Health,
+    Log,
+    Receipt,
+    Reindex,
+    Request,
+    Search,
+    Status,
+    Tasks,
+    Why,
+)
+from klaw.admin.search import run_search
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
 from klaw.chats.health import Health as Problems
@@ -33,6 +48,7 @@ from klaw.llm.slots import Slots
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
+from klaw.memory.search import MemorySearch
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
@@ -55,6 +71,7 @@ class Sources:
     chats: Chats
     embedder: Embedder
     recall: Recall
+    search: MemorySearch
     slots: Slots
     local_model: LocalModel | None
     """None when no route leads to it."""
@@ -101,6 +118,8 @@ class Commands:
                 return await self._receipt(request)
             case Why():
                 return await self._why(request)
+            case Search():
+                return await run_search(self._sources.search, self._sources.readers, request)
             case Tasks():
                 return task_tree()
             case Log():

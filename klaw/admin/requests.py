@@ -24,7 +24,12 @@ MAX_NAME = 128
 MAX_QUERY = 4_000
 """Longest question in a request; escaped as JSON it still fits into a line."""
 
+MAX_LIMIT = 100
+"""Most results on a page."""
+
 Level = Literal["debug", "info", "warning", "error"]
+Speaker = Literal["user", "assistant"]
+"""Whose messages are searched."""
 ReindexAction = Literal["start", "status", "cancel"]
 
 
@@ -85,6 +90,29 @@ class Why:
     """Also try what Auto-RAG would do with the message for this question."""
 
 
+Limit = NewType("Limit", int)
+"""How many results a page has."""
+
+
+@attrs.frozen(kw_only=True)
+class Search:
+    """What matches a query in all that a user and the assistant said."""
+
+    command: ClassVar[str] = "search"
+    deadline_s: ClassVar[float] = 10.0
+    query: Query
+    user: str | None = None
+    """Default: the chat's, else ``local``."""
+    chat: str | None = None
+    """Its name, or its id ``user:name``."""
+    since: str | None = None
+    until: str | None = None
+    role: Speaker | None = None
+    limit: Limit | None = None
+    page: str | None = None
+    """A number, or the name of a next page."""
+
+
 @attrs.frozen(kw_only=True)
 class Tasks:
     """The tree of Trio's tasks with their stacks."""
@@ -123,7 +151,7 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health | Reindex
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health | Reindex
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -194,8 +222,9 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
+    converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
     converter.register_structure_hook(bool, _read_bool)
-    for words in (Level, ReindexAction):
+    for words in (Level, ReindexAction, Speaker):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
@@ -221,6 +250,12 @@ def _read_query(value: object, _: object) -> Query:
     if has_forbidden(value):
         raise _WrongValue("must not hold NUL or lone surrogates")
     return Query(value)
+
+
+def _read_limit(value: object, _: object) -> Limit:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LIMIT:
+        raise _WrongValue(f"must be a number from 1 to {MAX_LIMIT}")
+    return Limit(value)
 
 
 def _read_word(words: tuple[str, ...], value: object, _: object) -> str:

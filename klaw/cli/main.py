@@ -121,6 +121,19 @@ def _looking_commands(commands: Any) -> None:
     why.add_argument("--user", metavar="NAME", help="whose message (default: whoever has it; with a chat: local)")
     why.add_argument("--query", metavar="TEXT", help="also try whether this question would recall it")
 
+    search = _command(
+        commands, "search", "search all that was said, by words and by meaning", "search", "search_command"
+    )
+    search.add_argument("query", metavar="QUERY", help="a question, or words")
+    search.add_argument("--user", metavar="NAME", help="whose history (default: local)")
+    search.add_argument("--chat", metavar="NAME", help="this chat only")
+    times = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; UTC where no offset is given"
+    search.add_argument("--since", metavar="TIME", help=f"what was said from then on: {times}")
+    search.add_argument("--until", metavar="TIME", help="what was said before; a day counts to its end")
+    search.add_argument("--role", metavar="ROLE", help="what this one said: user or assistant")
+    search.add_argument("--limit", metavar="N", type=int, help="results on a page, 1 to 100 (default: 10)")
+    search.add_argument("--page", metavar="PAGE", help="another page: its number, or what the page before names")
+
 
 def _repair_commands(commands: Any) -> None:
     text = "make the database anew from the logs, compare the two, and swap them"

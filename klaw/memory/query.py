@@ -7,7 +7,7 @@ import attrs
 from klaw.memory.dates import Period, find_periods
 from klaw.memory.gate import is_command, is_sum
 from klaw.memory.smalltalk import is_light
-from klaw.memory.stopwords import content_words
+from klaw.memory.stopwords import MAX_CHARACTERS, content_words, search_words
 from klaw.store.tokenizer import stem, words
 
 MAX_WORDS = 64
@@ -59,3 +59,16 @@ def _asked(text: str) -> list[str]:
     if is_sum(text):
         asked = [word for word in asked if not word.isdecimal()]
     return [] if is_light(text, map(stem, asked)) else asked
+
+
+def read_search_words(text: str) -> list[str]:
+    """The words that a search which somebody asked for looks for, as written, each stem once.
+
+    Content words and emoji; when there are none of these, whatever words there are.
+    """
+    said: dict[str, str] = {}
+    for word in search_words(text[:MAX_CHARACTERS]):
+        said.setdefault(stem(word), word)
+    content = {stem(word) for word in content_words(text, MAX_WORDS)}
+    telling = [word for form, word in said.items() if form in content or not any(map(str.isalnum, word))]
+    return (telling or list(said.values()))[:MAX_WORDS]

@@ -41,10 +41,12 @@ class ReadyEmbedder(Embedder):
         """The vector of a query.
 
         Raises:
-            EmbeddingUnavailable: the model failed.
+            EmbeddingUnavailable: the model failed, or not all vectors are of it yet.
 
         Cancellation: waits until the work is done.
         """
+        if self.status.state is EmbedderState.REEMBEDDING:
+            raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
         try:
             return await self._threads.run(self._embed, text)
         except ModelError as error:
@@ -87,6 +89,8 @@ async def open_recall(database: Path, config: EngineConfig, folder: Path) -> Asy
             min_tokens = config.auto_rag.min_message_tokens
             waiting = await readers.run(vectors.count_unembedded, min_tokens)
             embedder.count(embedded=await readers.run(vectors.count_embedded), waiting=waiting)
+            if unfinished := await readers.run(vectors.reembedding):
+                embedder.begin_reembedding(unfinished)
         yield OfflineRecall(readers=readers, embedder=embedder, missing=missing)
 
 

@@ -95,7 +95,7 @@ def test_the_nearest_of_a_user_are_found_by_their_codes(connection: apsw.Connect
         own = [each for each in range(600) if stored[each].user == user]
         expected = {stored[each].rowid for each in nearest_of(made, made[place], own, 10)}
         assert len({each.rowid for each in found.neighbours} & expected) >= 9
-        assert {message.user for message in found.messages} == {user}
+        assert {stored[place.rowid - 1].user for place in found.places} == {user}
         assert found.vectors_complete
 
 

@@ -18,11 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klaw.domain.message import Kind, Message, Role, is_searchable
-from klaw.domain.names import ChatId
+from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.store import migrations
 from klaw.store.connect import prepare_writer
 from klaw.store.sql import messages, vectors
 from klaw.store.sql.candidates import Depth, Scope, read_messages, search_lists
+from klaw.store.sql.history_search import HistoryFilters, search_history
+from klaw.store.sql.history_search import read_messages as read_history
 from tests.support.making import new
 
 DIMENSION = 8
@@ -190,6 +192,36 @@ def recalled(connection: apsw.Connection, vector: Vector | None, scope: Scope, a
     return rowids
 
 
+def searched(connection: apsw.Connection, vector: Vector | None, asked: Asked) -> Sequence[int]:
+    """What ``memory_search`` asks the store: over all chats, or with the filter of one."""
+    filters = filters_of(asked)
+    found = search_history(connection, vector, asked.words if vector is None else (), filters, asked.depth)
+    assert not found.vectors_failed
+    assert not found.text_failed
+    assert len(found.neighbours) <= asked.depth
+    assert len(found.hits) <= asked.depth
+    rowids = [place.rowid for place in found.places]
+    assert {each.rowid for each in (*found.neighbours, *found.hits)} <= set(rowids)
+    assert [message.rowid for message in read_history(connection, rowids, filters.user)] == rowids
+    beside = {rowid for place in found.places for rowid in (place.previous, place.next)}
+    assert set(rowids) <= {each.rowid for each in (*found.neighbours, *found.hits)} | beside
+    return rowids
+
+
+def filters_of(asked: Asked) -> HistoryFilters:
+    user = UserId(asked.user)
+    chat = chat_id(user, asked.chat) if asked.segment_only else None
+    role = (None, Role.USER, Role.ASSISTANT)[asked.seed % 3]
+    return HistoryFilters(user=user, chat=chat, role=role)
+
+
+def of_the_user(message: Message, _scope: Scope, asked: Asked) -> bool:
+    filters = filters_of(asked)
+    return (
+        message.user == filters.user and filters.chat in (None, message.chat) and filters.role in (None, message.role)
+    )
+
+
 def before_the_window(message: Message, scope: Scope, _asked: Asked) -> bool:
     return message.chat == scope.chat and scope.first_seq <= message.seq < scope.end_seq
 
@@ -211,6 +243,16 @@ SEARCHES = {
     "recall by words": Search(
         run=lambda connection, scope, asked: recalled(connection, None, scope, asked),
         in_scope=before_the_window,
+        matches=has_word,
+    ),
+    "history by vector": Search(
+        run=lambda connection, _scope, asked: searched(connection, vector_of(asked.seed), asked),
+        in_scope=of_the_user,
+        matches=has_vector,
+    ),
+    "history by words": Search(
+        run=lambda connection, _scope, asked: searched(connection, None, asked),
+        in_scope=of_the_user,
         matches=has_word,
     ),
 }

@@ -27,7 +27,7 @@ HEAD_CHARACTERS = 64
 _PROGRESS_STEPS = 2_000
 """Steps of SQLite's machine between two looks at the clock: some 50 us."""
 
-_DAMAGE = (apsw.SQLError, apsw.CorruptError)
+DAMAGE = (apsw.SQLError, apsw.CorruptError)
 """What SQLite and its extensions say of a damaged index; not what an interrupted or busy search says."""
 
 log = structlog.get_logger("klaw.recall")
@@ -189,7 +189,7 @@ class _Steps:
             except apsw.InterruptError:
                 if not self.is_late():
                     raise  # cancelled from outside
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 if name == "places":
                     raise
                 log.warning(

@@ -20,9 +20,6 @@ class TextHit:
     """As SQLite's bm25: the more negative, the better."""
 
 
-RANK = "bm25(messages_fts, 1.0, 0.0)"
-"""The rank of a row by its content alone; the words of the scope column weigh nothing."""
-
 _POSTINGS = """
 SELECT json_group_array(rowid) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?
 """
@@ -76,11 +73,6 @@ def search(
 ) -> Hits:
     """Messages of a chat with any of the words, the best first.
 
-    Ranked by BM25 (Robertson and others, TREC-3, 1994) with the chat as the collection, without the frequency of a word
-    in one message, which is nearly always one, and without the length, which ranking takes into account later.
-    SQLite's own bm25 takes all chats as the collection: a word that is rare elsewhere and in every message here would
-    count as rare, and counting the rows of all chats takes four times as long among a million messages.
-
     Args:
         connection: a reader.
         words: as written.
@@ -90,24 +82,50 @@ def search(
         limit: most results.
         is_late: looked at before each word; those that are left then are not looked for.
     """
-    scores: dict[int, float] = {}
-    complete = True
+    found, complete = scores(connection, words, f"c{int(chat_key)}", rowids, messages, is_late)
+    best = heapq.nsmallest(limit, found.items(), key=lambda item: (item[1], -item[0]))
+    return Hits(best=[TextHit(rowid, score) for rowid, score in best], complete=complete)
+
+
+def scores(
+    connection: apsw.Connection,
+    words: Sequence[str],
+    scope: str | None,
+    rowids: tuple[int, int],
+    messages: int,
+    is_late: Callable[[], bool] = lambda: False,
+) -> tuple[dict[int, float], bool]:
+    """Row ids of a collection's messages with any of the words, with their scores, and whether all words were looked
+    for.
+
+    The scores are those of BM25 (Robertson and others, TREC-3, 1994) with the chat or the user as the collection,
+    without the frequency of a word in one message, which is nearly always one, and without the length, which ranking
+    takes into account later. SQLite's own bm25 takes all rows as the collection: a word that is rare elsewhere and in
+    every message here would count as rare, and counting the rows of all chats takes four times as long among a million
+    messages.
+
+    Args:
+        connection: a reader.
+        words: as written.
+        scope: the word of the scope column that all rows of the collection have; None when they are all rows.
+        rowids: the first row and the end (not included) of what is searched.
+        messages: about how many messages that are.
+        is_late: looked at before each word; those that are left then are not looked for.
+    """
+    found: dict[int, float] = {}
     for word in words:
         try:
             if is_late():
-                complete = False
-                break
-            found = json.loads(connection.execute(_POSTINGS, (match_any([word], chat_key), *rowids)).get)
+                return found, False
+            having = json.loads(connection.execute(_POSTINGS, (match_in([word], scope), *rowids)).get)
         except apsw.InterruptError:
             if not is_late():
                 raise  # cancelled from outside
-            complete = False
-            break
-        weight = -(_idf(len(found), messages) ** IDF_POWER)
-        for rowid in found:
-            scores[rowid] = scores.get(rowid, 0.0) + weight
-    best = heapq.nsmallest(limit, scores.items(), key=lambda item: (item[1], -item[0]))
-    return Hits(best=[TextHit(rowid, score) for rowid, score in best], complete=complete)
+            return found, False
+        weight = -(_idf(len(having), messages) ** IDF_POWER)
+        for rowid in having:
+            found[rowid] = found.get(rowid, 0.0) + weight
+    return found, True
 
 
 def _idf(found: int, messages: int) -> float:

@@ -58,6 +58,8 @@ class Filters:
     until_s: int | None = None
     """Unix seconds, not included."""
     role: Role | None = None
+    last_rowid: int | None = None
+    """Included."""
 
 
 @attrs.frozen(kw_only=True)
@@ -282,4 +284,6 @@ def _allowed(records: codes.Records, filters: Filters) -> npt.NDArray[np.bool_]:
         allowed &= records["created_s"] < filters.until_s
     if filters.role is not None:
         allowed &= records["role"] == codes.ROLES.get(filters.role, 0)
+    if filters.last_rowid is not None:
+        allowed &= records["rowid"] <= filters.last_rowid
     return allowed

@@ -47,6 +47,7 @@ def sources_of(app: App) -> Sources:
         chats=app.directory,
         embedder=app.embedder,
         recall=app.recall,
+        search=app.search,
         slots=app.slots,
         local_model=app.local,
         coverage=app.coverage,

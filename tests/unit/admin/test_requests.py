@@ -14,7 +14,18 @@ def request(command: object, **args: object) -> bytes:
 
 
 def test_every_command_has_a_deadline_and_a_meaning() -> None:
-    assert set(COMMANDS) == {"status", "actors", "chat", "receipt", "why", "tasks", "log", "health", "reindex"}
+    assert set(COMMANDS) == {
+        "status",
+        "actors",
+        "chat",
+        "receipt",
+        "why",
+        "search",
+        "tasks",
+        "log",
+        "health",
+        "reindex",
+    }
     assert all(0 < cls.deadline_s <= 10 and cls.__doc__ for cls in COMMANDS.values())
 
 
@@ -40,7 +51,7 @@ def test_requests_are_structured() -> None:
         (b"{}", "bad_request", "command: is required"),
         (b'{"command": 5}', "bad_request", "command: must be a text"),
         (b'{"command": "actors", "extra": 1}', "bad_request", "command and args only"),
-        (b'{"command": "shell"}', "unknown_command", "status, actors, chat, receipt, why, tasks, log, health, reindex"),
+        (b'{"command": "shell"}', "unknown_command", "status, actors, chat, receipt, why, search, tasks, log, health"),
         (b'{"command": "actors", "args": []}', "bad_request", "args: must be an object"),
         (request("actors", depth=1), "bad_args", "takes none"),
         (request("receipt", trun="x"), "bad_args", "did you mean turn?"),

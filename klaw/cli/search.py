@@ -1,0 +1,180 @@
+"""``klaw search``: what matches a query in all that was said. Asks the server; without one reads the database."""
+
+import argparse
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json
+from klaw.config.paths import Paths
+from klaw.errors import KlawError
+
+if TYPE_CHECKING:
+    from klaw.admin.requests import Search
+
+_OPTIONS = ("user", "chat", "since", "until", "role", "limit", "page")
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
+_WRONG_USAGE = frozenset({"bad_args", "line_too_long"})
+
+_NOTES = {
+    "embedding_off": "full text only: embedding.enabled is false",
+    "embedding_no_model": "full text only: the embedding model is not here (klaw models pull)",
+    "embedding_loading": "full text only: the embedding model is being loaded",
+    "embedding_restarting": "full text only: the embedder is being restarted",
+    "embedding_busy": "full text only: the embedder has too much to do",
+    "embedding_late": "full text only: the query's vector was not ready in time",
+    "embedding_failed": "full text only: the embedding model failed",
+    "no_vectors": "full text only: there are no vectors yet",
+    "no_model": "full text only: the embedding model is not here (klaw models pull)",
+    "other_model": "full text only: the stored vectors are of another embedding model",
+    "vectors_incomplete": "most messages have no vector yet and are found by their words only",
+    "vectors_not_encoded": "not all vectors were searched: they are being prepared",
+    "vector_search_failed": "full text only: the vectors are damaged; a running server makes them anew",
+    "text_search_failed": "by meaning only: the full-text index is damaged (klaw doctor)",
+    "newest_only": "by words only newer messages were ranked: all words of the query are very frequent",
+}
+
+
+def search_command(args: argparse.Namespace) -> int:
+    """Prints a page of results. 0 found, 1 nothing found or failed, 2 wrong usage."""
+    paths = Paths.resolve(args.home)
+    wanted = {"query": args.query, **{name: getattr(args, name) for name in _OPTIONS}}
+    try:
+        try:
+            answer = call(paths, "search", **wanted)
+        except NoServer:
+            if not paths.database.is_file():
+                raise
+            answer = _read(paths, wanted)
+    except Refused as error:
+        print(f"klaw search: {line(_as_typed(error))}", file=sys.stderr)
+        return 2 if error.code in _WRONG_USAGE else 1
+    except KlawError as error:
+        return fail(error)
+    if args.json:
+        print_json(answer)
+    else:
+        for note in notes(answer):
+            print(f"klaw: {line(note)}", file=sys.stderr)
+        more = again(args, answer["next"]) if answer["next"] is not None else None
+        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print("\n".join(lines(answer, more=more, bold=bold)), end="\n" if answer["results"] else "")
+    return 0 if answer["results"] else 1
+
+
+def _as_typed(error: Refused) -> str:
+    """What the server refused, with the argument named as the command line names it."""
+    if error.code == "line_too_long":
+        from klaw.admin.requests import MAX_QUERY
+
+        return f"QUERY: must have 1 to {MAX_QUERY} characters"
+    if not str(error).startswith("args."):
+        return str(error)
+    name, colon, rest = str(error).removeprefix("args.").partition(":")
+    return f"{'QUERY' if name == 'query' else f'--{name}'}{colon}{rest}"
+
+
+def _read(paths: Paths, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Search the database, which no server has open; with vectors if the model is here.
+
+    Raises:
+        Refused: an argument is wrong.
+        StorageError: it cannot be read.
+        ConfigError: the configuration is wrong.
+    """
+    import trio
+
+    from klaw.actor import log
+    from klaw.admin.requests import BadRequest, Search, parse_args
+
+    log.configure("error", "auto")
+    try:
+        request = parse_args(Search, {name: value for name, value in wanted.items() if value is not None})
+        return trio.run(_search, paths, request)
+    except BadRequest as error:
+        raise Refused(error.code, str(error)) from None
+
+
+async def _search(paths: Paths, request: "Search") -> dict[str, Any]:
+    from klaw.actor.clock import SystemClock
+    from klaw.admin.search import run_search
+    from klaw.config.load import load
+    from klaw.memory.ready import open_recall
+    from klaw.memory.search import MemorySearch
+
+    config, _ = load(paths.config_file)
+    folder = config.embedding.path or paths.models_dir / config.embedding.model
+    async with open_recall(paths.database, config, folder) as offline:
+        search = MemorySearch(offline.readers, offline.embedder, SystemClock())
+        answer = await run_search(search, offline.readers, request)
+    if offline.missing is not None:
+        answer["degraded"] = [offline.missing if each == "embedding_off" else each for each in answer["degraded"]]
+    return answer
+
+
+# -- the text ----------------------------------------------------------------------------------------------------------
+
+
+def again(args: argparse.Namespace, page: str) -> str:
+    """The command as it was given, but for another page."""
+    given = [(name, getattr(args, name)) for name in ("home", *_OPTIONS) if name != "page"]
+    options = [f"--{name}={value}" for name, value in [*given, ("page", page)] if value is not None]
+    query = ["--", args.query] if args.query.startswith("-") else [args.query]
+    return shlex.join(["klaw", "search", *options, *query])
+
+
+def notes(answer: dict[str, Any]) -> list[str]:
+    """What a person should know of how the search was done, or why nothing was found."""
+    out = []
+    for code in answer["degraded"]:
+        name, _, detail = code.partition(":")
+        done = f"full text only, {detail.replace('%', ' %')} re-embedded: the embedding model was changed"
+        out.append(done if name == "reembedding" else _NOTES.get(code, code))
+    if answer["words_left_out"]:
+        out.append(f"very frequent words were not looked for: {', '.join(answer['words_left_out'])}")
+    if not answer["words"]:
+        out.append("QUERY has no word or emoji that could be searched for")
+    elif not answer["total"]:
+        out.append("nothing found")
+    elif not answer["results"]:
+        out.append(f"there is no such page: {_results(answer)} in all")
+    return out
+
+
+def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
+    """The results as text, and how to see more.
+
+    Args:
+        answer: of the search.
+        more: the command that shows the next page.
+        bold: whether matches are set in bold; else they are not marked.
+    """
+    out = []
+    prefix = f"{answer['user']}:"
+    for each in answer["results"]:
+        day, time = each["created_at"][:10], each["created_at"][11:16]
+        place = f"{each['chat'].removeprefix(prefix)}#{each['seq']}"
+        out += [line(f"{day} {time}  {place}  {each['role']}"), f"    {_snippet(each, bold=bold)}", ""]
+    if answer["results"]:
+        last = answer["first"] + len(answer["results"]) - 1
+        out.append(f"{answer['first']} to {last} of {_results(answer)}")
+    if more is not None:
+        out.append(f"more: {line(more)}")
+    return out
+
+
+def _results(answer: dict[str, Any]) -> str:
+    return f"{'' if answer['total_is_exact'] else 'at least '}{answer['total']}"
+
+
+def _snippet(result: dict[str, Any], *, bold: bool) -> str:
+    text, marks = result["snippet"], result["marks"]
+    if not bold:
+        return line(text)
+    out, done = [], 0
+    for begin, end in marks:
+        # Each piece is made harmless by itself: that changes lengths.
+        out += [line(text[done:begin]), _BOLD, line(text[begin:end]), _PLAIN]
+        done = end
+    return "".join([*out, line(text[done:])])

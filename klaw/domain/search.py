@@ -1,0 +1,60 @@
+"""What a search over a user's whole history finds: the values that every surface shows."""
+
+import attrs
+
+from klaw.domain.message import Role
+from klaw.domain.names import ChatId
+
+
+@attrs.frozen(kw_only=True)
+class SearchResult:
+    """One message that was found, and why."""
+
+    chat: ChatId
+    seq: int
+    id: str
+    rowid: int
+    role: Role
+    created_at: str
+    """ISO-8601 UTC."""
+    score: float
+    """Fused score (weighted RRF, times what the boosts and the length make of it); larger is better."""
+    vector_rank: int | None
+    distance: float | None
+    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
+    text_rank: int | None
+    """Rank by words, its neighbours' shares included."""
+    bm25: float | None
+    """None when it has none of the words."""
+    boosts: tuple[str, ...]
+    """Why its score was raised: ``speaker`` (the query names who said it), ``date`` (or when)."""
+    words: tuple[str, ...]
+    """The query's words that it has, as the query writes them."""
+    snippet: str
+    """One line: the message, or the part of it with the most of the words."""
+    marks: tuple[tuple[int, int], ...]
+    """Matches in the snippet: first character and the one after the last, in order, apart from each other."""
+
+
+@attrs.frozen(kw_only=True)
+class SearchPage:
+    """A page of results, the best first."""
+
+    results: tuple[SearchResult, ...]
+    page: int
+    """1, 2, 3 …"""
+    first: int
+    """Place of the first result among all, from 1."""
+    next: str | None
+    """Names the next page of the same list; None on the last one."""
+    total: int
+    """Results on all pages."""
+    total_is_exact: bool
+    """False when there are more messages that match worse than all of these."""
+    words: tuple[str, ...]
+    """What full text looked for; empty for a query without any word, for which nothing is searched."""
+    words_left_out: tuple[str, ...]
+    """Words of the query that are so frequent that only rarer ones were looked for."""
+    degraded: tuple[str, ...]
+    """Codes of what was missing: ``embedding_no_model``, ``reembedding:37%``, ``text_search_failed`` …"""
+    timings_ms: dict[str, float]

@@ -1,0 +1,308 @@
+"""``memory_search``: from a query to what matches it in all that a user and the assistant ever said, page by page.
+
+embed the query -> vectors and full text over the user's whole history -> the fused ranking of Auto-RAG -> the newer of
+what says the same first -> one page with snippets. Somebody asked for it, so there is no relevance gate, and words that
+recall leaves out are looked for when there are no others. A part that is missing is named in the result.
+
+A list of results is ranked once and kept for its other pages: neither a message that comes meanwhile nor a vector that
+is made meanwhile moves a result from one page to another.
+"""
+
+import math
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+
+import attrs
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.actor.threads import Threads
+from klaw.domain.message import Message
+from klaw.domain.search import SearchPage, SearchResult
+from klaw.errors import ActorStopped
+from klaw.memory.cursor import MAX_PAGE, Cursor
+from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.gate import calibrated
+from klaw.memory.query import Query, read_query, read_search_words
+from klaw.memory.rank import Ranked, rank
+from klaw.memory.snippet import snippet
+from klaw.store.readers import Readers
+from klaw.store.sql.candidates import HEAD_CHARACTERS, Lists
+from klaw.store.sql.history_search import (
+    HistoryFilters,
+    HistoryFound,
+    history_end,
+    read_messages,
+    search_history,
+)
+from klaw.store.tokenizer import READ_WHOLE_CHARACTERS, forms, forms_in, is_lone, stem, words
+
+DEPTH = 200
+"""How many results each list gives to the fusion; those by words share their scores with their neighbours."""
+DEFAULT_LIMIT = 10
+EMBED_S = 2.0
+"""How long a search waits for its query's vector."""
+MAX_QUERY_CHARACTERS = 1_500
+"""Of a longer query only the beginning is embedded: one run of the model, not several."""
+_SWITCHED_OFF = "embedding_off"
+KEPT_LISTS = 16
+"""Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
+
+
+@attrs.frozen(kw_only=True)
+class _Entry:
+    """What is kept of a ranked row."""
+
+    rowid: int
+    score: float
+    vector_rank: int | None
+    distance: float | None
+    text_rank: int | None
+    bm25: float | None
+    boosts: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class _List:
+    """All results of a search."""
+
+    entries: tuple[_Entry, ...]
+    is_exact: bool
+    words: tuple[str, ...]
+    words_left_out: tuple[str, ...]
+    degraded: tuple[str, ...]
+
+
+class MemorySearch:
+    """Searches over a store and an embedder.
+
+    Args:
+        readers: of the store; one is used at a time, so that turns find the others free.
+        embedder: for the query's vector.
+        clock: days are counted from its now.
+    """
+
+    def __init__(self, readers: Readers, embedder: Embedder, clock: Clock) -> None:
+        self._readers = readers
+        self._embedder = embedder
+        self._clock = clock
+        self._one_at_a_time = trio.CapacityLimiter(1)
+        self._threads = Threads("memory search", 1)
+        self._lists: OrderedDict[tuple[str, HistoryFilters, int], _List] = OrderedDict()
+
+    def now(self) -> int:
+        """Unix seconds from which a search that begins now counts its days."""
+        return math.floor(self._clock.now())
+
+    async def search(
+        self, text: str, filters: HistoryFilters, *, limit: int = DEFAULT_LIMIT, page: int | Cursor = 1
+    ) -> SearchPage:
+        """Find what matches a query.
+
+        Args:
+            text: the query; of a very long one the beginning counts.
+            filters: whose messages, and which. Their ``last_rowid`` is set here.
+            limit: results on a page; a snippet of each is made.
+            page: which page; a cursor continues the list that its page before gave.
+
+        Raises:
+            StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
+
+        Cancellation: the search is interrupted, and nothing is changed.
+        """
+        timings: dict[str, float] = {}
+        asked_at = page.asked_at if isinstance(page, Cursor) else self.now()
+        number = page.page if isinstance(page, Cursor) else page
+        async with self._one_at_a_time:
+            end = await self._readers.run(history_end, filters.user)
+            last_rowid = page.last_rowid if isinstance(page, Cursor) else end.last_rowid
+            query = read_query(text, now=asked_at, latest=end.latest)
+            found = await self._list(
+                text, query, attrs.evolve(filters, last_rowid=last_rowid), asked_at=asked_at, into=timings
+            )
+            first = (number - 1) * limit
+            shown = found.entries[first : first + limit]
+            begin = trio.current_time()
+            read = await self._readers.run(read_messages, [each.rowid for each in shown], filters.user)
+            results = await self._threads.run(_results, shown, read, found.words)
+            timings["read"] = (trio.current_time() - begin) * 1000
+        more = first + limit < len(found.entries) and number < MAX_PAGE
+        following = Cursor(page=number + 1, last_rowid=last_rowid, asked_at=asked_at)
+        return SearchPage(
+            results=tuple(results),
+            page=number,
+            first=first + 1,
+            next=str(following) if more else None,
+            total=len(found.entries),
+            total_is_exact=found.is_exact,
+            words=found.words,
+            words_left_out=found.words_left_out,
+            degraded=found.degraded,
+            timings_ms=timings,
+        )
+
+    async def _list(
+        self, text: str, query: Query, filters: HistoryFilters, *, asked_at: int, into: dict[str, float]
+    ) -> _List:
+        """All results: those that are kept, else of a new search."""
+        key = text, filters, asked_at
+        if key in self._lists:
+            self._lists.move_to_end(key)
+            return self._lists[key]
+        asked = tuple(read_search_words(text))
+        if not asked:
+            return _List(entries=(), is_exact=True, words=(), words_left_out=(), degraded=())
+        degraded: list[str] = []
+        begin = trio.current_time()
+        vector = await self._vector(text, degraded)
+        embedded = trio.current_time()
+        found = await self._readers.run(search_history, vector, asked, filters, DEPTH)
+        searched = trio.current_time()
+        degraded += self._missing(found)
+        entries = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
+        into.update(
+            embed=(embedded - begin) * 1000,
+            search=(searched - embedded) * 1000,
+            rank=(trio.current_time() - searched) * 1000,
+        )
+        whole = max(len(found.neighbours), len(found.hits)) < DEPTH and not found.words_left_out
+        made = _List(
+            entries=tuple(entries),
+            is_exact=whole and set(degraded) <= {_SWITCHED_OFF},
+            words=asked,
+            words_left_out=tuple(found.words_left_out),
+            degraded=tuple(degraded),
+        )
+        self._lists[key] = made
+        if len(self._lists) > KEPT_LISTS:
+            self._lists.popitem(last=False)
+        return made
+
+    async def _vector(self, text: str, degraded: list[str]) -> bytes | None:
+        try:
+            with trio.move_on_after(EMBED_S):
+                vector = await self._embedder.query(text[:MAX_QUERY_CHARACTERS])
+                status = self._embedder.status
+                if status.waiting > status.embedded:
+                    degraded.append("vectors_incomplete")
+                return vector
+            degraded.append("embedding_late")
+        except EmbeddingUnavailable as error:
+            degraded.append(error.degraded or _SWITCHED_OFF)
+        except ActorStopped:
+            degraded.append("embedding_restarting")
+        return None
+
+    def _missing(self, found: HistoryFound) -> list[str]:
+        missing = []
+        if found.vectors_failed:
+            self._embedder.report_damage()
+            missing.append("vector_search_failed")
+        if found.text_failed:
+            missing.append("text_search_failed")
+        if not found.vectors_complete:
+            missing.append("vectors_not_encoded")
+        if found.newest_only:
+            missing.append("newest_only")
+        return missing
+
+
+def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entry]:
+    """The fused ranking, in the order that suits somebody who looks for something. Pure."""
+    lists = Lists(neighbours=found.neighbours, hits=found.hits, places=found.places)
+    return [
+        _Entry(
+            rowid=each.place.rowid,
+            score=each.score,
+            vector_rank=each.vector_rank,
+            distance=calibrated(each.distance, random_cosine) if each.distance is not None else None,
+            text_rank=each.text_rank,
+            bm25=each.bm25,
+            boosts=each.boosts,
+        )
+        for each in newer_first(matches_first(rank(lists, query.stems, query.periods)))
+    ]
+
+
+def matches_first(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer. Pure.
+
+    For the context of a reply the answer to a question is worth more than the question; somebody who searches for words
+    wants to see them first.
+    """
+    there = {each.place.rowid: each for each in ranked}
+    limits: dict[int, float] = {}
+    for each in ranked:
+        if each.bm25 is None:
+            continue
+        for rowid in (each.place.previous, each.place.next):
+            other = there.get(rowid) if rowid is not None else None
+            if other is not None and other.bm25 is None and not _is_nearer(other, each):
+                limits[other.place.rowid] = min(each.score, limits.get(other.place.rowid, other.score))
+    limited = [attrs.evolve(each, score=limits.get(each.place.rowid, each.score)) for each in ranked]
+    return sorted(limited, key=lambda each: (-each.score, each.place.rowid in limits, -each.place.rowid))
+
+
+def _is_nearer(one: Ranked, other: Ranked) -> bool:
+    return one.vector_rank is not None and (other.vector_rank is None or one.vector_rank < other.vector_rank)
+
+
+def newer_first(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Let the messages that say the same change places among themselves, so that the newest of them comes first. Pure.
+
+    Those are of one role, with the same words, as far as the beginning and the length of a longer one tell.
+    """
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for at, each in enumerate(ranked):
+        place = each.place
+        is_whole = len(place.head) < HEAD_CHARACTERS
+        said = unicodedata.normalize("NFKC", " ".join(words(place.head))).casefold() or place.head
+        groups.setdefault((place.role, said, 0 if is_whole else place.tokens), []).append(at)
+    ordered = list(ranked)
+    for group in groups.values():
+        newest = sorted(group, key=lambda at: -ranked[at].place.rowid)
+        for at, other in zip(group, newest, strict=True):
+            ordered[at] = attrs.evolve(ranked[other], score=ranked[at].score)
+    return ordered
+
+
+def _results(entries: Sequence[_Entry], messages: Sequence[Message], asked: Sequence[str]) -> list[SearchResult]:
+    """Pure; reads all of the messages' text, so it runs in a thread."""
+    by_rowid = {message.rowid: message for message in messages}
+    stems = {stem(word): word for word in asked}
+    return [
+        _result(entry, by_rowid[entry.rowid], stems) for entry in entries if entry.rowid in by_rowid
+    ]  # one that is gone meanwhile leaves a gap
+
+
+def _result(entry: _Entry, message: Message, stems: dict[str, str]) -> SearchResult:
+    there = _forms_there(message.content, stems)
+    shown = snippet(message.content, stems)
+    return SearchResult(
+        chat=message.chat,
+        seq=message.seq,
+        id=message.id,
+        rowid=message.rowid,
+        role=message.role,
+        created_at=message.created_at,
+        score=entry.score,
+        vector_rank=entry.vector_rank,
+        distance=entry.distance,
+        text_rank=entry.text_rank,
+        bm25=entry.bm25,
+        boosts=entry.boosts,
+        words=tuple(word for form, word in stems.items() if form in there),
+        snippet=shown.text,
+        marks=shown.marks,
+    )
+
+
+def _forms_there(content: str, wanted: Collection[str]) -> set[str]:
+    """Which of the query's forms a message has; a character of a script without spaces also as the beginning of one."""
+    there = forms_in(content, wanted)
+    lone = {form for form in wanted if is_lone(form)} - there
+    if lone:
+        begins = {form[: len(each)] for _, _, form in forms(content[:READ_WHOLE_CHARACTERS]) for each in lone}
+        there |= lone & begins
+    return there

@@ -1,0 +1,253 @@
+"""``klaw search``: of the real server, and the same answer without one."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from klaw.admin.commands import Commands
+from klaw.admin.requests import MAX_QUERY, BadRequest, Search, parse
+from klaw.app import App, running
+from klaw.cli.main import parser
+from klaw.cli.search import again, lines, notes, search_command
+from klaw.config.load import parse as parse_config
+from klaw.config.paths import Paths
+from klaw.domain.message import Role
+from tests.actors.admin.conftest import SETTINGS, sources_of
+from tests.actors.admin.test_commands_of_the_cli import served
+from tests.conftest import CANARY
+from tests.support.making import new
+
+MAY = 1_714_564_800.0  # 2024-05-01T12:00Z
+
+
+async def fill(app: App) -> None:
+    await app.store.writer.append(
+        [
+            new(f"Код калитки в саду 4711, {CANARY}", chat="дача", at=MAY),
+            new("The code of the garden gate is 4711.", role=Role.ASSISTANT, at=MAY + 86_400),
+            new("Anna's gate code is secret", user="anna", at=MAY),
+        ]
+    )
+
+
+async def ask(commands: Commands, query: str, **given: Any) -> dict[str, Any]:
+    args = {"query": query, **given}
+    request = parse(json.dumps({"command": "search", "args": args}).encode())
+    assert isinstance(request, Search)
+    return await commands.run(request)
+
+
+def found(answer: dict[str, Any]) -> list[str]:
+    return [f"{each['chat']}#{each['seq']}" for each in answer["results"]]
+
+
+async def test_the_answer(app: App, commands: Commands) -> None:
+    await fill(app)
+    answer = await ask(commands, "калитки")
+    (only,) = answer["results"]
+    assert {key: only[key] for key in ("kind", "chat", "seq", "role", "created_at", "words")} == {
+        "kind": "message",
+        "chat": "local:дача",
+        "seq": 1,
+        "role": Role.USER,
+        "created_at": "2024-05-01T12:00:00.000Z",
+        "words": ("калитки",),
+    }
+    assert only["snippet"][slice(*only["marks"][0])] == "калитки"
+    assert (answer["user"], answer["total"], answer["total_is_exact"], answer["next"]) == ("local", 1, True, None)
+    assert answer["degraded"] == ("embedding_off",)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ["local:main#1", "local:дача#1"]),
+        ({"chat": "main"}, ["local:main#1"]),
+        ({"chat": "local:дача", "user": "local"}, ["local:дача#1"]),
+        ({"user": "anna"}, ["anna:main#1"]),
+        ({"chat": "anna:main"}, ["anna:main#1"]),
+        ({"role": "assistant"}, ["local:main#1"]),
+        ({"since": "2024-05-02"}, ["local:main#1"]),
+        ({"until": "2024-05-01"}, ["local:дача#1"]),
+        ({"until": "2024-05-01T12:00+03:00"}, []),
+        ({"since": "1d"}, []),
+        ({"user": "nobody"}, []),
+    ],
+)
+async def test_filters(app: App, commands: Commands, given: dict[str, Any], expected: list[str]) -> None:
+    await fill(app)
+    assert sorted(found(await ask(commands, "gate code калитки", **given))) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({}, "args.query: is required"),
+        ({"query": ""}, f"args.query: must have 1 to {MAX_QUERY} characters"),
+        ({"query": "я" * (MAX_QUERY + 1)}, f"args.query: must have 1 to {MAX_QUERY} characters"),
+        ({"query": "a\0b"}, "args.query: must not hold NUL or lone surrogates"),
+        ({"query": "a\ud800"}, "args.query: must not hold NUL or lone surrogates"),
+        ({"query": 5}, "args.query: must be a text"),
+        ({"since": "soon"}, "args.since: must be a time like 2024-05-01"),
+        ({"until": "31.02.2024"}, "args.until: must be a time like 2024-05-01"),
+        ({"since": "2024-05-02", "until": "2024-05-01"}, "args.until: must be later than since"),
+        ({"role": "system"}, "args.role: must be one of user, assistant"),
+        ({"limit": 0}, "args.limit: must be a number from 1 to 100"),
+        ({"limit": 101}, "args.limit: must be a number from 1 to 100"),
+        ({"limit": True}, "args.limit: must be a number from 1 to 100"),
+        ({"limit": "5"}, "args.limit: must be a number from 1 to 100"),
+        ({"page": "0"}, "args.page: must be a number from 1 to 1000"),
+        ({"page": "2-zz"}, "args.page: must be a number from 1 to 1000"),
+        ({"user": "Anna"}, "args.user: a user name has"),
+        ({"chat": "a/b"}, "args.chat: a chat name has"),
+        ({"chat": "anna:main", "user": "local"}, "args.user: is not the user of that chat"),
+        ({"chat": "unknown"}, "args.chat: there is no such chat"),
+        ({"untill": "1d"}, "args: unknown field"),
+    ],
+)
+async def test_bad_arguments_are_named(app: App, commands: Commands, args: dict[str, Any], said: str) -> None:
+    await fill(app)
+    line = json.dumps({"command": "search", "args": {"query": "x", **args} if args else {}}).encode()
+    with pytest.raises(BadRequest) as refused:
+        await commands.run(parse(line))
+    assert str(refused.value).startswith(said)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def arguments(home: Path, *given: str) -> argparse.Namespace:
+    return parser().parse_args(["search", "--home", str(home), *given])
+
+
+async def command(home: Path, *given: str) -> int:
+    return await trio.to_thread.run_sync(search_command, arguments(home, *given))
+
+
+async def test_the_same_with_and_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, _ = parse_config(SETTINGS, {})
+    paths = Paths.resolve(home, {})
+    (home / "config").mkdir()
+    (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
+    async with running(config, paths) as app:
+        await fill(app)
+        async with served(app, Commands(sources_of(app))):
+            assert await command(home, "gate code", "--json") == 0
+            asked = json.loads(capsys.readouterr().out)
+            assert await command(home, "gate code") == 0
+            text = capsys.readouterr()
+    assert await command(home, "gate code", "--json") == 0
+    read = json.loads(capsys.readouterr().out)
+    assert await command(home, "gate code") == 0
+    without = capsys.readouterr()
+    for each in (asked, read):
+        del each["timings_ms"]
+    assert asked == read
+    assert text == without
+    assert text.out.splitlines() == [
+        "2024-05-02 12:00  main#1  assistant",
+        "    The code of the garden gate is 4711.",
+        "",
+        "1 to 1 of 1",
+    ]
+    assert text.err == "klaw: full text only: embedding.enabled is false\n"
+
+
+async def test_pages_on_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, _ = parse_config(SETTINGS, {})
+    async with running(config, Paths.resolve(home, {})) as app:
+        await app.store.writer.append([new(f"needle {number}") for number in range(5)])
+        async with served(app, Commands(sources_of(app))):
+            seen = []
+            given = ["--limit", "2", "--", "-needle"]
+            for _ in range(3):
+                assert await command(home, *given) == 0
+                out = capsys.readouterr().out.splitlines()
+                seen += [line.split()[1] for line in out if line.startswith("    ")]
+                more = [line for line in out if line.startswith("more: klaw search ")]
+                if more:
+                    *options, last = more[0].removeprefix("more: klaw search ").split()
+                    assert last == "-needle"
+                    given = [each for each in options if not each.startswith("--home")] + [last]
+                    await app.store.writer.append([new("needle needle")])
+            assert not more
+    assert sorted(seen) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "err"),
+    [
+        (["xyzzy"], 1, "klaw: nothing found\n"),
+        (["…?!"], 1, "klaw: QUERY has no word or emoji that could be searched for\n"),
+        (["code", "--page", "9"], 1, "klaw: there is no such page: 1 in all\n"),
+        (["code", "--user", "nobody"], 1, "klaw: nothing found\n"),
+        (["code", "--chat", "unknown"], 1, "klaw search: --chat: there is no such chat\n"),
+        ([""], 2, f"klaw search: QUERY: must have 1 to {MAX_QUERY} characters\n"),
+        (["ы" * 20_000], 2, f"klaw search: QUERY: must have 1 to {MAX_QUERY} characters\n"),
+        (["code", "--since", "soon"], 2, "klaw search: --since: must be a time like 2024-05-01"),
+        (["code", "--limit", "0"], 2, "klaw search: --limit: must be a number from 1 to 100\n"),
+    ],
+)
+async def test_exit_codes(
+    home: Path, capsys: pytest.CaptureFixture[str], given: list[str], code: int, err: str
+) -> None:
+    config, _ = parse_config(SETTINGS, {})
+    (home / "config").mkdir()
+    (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
+    async with running(config, Paths.resolve(home, {})) as app:
+        await fill(app)
+        async with served(app, Commands(sources_of(app))):
+            assert await command(home, *given) == code
+            with_server = capsys.readouterr()
+    assert await command(home, *given) == code
+    assert capsys.readouterr() == with_server
+    assert with_server.out == ""
+    assert err in with_server.err
+
+
+async def test_without_a_server_and_without_a_database(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await command(home, "code") == 1
+    assert "no server is running" in capsys.readouterr().err
+
+
+# -- the text ----------------------------------------------------------------------------------------------------------
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    result = {
+        "chat": "local:main",
+        "seq": 7,
+        "role": "user",
+        "created_at": "2024-05-01T12:00:00.000Z",
+        "snippet": "one needle \x1b[31mred\x07 \u202eneedles\u202c end",
+        "marks": [[4, 10], [22, 29]],
+    }
+    plain = {"user": "local", "first": 1, "total": 3, "total_is_exact": False, "next": "2-f-6", "words": ["needle"]}
+    return {**plain, "words_left_out": [], "degraded": [], "results": [result], **changes}
+
+
+def test_terminal_commands_in_messages_are_harmless() -> None:
+    shown = "\n".join(lines(answer(), more="klaw search x", bold=True))
+    assert "one \x1b[1mneedle\x1b[22m ␛[31mred␇ \ufffd\x1b[1mneedles\x1b[22m\ufffd end" in shown
+    assert shown.replace("\x1b[1m", "").replace("\x1b[22m", "").count("\x1b") == 0
+    assert "\x1b" not in "\n".join(lines(answer(), more="klaw search \x1b[2J", bold=False))
+    assert shown.endswith("1 to 1 of at least 3\nmore: klaw search x")
+
+
+def test_what_is_missing_is_said() -> None:
+    said = notes(answer(degraded=["reembedding:37%", "text_search_failed", "other"], words_left_out=["like"]))
+    assert said == [
+        "full text only, 37 % re-embedded: the embedding model was changed",
+        "by meaning only: the full-text index is damaged (klaw doctor)",
+        "other",
+        "very frequent words were not looked for: like",
+    ]
+
+
+def test_the_command_for_the_next_page_can_be_pasted() -> None:
+    given = arguments(Path("/a b"), "it's", "--chat", "дача", "--limit", "3", "--page", "2")
+    assert again(given, "3-a-b") == """klaw search '--home=/a b' '--chat=дача' --limit=3 --page=3-a-b 'it'"'"'s'"""

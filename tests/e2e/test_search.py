@@ -1,0 +1,95 @@
+"""``klaw search``, as a person runs it: beside a running server and without one, in Russian and English."""
+
+import json
+import shlex
+
+import pytest
+import trio
+
+from tests.e2e.talking import talking
+from tests.support.llm_server import serve_llm
+from tests.support.server import Server, run_klaw, served, write_home
+
+SAID = (
+    ("main", "The wifi password of the summer house is tangerine-42."),
+    ("main", "/new"),
+    ("дача", "Пароль от вайфая на даче — мандарин-42, запиши его."),
+    ("work", "The train to Kazan leaves at seven in the morning."),
+)
+ANNA = "Annas wifi password is persimmon-7, пароль от вайфая у Анны."
+
+
+async def token(home: str, user: str) -> str:
+    code, out, _ = await run_klaw("token", "add", user, "--home", home, "--json")
+    assert code == 0
+    return str(json.loads(out)["token"])
+
+
+async def say(server: Server, local: str, anna: str) -> None:
+    async with talking(server.url, token=local) as talk:
+        for chat, text in SAID:
+            if text.startswith("/"):
+                await talk.send(text, chat)
+            else:
+                await talk.ask(text, chat)
+    async with talking(server.url, token=anna) as talk:
+        await talk.ask(ANNA)
+
+
+async def embedded(home: str) -> None:
+    """Wait until all messages have their vectors."""
+    with trio.fail_after(60):
+        while True:
+            _, out, _ = await run_klaw("status", "--home", home, "--json")
+            embedder = json.loads(out)["embedder"]
+            if embedder["state"] == "ready" and embedder["embedded"] and not embedder["waiting"]:
+                return
+
+
+async def found(home: str, *arguments: str) -> list[str]:
+    code, out, err = await run_klaw("search", "--home", home, "--json", *arguments)
+    assert code in (0, 1), err
+    results = json.loads(out)["results"]
+    assert code == (0 if results else 1)
+    return [f"{each['chat']}#{each['seq']}" for each in results if each["role"] == "user"]
+
+
+async def check(home: str, *, by_meaning: bool) -> None:
+    """What must hold with and without a server."""
+    for query, first in (("passwords wifi", "local:main#1"), ("вайфай на даче", "local:дача#1")):
+        assert (await found(home, query))[0] == first
+    if by_meaning:
+        assert "local:work#1" in (await found(home, "Во сколько отходит поезд?"))[:2]
+    assert await found(home, "persimmon", "--chat", "main", "--role", "user") in ([], ["local:main#1"])
+    assert await found(home, "wifi", "--user", "anna") == ["anna:main#1"]
+    everything = [await found(home, query, "--limit", "100") for query in ("wifi password", "хурма persimmon Annas")]
+    assert all(place.startswith("local:") for places in everything for place in places)
+    assert await found(home, "wifi", "--until", "yesterday") == []
+
+
+@pytest.mark.parametrize("with_model", [True, False], ids=["model", "no model"])
+async def test_search_with_and_without_a_server(tmp_path, embedding_model_dir, with_model):
+    async with serve_llm() as llm:
+        models = embedding_model_dir.parent if with_model else None
+        home = write_home(tmp_path / "home", llm=llm.url, models=models)
+        tokens = [await token(str(home), user) for user in ("local", "anna")]
+        async with served(home) as server:
+            await say(server, *tokens)
+            if with_model:
+                await embedded(str(home))
+            await check(str(home), by_meaning=with_model)
+            code, out, err = await run_klaw("search", "--home", str(home), "password", "--limit", "1")
+            assert (code, err) == (0, "" if with_model else "klaw: full text only: embedding.enabled is false\n")
+            head, snippet, _, count, more = out.splitlines()
+            assert head.split()[2:] in (["main#1", "user"], ["main#2", "assistant"], ["дача#1", "user"])
+            assert snippet.startswith("    ")
+            assert "\x1b" not in out
+            assert count.startswith("1 to 1 of ")
+            next_page = shlex.split(more.removeprefix("more: klaw "))
+            code, out, _ = await run_klaw(*next_page)
+            assert code == 0
+            assert out.splitlines()[0] != head
+            assert "tangerine" not in server.stderr
+        await check(str(home), by_meaning=with_model)
+        code, _, err = await run_klaw("search", "--home", str(home), "password", "--since", "soon")
+        assert (code, err.split(":")[:2]) == (2, ["klaw search", " --since"])
