@@ -6,14 +6,11 @@ from klaw.domain.message import Message
 from klaw.domain.recall import Candidate
 from klaw.memory.gate import Evidence, Gate, calibrated
 from klaw.memory.pack import LINE_TOKENS
-from klaw.memory.query import Query
 from klaw.memory.rank import Ranked
-from klaw.store.tokenizer import forms_in, stem, words
+from klaw.store.tokenizer import stem, words
 
-BEST = 10
-"""So many candidates are compared with the query's words however long they are."""
 COMPARED = 2_000
-"""Characters of the others that are: this runs on the event loop."""
+"""Characters of a message whose words are looked at: this runs on the event loop."""
 
 
 def stems_of(message: Message, characters: int = COMPARED) -> frozenset[str]:
@@ -21,15 +18,11 @@ def stems_of(message: Message, characters: int = COMPARED) -> frozenset[str]:
     return frozenset(stem(word) for word in words(message.content[:characters]))
 
 
-def judge(
-    ranked: Sequence[Ranked], found: Sequence[Message], query: Query, gate: Gate, random_cosine: float
-) -> list[Candidate]:
+def judge(ranked: Sequence[Ranked], found: Sequence[Message], gate: Gate, random_cosine: float) -> list[Candidate]:
     """Let the gate decide on each message that was read, the best first."""
     by_rowid = {message.rowid: message for message in found}
     read = [(each, by_rowid[each.place.rowid]) for each in ranked if each.place.rowid in by_rowid]
-    evidence = [
-        _evidence(each, message, query, random_cosine, is_best=at < BEST) for at, (each, message) in enumerate(read)
-    ]
+    evidence = [_evidence(each, random_cosine) for each, _ in read]
     return [
         Candidate(
             message=message,
@@ -49,12 +42,8 @@ def judge(
     ]
 
 
-def _evidence(each: Ranked, message: Message, query: Query, random_cosine: float, *, is_best: bool) -> Evidence:
-    shared: frozenset[str] | set[str] = frozenset()
-    if each.bm25 is not None:
-        wanted = query.content_stems
-        shared = forms_in(message.content, wanted) if is_best else wanted & stems_of(message)
+def _evidence(each: Ranked, random_cosine: float) -> Evidence:
     return Evidence(
         distance=calibrated(each.distance, random_cosine) if each.distance is not None else None,
-        shared_words=len(shared),
+        shared_words=each.shared_words,
     )

@@ -54,6 +54,8 @@ class Ranked:
     """Rank by vector among what was said in the days that the question names."""
     bm25: float | None
     """Of the message itself; None when it is in the list by its neighbours alone, or not at all."""
+    shared_words: int
+    """How many of the question's content words it has."""
     boosts: tuple[str, ...]
     """Why its score was raised: ``speaker``, ``date``."""
 
@@ -79,7 +81,7 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[
     vector_ranks = _ranks(near.rowid for near in lists.neighbours)
     text_ranks = _ranks(text)
     dated_ranks = _ranks(near.rowid for near in lists.dated)
-    bm25 = {hit.rowid: hit.bm25 for hit in lists.hits}
+    hits = {hit.rowid: hit for hit in lists.hits}
     wanted = frozenset(names)
     ranked = []
     for rowid, score in fused.items():
@@ -95,7 +97,8 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[
                 distance=distances.get(rowid),
                 text_rank=text_ranks.get(rowid),
                 dated_rank=dated_ranks.get(rowid),
-                bm25=bm25.get(rowid),
+                bm25=hits[rowid].bm25 if rowid in hits else None,
+                shared_words=hits[rowid].shared if rowid in hits else 0,
                 boosts=boosts,
             )
         )

@@ -8,6 +8,7 @@ waits much longer than ``autoRag.timeBudgetMs`` for it.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 
 import attrs
 import structlog
@@ -27,12 +28,12 @@ from klaw.memory.query import Query, read_query
 from klaw.memory.rank import Ranked, rank
 from klaw.memory.repeats import prefer_newer
 from klaw.store.readers import Readers
-from klaw.store.sql.candidates import Depth, Lists, Scope, latest_day, read_messages, search_lists
+from klaw.store.sql.candidates import Depth, Lists, Scope, join, latest_day, read_messages, search_lists
 
-DEPTH = Depth(vectors=200, words=100)
+DEPTH = Depth(vectors=200, words=100, spreading=50)
 """How many results each list gives to the fusion; those by words share their scores with their neighbours, so there are
 up to three times as many."""
-DEEPER = Depth(vectors=2_000, words=2_000)
+DEEPER = Depth(vectors=2_000, words=2_000, spreading=2_000)
 """How far ``place`` looks."""
 CONSIDERED = 50
 """How many of the fused ranking are read, judged by the gate and accounted for."""
@@ -65,6 +66,11 @@ class _Account:
     deadline: float
     degraded: list[str] = attrs.Factory(list)
     timings_ms: dict[str, float] = attrs.Factory(dict)
+
+    def say(self, code: str) -> None:
+        """Name what was missing, once."""
+        if code not in self.degraded:
+            self.degraded.append(code)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -117,7 +123,7 @@ class Recall:
             gate = Gate(
                 threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
             )
-            judged = judge(ranked, found, query, gate, self._embedder.random_cosine)
+            judged = judge(ranked, found, gate, self._embedder.random_cosine)
             passed = prefer_newer(judged, stems_of)
             packed = pack(passed, query.content_stems, top_k=config.top_k, max_tokens=config.max_tokens)
         return Recalled(
@@ -166,19 +172,17 @@ class Recall:
                 with trio.move_on_at(account.deadline) as waiting:
                     latest = await self._readers.run(latest_day, scope)
                 if waiting.cancelled_caught:
-                    account.degraded.append("search_late")
+                    account.say("search_late")
             except trio.TooSlowError:
-                account.degraded.append("search_late")
+                account.say("search_late")
             except StorageError as error:
                 log.warning("recall_failed", error=error_class(error))
-                account.degraded.append("search_failed")
+                account.say("search_failed")
             query = read_query(text, now=self._clock.now(), latest=latest)
         if latest is None or not query.words:
             return query, []
-        with account.step("embed"):
-            vector = await self._vector(text, account)
         with account.step("search"):
-            lists = await self._lists(query, vector, scope, depth, account)
+            lists = await self._lists(text, query, scope, depth, account)
         account.timings_ms.update(lists.timings_ms)
         with account.step("rank"):
             return query, rank(lists, query.stems, query.periods)
@@ -199,30 +203,58 @@ class Recall:
             account.degraded.append("embedding_restarting")
         return None
 
-    async def _lists(self, query: Query, vector: bytes | None, scope: Scope, depth: Depth, account: _Account) -> Lists:
+    async def _lists(self, text: str, query: Query, scope: Scope, depth: Depth, account: _Account) -> Lists:
+        """Search by words while the query is embedded, and then by vector.
+
+        Not both searches at once: much of them is Python's, which takes turns anyway.
+        """
+        hits = Lists()
+
+        async def by_words() -> None:
+            nonlocal hits
+            hits = await self._search(None, query.words, (), scope, depth, account)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(by_words)
+            with account.step("embed"):
+                vector = await self._vector(text, account)
+        near = Lists()
+        if vector is not None:
+            days = [(period.first, period.last) for period in query.periods]
+            near = await self._search(vector, (), days, scope, depth, account)
+        lists = join(hits, near)
+        if lists.vectors_failed:
+            account.degraded.append("vector_search_failed")
+            self._embedder.report_damage()
+        if lists.text_failed:
+            account.degraded.append("text_search_failed")
+        account.degraded.extend(f"cut_{step}" for step in lists.cut)
+        return lists
+
+    async def _search(
+        self,
+        vector: bytes | None,
+        words: Sequence[str],
+        days: Sequence[tuple[date, date]],
+        scope: Scope,
+        depth: Depth,
+        account: _Account,
+    ) -> Lists:
         # A late query vector must not starve the search itself.
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         seconds = max(account.deadline - trio.current_time(), least)
-        days = [(period.first, period.last) for period in query.periods]
         try:
             # The search watches its own time; the second limit is for what cannot be interrupted from within.
             with trio.move_on_after(2 * seconds):
-                lists = await self._readers.run(
-                    search_lists, vector, query.words, days, scope, depth, seconds, self._monotonic
+                return await self._readers.run(
+                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic
                 )
-                if lists.vectors_failed:
-                    account.degraded.append("vector_search_failed")
-                    self._embedder.report_damage()
-                if lists.text_failed:
-                    account.degraded.append("text_search_failed")
-                account.degraded.extend(f"cut_{step}" for step in lists.cut)
-                return lists
-            account.degraded.append("search_late")
+            account.say("search_late")
         except trio.TooSlowError:
-            account.degraded.append("search_late")
+            account.say("search_late")
         except StorageError as error:
             log.warning("recall_failed", error=error_class(error))
-            account.degraded.append("search_failed")
+            account.say("search_failed")
         return Lists()
 
     async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: _Account) -> list[Message]:
@@ -231,10 +263,10 @@ class Recall:
         try:
             with trio.move_on_at(max(account.deadline, trio.current_time() + least)):
                 return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
-            account.degraded.append("search_late")
+            account.say("search_late")
         except trio.TooSlowError:
-            account.degraded.append("search_late")
+            account.say("search_late")
         except StorageError as error:
             log.warning("recall_failed", error=error_class(error))
-            account.degraded.append("search_failed")
+            account.say("search_failed")
         return []

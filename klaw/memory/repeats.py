@@ -13,6 +13,8 @@ SIMILAR_LENGTH = 0.75
 """The shorter one has at least this share of the other's characters; with very short ones punctuation counts for much.
 Comparing lengths first is what makes it cheap."""
 _SHORT_CHARACTERS = 40
+COMPARED = 20
+"""So many of the best that passed are compared: more are hardly ever kept, and this runs on the event loop."""
 
 
 def prefer_newer(candidates: list[Candidate], stems_of: Callable[[Message], frozenset[str]]) -> list[Candidate]:
@@ -49,7 +51,7 @@ def _find_newer(candidates: list[Candidate], stems_of: Callable[[Message], froze
 
     alone: list[int] = []
     newer: dict[int, int] = {}
-    passed = [at for at, each in enumerate(candidates) if each.passed]
+    passed = [at for at, each in enumerate(candidates) if each.passed][:COMPARED]
     for at in sorted(passed, key=lambda at: -candidates[at].message.seq):
         message = candidates[at].message
         similar = (other for other in alone if _may_be_same(message, candidates[other].message))

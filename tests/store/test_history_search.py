@@ -221,7 +221,7 @@ def test_a_long_chat_is_searched_by_codes_within_its_bounds(connection: apsw.Con
     own = [place for place, message in enumerate(stored) if message.chat == chat]
     assert len(own) > vectors.EXACT_UNTIL
     for place in own[::20]:
-        scope, depth = Scope(chat=chat, first_seq=11, end_seq=91), Depth(vectors=10, words=10)
+        scope, depth = Scope(chat=chat, first_seq=11, end_seq=91), Depth(vectors=10, words=10, spreading=10)
         found = search_lists(connection, made[place].tobytes(), [], (), scope, depth, 60.0)
         inside = [each for each in own if 11 <= stored[each].seq < 91]
         expected = {stored[each].rowid for each in nearest_of(made, made[place], inside, 10)}

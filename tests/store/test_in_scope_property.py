@@ -179,7 +179,7 @@ EVER = (date(2000, 1, 1), date(2100, 1, 1))
 def recalled(connection: apsw.Connection, vector: Vector | None, scope: Scope, asked: Asked) -> Sequence[int]:
     """What recall asks the store before a reply."""
     words = asked.words if vector is None or asked.seed % 2 else ()
-    depth = Depth(vectors=asked.depth, words=asked.depth)
+    depth = Depth(vectors=asked.depth, words=asked.depth, spreading=asked.depth)
     found = search_lists(connection, vector, words, (EVER,), scope, depth, seconds=60.0)
     assert not found.vectors_failed
     assert not found.text_failed

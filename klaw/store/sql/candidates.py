@@ -49,6 +49,8 @@ class Depth:
 
     vectors: int
     words: int
+    spreading: int
+    """How many of the best by words share their scores with their neighbours."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,6 +89,26 @@ class Lists:
     """The full-text index is damaged; the lists by vector are complete."""
     timings_ms: Mapping[str, float] = attrs.Factory(dict)
     """By step."""
+
+
+def join(by_words: Lists, by_vector: Lists) -> Lists:
+    """One result of two searches of one scope, one without a vector and one without words."""
+    places = {place.rowid: place for place in (*by_vector.places, *by_words.places)}  # these know their neighbours
+    cut = [step for step in by_words.cut if step in ("words", "places")]
+    cut += [step for step in by_vector.cut if step != "words" and step not in cut]
+    return Lists(
+        neighbours=by_vector.neighbours,
+        hits=by_words.hits,
+        dated=by_vector.dated,
+        places=list(places.values()),
+        cut=cut,
+        vectors_failed=by_vector.vectors_failed,
+        text_failed=by_words.text_failed,
+        timings_ms={
+            **{step: by_vector.timings_ms[step] for step in ("vectors", "dated") if step in by_vector.timings_ms},
+            **{step: by_words.timings_ms[step] for step in ("words", "places") if step in by_words.timings_ms},
+        },
+    )
 
 
 def latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
@@ -289,15 +311,10 @@ def _with_neighbours(
     connection: apsw.Connection, rowids: Sequence[int], spreading: Sequence[int], scope: Scope
 ) -> list[Place]:
     """Places of rows, and of the neighbours of those whose score spreads to them."""
-    found = {place.rowid: place for place in _places(connection, _PLACES, rowids, scope)}
-    beside = {
-        rowid
-        for each in spreading
-        if each in found
-        for rowid in (found[each].previous, found[each].next)
-        if rowid is not None and rowid not in found
-    }
-    return [*found.values(), *_places(connection, _BARE_PLACES, sorted(beside), scope)]
+    found = {place.rowid: place for place in _places(connection, _PLACES, spreading, scope)}
+    beside = {rowid for place in found.values() for rowid in (place.previous, place.next) if rowid is not None}
+    others = beside.union(rowids) - found.keys()
+    return [*found.values(), *_places(connection, _BARE_PLACES, sorted(others), scope)]
 
 
 def _bare_places(connection: apsw.Connection, rowids: Sequence[int], scope: Scope) -> list[Place]:

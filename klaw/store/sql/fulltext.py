@@ -3,7 +3,8 @@
 import heapq
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import apsw
 import attrs
@@ -18,6 +19,8 @@ class TextHit:
     rowid: int
     bm25: float
     """As SQLite's bm25: the more negative, the better."""
+    shared: int = 0
+    """How many of the words it has."""
 
 
 _POSTINGS = """
@@ -82,9 +85,22 @@ def search(
         limit: most results.
         is_late: looked at before each word; those that are left then are not looked for.
     """
-    found, complete = scores(connection, words, f"c{int(chat_key)}", rowids, messages, is_late)
-    best = heapq.nsmallest(limit, found.items(), key=lambda item: (item[1], -item[0]))
-    return Hits(best=[TextHit(rowid, score) for rowid, score in best], complete=complete)
+    found = scores(connection, words, f"c{int(chat_key)}", rowids, messages, is_late)
+    best = heapq.nsmallest(limit, found.by_rowid.items(), key=lambda item: (item[1], -item[0]))
+    hits = [TextHit(rowid, score, found.shared[rowid]) for rowid, score in best]
+    return Hits(best=hits, complete=found.complete)
+
+
+@attrs.frozen(kw_only=True)
+class Scores:
+    """All matches of a search."""
+
+    by_rowid: Mapping[int, float]
+    """The more negative, the better."""
+    shared: Mapping[int, int]
+    """How many of the words each has."""
+    complete: bool
+    """Whether all words were looked for."""
 
 
 def scores(
@@ -94,9 +110,8 @@ def scores(
     rowids: tuple[int, int],
     messages: int,
     is_late: Callable[[], bool] = lambda: False,
-) -> tuple[dict[int, float], bool]:
-    """Row ids of a collection's messages with any of the words, with their scores, and whether all words were looked
-    for.
+) -> Scores:
+    """A collection's messages with any of the words.
 
     The scores are those of BM25 (Robertson and others, TREC-3, 1994) with the chat or the user as the collection,
     without the frequency of a word in one message, which is nearly always one, and without the length, which ranking
@@ -113,19 +128,21 @@ def scores(
         is_late: looked at before each word; those that are left then are not looked for.
     """
     found: dict[int, float] = {}
+    shared: Counter[int] = Counter()
     for word in words:
         try:
             if is_late():
-                return found, False
+                return Scores(by_rowid=found, shared=shared, complete=False)
             having = json.loads(connection.execute(_POSTINGS, (match_in([word], scope), *rowids)).get)
         except apsw.InterruptError:
             if not is_late():
                 raise  # cancelled from outside
-            return found, False
+            return Scores(by_rowid=found, shared=shared, complete=False)
+        shared.update(having)
         weight = -(_idf(len(having), messages) ** IDF_POWER)
         for rowid in having:
             found[rowid] = found.get(rowid, 0.0) + weight
-    return found, True
+    return Scores(by_rowid=found, shared=shared, complete=True)
 
 
 def _idf(found: int, messages: int) -> float:

@@ -27,7 +27,10 @@ class Neighbour:
 
 
 def nearest_of(
-    estimates: Sequence[tuple[int, float]], measure: Callable[[list[int]], Sequence[Neighbour]], limit: int
+    estimates: Sequence[tuple[int, float]],
+    measure: Callable[[list[int]], Sequence[Neighbour]],
+    limit: int,
+    certain: int | None = None,
 ) -> list[Neighbour]:
     """The nearest vectors, nearest first.
 
@@ -35,20 +38,33 @@ def nearest_of(
         estimates: row ids with estimated distances (up to a constant), the nearest first.
         measure: gives the distances of some; those that must not be found are left out.
         limit: how many are wanted.
+        certain: how many of them have to be the nearest, all if it is None; the others are filled up by their estimates
+            and may hold some that ``measure`` would leave out.
     """
+    wanted = limit if certain is None else min(limit, certain)
+    measured: dict[int, Neighbour] = {}
     best: list[Neighbour] = []
     errors: list[float] = []
-    start, group = 0, max(GROUP, limit)
+    start, group = 0, max(GROUP, wanted)
     while start < len(estimates):
         part = dict(estimates[start : start + group])
-        measured = measure(list(part))
-        best = heapq.nsmallest(limit, [*best, *measured], key=lambda each: (each.distance, each.rowid))
-        errors += [each.distance - part[each.rowid] for each in measured]
+        found = measure(list(part))
+        measured.update((each.rowid, each) for each in found)
+        best = heapq.nsmallest(wanted, [*best, *found], key=_order)
+        errors += [each.distance - part[each.rowid] for each in found]
         start, group = start + group, GROUP
-        if start < len(estimates) and len(best) == limit and len(errors) >= GROUP:
+        if start < len(estimates) and len(best) == wanted and len(errors) >= GROUP:
             # The most promising estimates are too good rather than too bad, so this errs to the safe side only with
             # the mean over all that were measured, not over the last group.
             usual, spread = statistics.fmean(errors), statistics.stdev(errors)
             if estimates[start][1] + usual - CERTAINTY * spread > best[-1].distance:
                 break
-    return best
+    if wanted == limit or not errors:
+        return best
+    usual = statistics.fmean(errors)
+    filling = (Neighbour(rowid, estimate + usual) for rowid, estimate in estimates[start : start + limit])
+    return heapq.nsmallest(limit, [*measured.values(), *filling], key=_order)
+
+
+def _order(each: Neighbour) -> tuple[float, int]:
+    return each.distance, each.rowid

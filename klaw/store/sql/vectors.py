@@ -30,8 +30,10 @@ MAX_KNN = 4_096
 """The largest k that vec0 takes."""
 ROUGH, FINE = 16_384, 1_024
 """Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
-CHAT_ROUGH, CHAT_FINE = 8_192, 512
-"""The same inside one chat; more are measured for a deep search."""
+CHAT_ROUGH, CHAT_FINE = 4_096, 512
+"""The same inside one chat."""
+CERTAIN = 20
+"""Of a chat's nearest, those that are surely the nearest; where the rest of a long list stands matters less."""
 
 _MODEL_KEY = "embedding_model"
 _DIMENSION_KEY = "embedding_dimension"
@@ -274,13 +276,13 @@ def nearest(
         return nearest_exact(connection, query, chat_key, first_seq, end_seq, limit)
     scope = Filters(chat_key=chat_key, first_seq=first_seq, end_seq=end_seq)
     fine = max(CHAT_FINE, 2 * limit)
-    estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 8 * fine), fine)
+    estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 4 * fine), fine)
 
     def measure(rowids: list[int]) -> list[Neighbour]:
         rows = connection.execute(_MEASURE, (query, json.dumps(rowids), chat_key, first_seq, end_seq))
         return [Neighbour(rowid, distance) for rowid, distance in rows]
 
-    return nearest_of(estimates, measure, limit)
+    return nearest_of(estimates, measure, limit, CERTAIN)
 
 
 def nearest_exact(
