@@ -1,15 +1,17 @@
 """How well recall finds what was said: conversations with questions and the messages that answer them.
 
-    python tools/bench_recall.py DIR [--smalltalk FILE] [--json] [--models DIR] [--cache FILE]
+    python tools/bench_recall.py DIR... [--smalltalk FILE] [--json] [--report FILE] [--without STEP...]
+                                 [--models DIR] [--cache FILE]
 
-Loads each conversation of a folder through the real store into one chat as one segment, embeds it with the real model,
+Loads each conversation through the real store into one chat as one segment, embeds it with the real model,
 and runs each question through the real pipeline with an empty window. One JSON file per conversation:
 ``{"name", "messages": [{"id", "role", "ts", "content"}], "questions": [{"query", "evidence": [ids], "category"}]}``.
 
 Printed for vectors alone, full text alone and the whole: the share of the questions' evidence among the first 3 and 10
 results and in what is packed into 400 tokens (topK not limiting), averaged over questions; any-hit@400 is the share of
 questions with at least one; silence is the share of small-talk queries that recall nothing. Embeddings are cached by
-model and content.
+model and content. ``--without`` leaves out steps of the pipeline, to see what each of them brings; ``--report`` writes
+the table as Markdown.
 """
 
 import argparse
@@ -38,6 +40,10 @@ from klaw.domain import tokens
 from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Candidate, Decision
+from klaw.memory import pack as pack_module
+from klaw.memory import rank
+from klaw.memory import recall as recall_module
+from klaw.memory.gate import Gate
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.pack import line_tokens, pack
 from klaw.memory.passage import Passage, passage, vectors_id
@@ -45,13 +51,14 @@ from klaw.memory.query import MAX_WORDS
 from klaw.memory.ready import ReadyEmbedder
 from klaw.memory.recall import DEPTH, Recall
 from klaw.memory.stopwords import content_words
-from klaw.store.sql.candidates import Scope, read_messages, search_lists
+from klaw.store.sql.candidates import Depth, Scope, read_messages, search_lists
 from klaw.store.store import Store
 from klaw.store.tokenizer import stem
 from tests.support.making import running_store
 
 MODEL = "multilingual-e5-small"
 BUDGET = 400
+CONTEXT = True
 MIN_TOKENS = AutoRagConfig().min_message_tokens
 
 
@@ -118,7 +125,7 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
         a.message for a in appended if is_embeddable(a.message.role, a.message.type, a.message.tokens, MIN_TOKENS)
     ]
     before = {message.rowid: _previous(message, earlier) for earlier, message in pairwise(a.message for a in appended)}
-    passages = [passage(message.content, before.get(message.rowid)) for message in long_enough]
+    passages = [passage(message.content, before.get(message.rowid) if CONTEXT else None) for message in long_enough]
     vectors = model.embed(passages, "passage")
     rows = [(message.rowid, vector) for message, vector in zip(long_enough, vectors, strict=True)]
     await store.writer.store_vectors(vectors_id(model.model.model_id), rows)
@@ -150,6 +157,20 @@ def single_list(messages: Sequence[Message], wanted: set[str]) -> list[Candidate
     return pack(candidates, wanted, top_k=1000, max_tokens=BUDGET)
 
 
+WITHOUT: dict[str, list[tuple[Any, str, Any]]] = {
+    "shares": [(rank, "FROM_PREVIOUS", 0.0), (rank, "FROM_NEXT", 0.0)],
+    "speakers": [(rank, "SPEAKER_FACTOR", 1.0)],
+    "dates": [(rank, "IN_PERIOD_FACTOR", 1.0), (rank, "AFTER_PERIOD_FACTOR", 1.0), (rank, "DATED_WEIGHT", 0.0)],
+    "length": [(rank, "LENGTH_POWER", 0.0)],
+    "context": [(sys.modules[__name__], "CONTEXT", False)],
+    "depth": [(recall_module, "DEPTH", Depth(vectors=20, words=20, spreading=20))],
+    "excerpts": [(pack_module, "MIN_SHARE_TOKENS", BUDGET // 2)],
+    "repeats": [(recall_module, "prefer_newer", lambda candidates, _stems_of: candidates)],
+    "gate": [(Gate, "decide", lambda _gate, candidates: [Decision.RANKED] * len(candidates))],
+}
+"""Steps that can be left out, as what has to be set to which value for that."""
+
+
 def ids_of(candidates: Sequence[Candidate], wanted: Callable[[Candidate], bool]) -> list[str]:
     return [candidate.message.id.split("/", 1)[1] for candidate in candidates if wanted(candidate)]
 
@@ -172,7 +193,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
             clock = SystemClock()
             embedder = ReadyEmbedder(lambda text: model.embed([text], "query")[0], model.model.random_cosine, clock)
             recall = Recall(store.readers, embedder, config, clock)
-            for path in sorted(arguments.folder.glob("*.json")):
+            for path in sorted(path for folder in arguments.folders for path in folder.glob("*.json")):
                 conversation = json.loads(path.read_text(encoding="utf-8"))
                 scope = await load(store, model, conversation)
                 name = path.stem.split("-")[0]
@@ -222,18 +243,35 @@ async def ask(
         sets[name][method].add(ids_of(alone, lambda _each: True), ids_of(alone, lambda each: each.passed), evidence)
 
 
+def as_markdown(result: dict[str, Any]) -> str:
+    lines = ["| set | method | @3 | @10 | @400 tokens | any@400 |", "|---|---|---|---|---|---|"]
+    for name, methods in result["sets"].items():
+        for method, scores in methods.items():
+            lines.append(f"| {name} | {method} | " + " | ".join(map(str, scores.values())) + " |")
+    silence = ", ".join(f"{name} {value}" for name, value in result["silence"].items()) or "not measured"
+    return "\n".join([*lines, "", f"Silence: {silence}", ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder of conversations")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folder of conversations")
     parser.add_argument("--smalltalk", type=Path, help='{"queries": [...]} that must recall nothing')
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--cache", type=Path, help="file (.npz) that keeps embeddings between runs")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--report", type=Path, help="file for the table as Markdown")
+    parser.add_argument("--without", nargs="+", choices=sorted(WITHOUT), default=[], help="steps to leave out")
     arguments = parser.parse_args()
     arguments.models = (arguments.models or Paths.resolve().models_dir).absolute()
-    if not any(arguments.folder.glob("*.json")):
-        sys.exit(f"no conversations (*.json) in {arguments.folder}")
+    for folder in arguments.folders:
+        if not any(folder.glob("*.json")):
+            sys.exit(f"no conversations (*.json) in {folder}")
+    for step in arguments.without:
+        for place, name, value in WITHOUT[step]:
+            setattr(place, name, value)
     result = trio.run(run, arguments)
+    if arguments.report is not None:
+        arguments.report.write_text(as_markdown(result), encoding="utf-8")
     if arguments.json:
         print(json.dumps(result, ensure_ascii=False))
         return

@@ -7,6 +7,7 @@ from klaw.config.paths import Paths
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.doctor.finding import Finding, ok, problem, warning
 from klaw.errors import ModelError
+from klaw.memory.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
 
 
@@ -25,7 +26,7 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
     try:
         from klaw.memory.onnx.describe import describe
 
-        model_id = describe(folder).model_id
+        model_id = vectors_id(describe(folder).model_id)
         damage = _damage(folder) if whole else None
     except ModelError as error:
         return problem("embedding_model", f"{error}; recall is full-text only", "klaw models pull")

@@ -171,7 +171,7 @@ def ranked(rowid: int, head: str, *, role: Role = Role.USER, tokens: int = 10, *
         next=rowid + 1,
     )
     values = {"score": 1 / rowid, "vector_rank": None, "distance": None, "text_rank": None, "bm25": None}
-    return Ranked(place=place, dated_rank=None, boosts=(), **{**values, **given})
+    return Ranked(place=place, dated_rank=None, boosts=(), shared_words=0, **{**values, **given})
 
 
 def test_of_messages_that_say_the_same_the_newer_comes_first() -> None:
