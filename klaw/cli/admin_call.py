@@ -3,6 +3,7 @@
 import json
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from klaw.client.cells import harmless
@@ -47,6 +48,21 @@ def call(paths: Paths, command: str, **args: object) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as problem:
         raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server") from problem
     raise error
+
+
+def ask(paths: Paths, command: str, wanted: dict[str, Any], read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Ask the server, and without one let ``read`` look into the database, where there is one.
+
+    Raises:
+        NoServer: there is neither.
+        KlawError: whatever either refused.
+    """
+    try:
+        return call(paths, command, **wanted)
+    except NoServer:
+        if not paths.database.is_file():
+            raise
+        return read()
 
 
 def _exchange(paths: Paths, line: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json
+from klaw.cli.admin_call import Refused, ask, fail, line, print_json
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import KlawError
@@ -21,12 +21,7 @@ def receipt_command(args: argparse.Namespace) -> int:
     paths = Paths.resolve(args.home)
     wanted = _wanted(args)
     try:
-        try:
-            answer = call(paths, "receipt", **wanted)
-        except NoServer:
-            if not paths.database.is_file():
-                raise
-            answer = _read(paths, wanted)
+        answer = ask(paths, "receipt", wanted, lambda: _read(paths, wanted))
     except KlawError as error:
         return fail(error)
     if args.json:

@@ -6,7 +6,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json
+from klaw.cli.admin_call import Refused, ask, fail, line, print_json
 from klaw.config.paths import Paths
 from klaw.errors import KlawError
 
@@ -41,12 +41,7 @@ def search_command(args: argparse.Namespace) -> int:
     paths = Paths.resolve(args.home)
     wanted = {"query": args.query, **{name: getattr(args, name) for name in _OPTIONS}}
     try:
-        try:
-            answer = call(paths, "search", **wanted)
-        except NoServer:
-            if not paths.database.is_file():
-                raise
-            answer = _read(paths, wanted)
+        answer = ask(paths, "search", wanted, lambda: _read(paths, wanted))
     except Refused as error:
         print(f"klaw search: {line(_as_typed(error))}", file=sys.stderr)
         return 2 if error.code in _WRONG_USAGE else 1

@@ -5,7 +5,7 @@ import argparse
 from collections import Counter
 from typing import Any
 
-from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, table
+from klaw.cli.admin_call import Refused, ask, fail, line, print_json, table
 from klaw.config.paths import Paths
 from klaw.errors import KlawError
 
@@ -17,12 +17,7 @@ def why_command(args: argparse.Namespace) -> int:
     paths = Paths.resolve(args.home)
     wanted = {"message": args.message, "user": args.user, "chat": args.chat, "query": args.query}
     try:
-        try:
-            answer = call(paths, "why", **wanted)
-        except NoServer:
-            if not paths.database.is_file():
-                raise
-            answer = _read(paths, wanted)
+        answer = ask(paths, "why", wanted, lambda: _read(paths, wanted))
     except KlawError as error:
         return fail(error)
     if args.json:

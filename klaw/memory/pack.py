@@ -8,8 +8,8 @@ from klaw.domain import tokens
 from klaw.domain.recall import Candidate, Decision
 from klaw.memory.excerpt import excerpt
 
-MIN_SHARE_TOKENS = 64
-"""A message may always take so many tokens: two or three sentences. A longer one is first shown as an excerpt, so that
+MIN_SHARE_TOKENS = 48
+"""A message may always take so many tokens: about two sentences. A longer one is first shown as an excerpt, so that
 one cannot crowd out the others."""
 _SHORTEST_EXCERPT_TOKENS = 24
 LINE_TOKENS = 4

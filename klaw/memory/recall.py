@@ -31,8 +31,8 @@ from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Depth, Lists, Scope, join, latest_day, read_messages, search_lists
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)
-"""How many results each list gives to the fusion; those by words share their scores with their neighbours, so there are
-up to three times as many."""
+"""How many results each list gives to the fusion; the best by words share their scores with their neighbours, so there
+are up to twice as many."""
 DEEPER = Depth(vectors=2_000, words=2_000, spreading=2_000)
 """How far ``place`` looks."""
 CONSIDERED = 50

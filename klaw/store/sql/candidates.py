@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 import attrs
@@ -323,15 +323,19 @@ def _bare_places(connection: apsw.Connection, rowids: Sequence[int], scope: Scop
 
 def _places(connection: apsw.Connection, sql: str, rowids: Sequence[int], scope: Scope) -> Iterator[Place]:
     wanted = json.dumps(list(dict.fromkeys(rowids)))
-    for row in connection.execute(sql, (wanted, scope.chat, scope.first_seq, scope.end_seq)):
-        rowid, seq, role, created_at, tokens, head, previous, following = row
-        yield Place(
-            rowid=rowid,
-            seq=seq,
-            role=Role(role),
-            created_at=created_at,
-            tokens=tokens,
-            head=head,
-            previous=previous,
-            next=following,
-        )
+    return map(place_of, connection.execute(sql, (wanted, scope.chat, scope.first_seq, scope.end_seq)))
+
+
+def place_of(row: Sequence[Any]) -> Place:
+    """A place from a row of its columns in their order."""
+    rowid, seq, role, created_at, tokens, head, previous, following = row
+    return Place(
+        rowid=rowid,
+        seq=seq,
+        role=Role(role),
+        created_at=created_at,
+        tokens=tokens,
+        head=head,
+        previous=previous,
+        next=following,
+    )

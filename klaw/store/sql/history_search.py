@@ -22,7 +22,7 @@ from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
 from klaw.store.sql import frequent_words, fulltext, messages, vector_codes, vectors
-from klaw.store.sql.candidates import DAMAGE, HEAD_CHARACTERS, Place
+from klaw.store.sql.candidates import DAMAGE, HEAD_CHARACTERS, Place, place_of
 from klaw.store.sql.measuring import Neighbour, nearest_of
 from klaw.store.sql.reading import snapshot
 
@@ -270,23 +270,9 @@ def _places(
 
     def read(sql: str, rowids: Iterable[int]) -> dict[int, Place]:
         rows = connection.execute(sql, (json.dumps(list(rowids)), *_bindings(filters)))
-        return {row[0]: _place(row) for row in rows}
+        return {row[0]: place_of(row) for row in rows}
 
     found = read(_PLACES, [hit.rowid for hit in hits])
     beside = {rowid for place in found.values() for rowid in (place.previous, place.next) if rowid is not None}
     others = beside.union(near.rowid for near in neighbours) - found.keys()
     return [*found.values(), *read(_BARE_PLACES, sorted(others)).values()]
-
-
-def _place(row: Sequence[Any]) -> Place:
-    rowid, seq, role, created_at, tokens, head, previous, following = row
-    return Place(
-        rowid=rowid,
-        seq=seq,
-        role=Role(role),
-        created_at=created_at,
-        tokens=tokens,
-        head=head,
-        previous=previous,
-        next=following,
-    )
