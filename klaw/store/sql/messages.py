@@ -240,13 +240,15 @@ def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: 
     return [_message(row) for row in connection.execute(_NEWEST, (chat, segment_start, limit))][::-1]
 
 
-_BY_ROWID = f"SELECT {_COLUMNS} FROM messages WHERE rowid = ?"  # noqa: S608 - constant columns
+_BY_ROWIDS = f"""
+SELECT m.* FROM json_each(?) wanted
+CROSS JOIN (SELECT {_COLUMNS} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key
+"""  # noqa: S608 - constant columns
 
 
 def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Message]:
     """Messages by their rowids, in the given order; missing ones are left out."""
-    rows = (connection.execute(_BY_ROWID, (rowid,)).fetchone() for rowid in rowids)
-    return [_message(row) for row in rows if row]
+    return [_message(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
 
 
 _PENDING_CHATS = """
