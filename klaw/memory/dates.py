@@ -218,7 +218,7 @@ _ABSOLUTE: tuple[tuple[re.Pattern[str], Reader], ...] = (
     (_compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}(?!\w)"), _read_day),
     (_compile(rf"\b{_MONTH}\s+{_DAY}\b(?![:.]\d)"), _read_day),
     (
-        _compile(rf"\b(?:in|during|since|until|early|late|mid|last|this|в|во|весь|с|до)[\s-]+{_MONTH}(?!\w)"),
+        _compile(rf"\b(?:{_IN_MONTH})[\s-]+{_MONTH}(?!\w)"),
         _read_month,
     ),
     (_compile(rf"\b(?:in|during|since|of|в|за|с)\s+{_YEAR}\b"), _read_year),
