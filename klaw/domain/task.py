@@ -1,0 +1,164 @@
+"""Scheduled tasks and their runs: the values that the store, the scheduler and the tools share.
+
+A task is a standing order of one user; a run is one execution of it, or of a subagent that was spawned at once.
+"""
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import Any, NewType, TypeAlias
+
+import attrs
+
+from klaw.domain.names import LOCAL_USER, InvalidName, UserId
+
+TaskName = NewType("TaskName", str)
+"""Unique among the tasks of one user."""
+
+MAX_TASK_MESSAGE_BYTES = 16_384
+"""Longest request of a task, in UTF-8."""
+
+HEARTBEAT = TaskName("heartbeat")
+"""The name under which the heartbeat keeps its runs; no task may take it."""
+
+_TASK = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def task_name(text: str) -> TaskName:
+    """Check a task's name: ``[a-z0-9][a-z0-9_-]{0,63}``. Raises InvalidName."""
+    if not _TASK.fullmatch(text):
+        raise InvalidName("a task name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit")
+    return TaskName(text)
+
+
+def run_folder(user: UserId, name: TaskName) -> str:
+    """Folder of a task's transcripts below ``conversations``.
+
+    ``@`` stands in neither name, and a chat's folder has an encoded colon: no two of them can be the same.
+    """
+    return f"scheduler_{name}" if user == LOCAL_USER else f"scheduler_{name}@{user}"
+
+
+@attrs.frozen(kw_only=True)
+class Cron:
+    """Five cron fields, read in a time zone."""
+
+    expression: str
+    zone: str
+    """IANA name."""
+
+
+@attrs.frozen(kw_only=True)
+class Every:
+    """A fixed interval, counted from the task's anchor."""
+
+    seconds: int
+
+
+@attrs.frozen(kw_only=True)
+class At:
+    """Once."""
+
+    instant: str
+    """ISO-8601 UTC with milliseconds."""
+
+
+Trigger: TypeAlias = Cron | Every | At
+
+
+@attrs.frozen(kw_only=True)
+class Task:
+    """One row of ``tasks``."""
+
+    user: UserId
+    name: TaskName
+    trigger: Trigger
+    message: str
+    """What the subagent is asked to do."""
+    model: str | None = None
+    """``provider/model``; None takes the route of subagents."""
+    inject_into: str | None = None
+    """Name of the user's chat that gets the result; None keeps it in the run's record."""
+    enabled: bool = True
+    timeout_s: int | None = None
+    """Deadline of one run; None takes ``subagents.timeoutSeconds``."""
+    max_tokens: int | None = None
+    """Tokens that one run may use, prompts and answers together; None takes ``subagents.maxTokens``."""
+    daily_tokens: int | None = None
+    """Tokens that all runs of the task may use in one UTC day; None for no limit of its own."""
+    created_at: str
+    updated_at: str
+    anchor_at: str
+    """Fire times up to here are over: when the task was made, enabled, or given another trigger."""
+
+
+class RunKind(enum.StrEnum):
+    """What a run was started for."""
+
+    SCHEDULED = "scheduled"
+    """A task's fire time came."""
+    MANUAL = "manual"
+    """A person asked for a task to run now."""
+    SPAWNED = "spawned"
+    """A model or a person started a subagent, at once and once."""
+    HEARTBEAT = "heartbeat"
+
+
+class RunStatus(enum.StrEnum):
+    """How a run stands."""
+
+    RUNNING = "running"
+    DONE = "done"
+    SILENT = "silent"
+    """It ended well and chose to deliver nothing."""
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    """The process ended while it ran."""
+    REFUSED = "refused"
+    """It was not begun: a spending limit, or its chat does not exist."""
+
+    @property
+    def over(self) -> bool:
+        return self is not RunStatus.RUNNING
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """One row of ``runs``. A task's fire time has one row for each attempt."""
+
+    id: str
+    user: UserId
+    task: TaskName
+    kind: RunKind
+    due: str
+    """The fire time that it is for; for the other kinds, when it was asked for. ISO-8601 UTC with milliseconds."""
+    attempt: int = 1
+    """1, 2 …; unique with user, task, kind and due."""
+    status: RunStatus
+    message: str
+    """The request, as it was when the run began: the task may be edited or removed meanwhile."""
+    model: str
+    """``provider/model`` that it was begun with."""
+    inject_into: str | None = None
+    started_at: str
+    ended_at: str | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    error: str | None = None
+    """Error code of a run that failed."""
+    note: str | None = None
+    """What a person should know: late after downtime, a limit that was reached, a chat that does not exist."""
+    result: str = ""
+    """The final text; also kept when it could not be delivered."""
+    delivered: int = 0
+    """Messages of it that stand in a chat."""
+    parent: str | None = None
+    """Id of the run that spawned it."""
+    notify: str | None = None
+    """Name of the chat that is told when a spawned subagent ends."""
+    depth: int = 0
+    """0 for a task's own runs and for what a chat spawned; one more for each spawning run above it."""
+    details: Mapping[str, Any] = attrs.Factory(dict)
+    """Rounds, tool calls and the like; JSON."""
