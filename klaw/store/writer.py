@@ -44,6 +44,7 @@ from klaw.store.requests import (
 )
 from klaw.store.sql.coverage import Repaired
 from klaw.store.sql.vectors import Prepared
+from klaw.store.task_writes import TaskWrites
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -93,7 +94,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer:
+class Writer(TaskWrites):
     """Handle of the writer actor."""
 
     def __init__(self) -> None:
