@@ -32,6 +32,7 @@ from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.requests import (
     Append,
     Appended,
+    Begun,
     EncodeVectors,
     EndReembedding,
     MarkCommits,
@@ -39,6 +40,7 @@ from klaw.store.requests import (
     PrepareVectors,
     RepairIndex,
     Request,
+    RunSaved,
     StoreVectors,
     SwapDatabase,
 )
@@ -283,13 +285,20 @@ async def _commit(database: Database, journal: Journal, group: Sequence[Request]
         [
             appended.message
             for outcome in outcomes
-            if outcome.error is None and isinstance(outcome.value, tuple)
-            for appended in outcome.value
+            if outcome.error is None
+            for appended in _appended(outcome.value)
             if not appended.repeated
         ]
     )
     for request, outcome in zip(group, outcomes, strict=True):
         _answer(request, outcome.value, outcome.error)
+
+
+def _appended(value: object) -> tuple[Appended, ...]:
+    """The messages that the answer to a request is about."""
+    if isinstance(value, tuple):
+        return value
+    return value.appended if isinstance(value, Begun | RunSaved) else ()
 
 
 async def _between(
