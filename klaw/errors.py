@@ -15,10 +15,10 @@ class KlawError(Exception):
 
 @attrs.frozen
 class Problem:
-    """One broken rule of a configuration file."""
+    """One broken rule of a configuration file, or of the fields of a task."""
 
     path: str
-    """Key path, for instance ``autoRag.topK``; empty for the file as a whole."""
+    """Key path, for instance ``autoRag.topK``, or a field's name; empty for the whole."""
     message: str
     """What the rule is and what was found (its type; never a secret's value)."""
 
@@ -28,6 +28,14 @@ class Problem:
 
 class ConfigError(KlawError):
     """The configuration cannot be used. ``problems`` holds every broken rule, not the first only."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+class TaskError(KlawError):
+    """A task cannot be made or changed as asked. ``problems`` names every wrong field, not the first only."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)

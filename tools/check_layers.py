@@ -66,6 +66,15 @@ PURE = (
     "llm/wire.py",
     "llm/sse.py",
     "llm/thinking.py",
+    "subagents/context.py",
+    "subagents/cron.py",
+    "subagents/drafting.py",
+    "subagents/due.py",
+    "subagents/jumps.py",
+    "subagents/limits.py",
+    "subagents/past.py",
+    "subagents/result.py",
+    "subagents/triggers.py",
 )
 IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}
 
