@@ -1,0 +1,196 @@
+"""A run while it runs: the one place where its record changes, in the order in which things happen to it.
+
+Every write is shielded for a bounded time: a cancelled write may be stored or not, and the next one would contradict
+it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.domain import tokens
+from klaw.domain.delivery import delivery_message, notice_message
+from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.names import ChatId, chat_id
+from klaw.domain.task import Run, RunStatus
+from klaw.errors import ActorTooSlow, NoSuchChat, StorageFull
+from klaw.llm.types import Usage
+from klaw.store.requests import Transcript
+from klaw.store.task_writes import TaskWrites
+from klaw.subagents.ending import Verdict, undeliverable
+
+WRITE_S = 30.0
+"""A write that takes longer is given up; the run's stored state is then sorted out at the next start."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""Pauses between attempts to store a run's end on a full disk."""
+CHANNEL = "scheduler"
+
+T = TypeVar("T")
+log = structlog.get_logger("klaw.run")
+
+
+@attrs.define(kw_only=True, eq=False)
+class LiveRun:
+    """One run under way."""
+
+    run: Run
+    writer: TaskWrites
+    clock: Clock
+    new_id: Callable[[], str]
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    over: trio.Event = attrs.Factory(trio.Event)
+    cancelled_because: str | None = None
+    undelivered: str | None = None
+    """A text for a chat that does not exist."""
+    _seq: int = 1
+    _lock: trio.Lock = attrs.Factory(trio.Lock)
+
+    def cancel(self, reason: str) -> None:
+        """End it; what it delivered stays."""
+        if self.cancelled_because is None:
+            self.cancelled_because = reason
+            self.scope.cancel(reason=reason)
+
+    @property
+    def target(self) -> ChatId | None:
+        """The chat that gets the result."""
+        return chat_id(self.run.user, self.run.inject_into) if self.run.inject_into is not None else None
+
+    def spend(self, usage: Usage) -> None:
+        """Count the tokens of one LLM call; they are stored with the run's next state."""
+        self.run = attrs.evolve(
+            self.run,
+            prompt_tokens=self.run.prompt_tokens + usage.prompt_tokens,
+            completion_tokens=self.run.completion_tokens + usage.completion_tokens,
+        )
+
+    def describe(self, **details: Any) -> None:
+        """Add to what the record tells of the run's course."""
+        self.run = attrs.evolve(self.run, details={**self.run.details, **details})
+
+    async def transcribe(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+        """Add a message to the transcript; durable when it returns.
+
+        Raises:
+            StorageFull: nothing was added.
+        """
+        async with self._lock:
+            message = self._message(role, kind, text, metadata)
+            await self._write(lambda: self.writer.append_transcript(self.run, self._seq, [message]))
+            self._seq += 1
+
+    async def save(self) -> None:
+        """Store how far it is."""
+        async with self._lock:
+            await self._write(lambda: self.writer.save_run(self.run))
+
+    async def deliver(self, text: str) -> None:
+        """Say something in the run's chat; durable, and counted in the run's record, when it returns.
+
+        Raises:
+            NoSuchChat: the chat is unknown or another user's; the text is kept for the record.
+            StorageFull: nothing was stored.
+        """
+        async with self._lock:
+            target = self.target
+            if target is None:
+                raise NoSuchChat("")
+            number = self.run.delivered + 1
+            said = attrs.evolve(self.run, delivered=number)
+            message = delivery_message(said, number, target, text, self._now())
+            try:
+                await self._write(lambda: self.writer.save_run(said, delivery=message))
+            except NoSuchChat:
+                self.undelivered = text if self.undelivered is None else f"{self.undelivered}\n\n{text}"
+                raise
+            self.run = said
+
+    async def end(self, verdict: Verdict, text: str = "", notice: str | None = None) -> Run:
+        """Store the end: final text, record, delivery and notice, all or nothing. Tried again while the disk is full.
+
+        Args:
+            verdict: how it ended.
+            text: the final text, for the record and, if the verdict says so, for the chat.
+            notice: what ``run.notify`` or else the run's chat is told beside; None for nothing.
+
+        Raises:
+            ActorStopped: the store is gone.
+
+        Cancellation: while it waits for a full disk the end is not stored.
+        """
+        if self.undelivered is not None and self.run.inject_into is not None and not verdict.deliver:
+            verdict = undeliverable(self.run.inject_into)
+            text = self.undelivered
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._end(verdict, text, notice)
+            except NoSuchChat as error:
+                # A chat that is told of the end may not exist either; the record is what remains.
+                if verdict.deliver:
+                    verdict = undeliverable(error.chat)
+                else:
+                    notice = None
+            except StorageFull:
+                log.error("run_end_not_stored", run=self.run.id, code="storage_full")
+                await trio.sleep(pause)
+                pause = min(LONGEST_PAUSE_S, pause * 2)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _end(self, verdict: Verdict, text: str, notice: str | None) -> Run:
+        async with self._lock:
+            ended = attrs.evolve(
+                self.run,
+                status=verdict.status,
+                ended_at=self._now(),
+                error=verdict.error,
+                note=verdict.note if self.run.note is None else _joined(self.run.note, verdict.note),
+                result=text,
+                delivered=self.run.delivered + verdict.deliver,
+            )
+            last = None
+            if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or verdict.error is not None and text:
+                message = self._message(Role.ASSISTANT, Kind.TEXT, text or "(no final text)", {})
+                last = Transcript(first_seq=self._seq, messages=(message,))
+            delivery = said = None
+            if verdict.deliver and self.target is not None:
+                delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())
+            told = self.run.notify or self.run.inject_into
+            if notice is not None and told is not None:
+                said = notice_message(ended, chat_id(self.run.user, told), notice, self._now())
+            await self._write(
+                lambda: self.writer.save_run(ended, transcript=last, delivery=delivery, notice=said)
+            )
+            self.run = ended
+            return ended
+
+    def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+        return NewMessage(
+            id=self.new_id(),
+            chat=ChatId(""),  # the writer puts the folder's name there
+            user=self.run.user,
+            channel=CHANNEL,
+            role=role,
+            type=kind,
+            content=text,
+            tokens=tokens.estimate(text),
+            created_at=self._now(),
+            metadata=metadata,
+        )
+
+    def _now(self) -> str:
+        return iso(self.clock.now())
+
+    async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
+        with trio.CancelScope(deadline=trio.current_time() + WRITE_S, shield=True):
+            return await write()
+        raise ActorTooSlow(f"the store did not take a run's state within {WRITE_S:g} s")
+
+
+def _joined(first: str, second: str | None) -> str:
+    return first if second is None else f"{first}; {second}"
