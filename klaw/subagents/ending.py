@@ -1,19 +1,18 @@
-"""How a run ends: what its final text means for its record and for the chat that waits for it. Pure."""
+"""How a run ends: what its final text means for its record and for the chats that wait for it. Pure."""
 
 import attrs
 
 from klaw.domain.task import Run, RunKind, RunStatus
-from klaw.subagents.result import Silent, read_result
-from klaw.toolbox.loop import Ending
+from klaw.subagents import result as results
+from klaw.subagents.limits import Refusal
+from klaw.subagents.result import Silent
 
-TOKEN_LIMIT = "token_limit"
 NO_SUCH_CHAT = "no_such_chat"
-NO_ANSWER = "no_answer"
 
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What is to be stored and said at the end of a run."""
+    """What is to be stored of the end of a run."""
 
     status: RunStatus
     deliver: bool = False
@@ -22,26 +21,25 @@ class Verdict:
     note: str | None = None
 
 
-def judge(run: Run, text: str, ending: Ending, *, max_tokens: int | None) -> Verdict:
-    """What the end of a conversation means.
+def judge(run: Run, text: str, reached: Refusal | None) -> Verdict:
+    """What a finished conversation means.
 
     Args:
         run: its record, with what was delivered so far.
         text: the final text.
-        ending: why the conversation ended.
-        max_tokens: the limit that ``Ending.BUDGET`` is about.
+        reached: the limit that ended it early.
     """
-    limit = f"it stopped at its limit of {max_tokens} tokens" if ending is Ending.BUDGET else None
-    result = read_result(text)
-    if isinstance(result, Silent):
-        if run.delivered:
-            return Verdict(status=RunStatus.DONE, note=limit)
-        if limit is not None:
-            return Verdict(status=RunStatus.FAILED, error=TOKEN_LIMIT, note=limit)
-        return Verdict(status=RunStatus.SILENT, note=result.reason)
-    if run.kind is RunKind.HEARTBEAT:
-        return Verdict(status=RunStatus.DONE if run.delivered else RunStatus.SILENT, note=limit)
-    return Verdict(status=RunStatus.DONE, deliver=run.inject_into is not None and not run.delivered, note=limit)
+    note = f"it was ended early: {reached.note}" if reached is not None else None
+    result = results.read(text)
+    silent = isinstance(result, Silent) or run.kind is RunKind.HEARTBEAT
+    if run.delivered:
+        return Verdict(status=RunStatus.DONE, note=note)
+    if not silent:
+        return Verdict(status=RunStatus.DONE, deliver=run.inject_into is not None, note=note)
+    if reached is not None:
+        return Verdict(status=RunStatus.FAILED, error=reached.limit, note=reached.note)
+    reason = result.reason if isinstance(result, Silent) else None
+    return Verdict(status=RunStatus.SILENT, note=reason)
 
 
 def undeliverable(chat: str) -> Verdict:
@@ -49,3 +47,22 @@ def undeliverable(chat: str) -> Verdict:
     return Verdict(
         status=RunStatus.FAILED, error=NO_SUCH_CHAT, note=f"there is no chat {chat}; the result is kept here"
     )
+
+
+def notice(run: Run, text: str, *, last: bool) -> str | None:
+    """What a chat is told of the end beside the result; None for nothing.
+
+    Args:
+        run: as it ended.
+        text: the final text.
+        last: whether no further attempt follows.
+    """
+    failed = run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
+    why = f": {run.note}" if run.note else ""
+    if run.kind is RunKind.SPAWNED and run.notify is not None:
+        told = f"The subagent {run.task} has ended ({run.status.value.replace('_', ' ')}){why}."
+        undelivered = text if not run.delivered and run.status is not RunStatus.SILENT else ""
+        return f"{told}\n\n{undelivered}" if undelivered else told
+    if failed and last and run.inject_into is not None:
+        return f"The task {run.task} did not succeed{why}."
+    return None

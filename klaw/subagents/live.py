@@ -109,13 +109,14 @@ class LiveRun:
                 raise
             self.run = said
 
-    async def end(self, verdict: Verdict, text: str = "", notice: str | None = None) -> Run:
+    async def end(self, verdict: Verdict, text: str, told: Callable[[Run, str], str | None]) -> Run:
         """Store the end: final text, record, delivery and notice, all or nothing. Tried again while the disk is full.
 
         Args:
             verdict: how it ended.
             text: the final text, for the record and, if the verdict says so, for the chat.
-            notice: what ``run.notify`` or else the run's chat is told beside; None for nothing.
+            told: says of the ended run and its text what ``run.notify``, or else the run's chat, is told beside; None
+                for nothing.
 
         Raises:
             ActorStopped: the store is gone.
@@ -128,13 +129,13 @@ class LiveRun:
         pause = FIRST_PAUSE_S
         while True:
             try:
-                return await self._end(verdict, text, notice)
+                return await self._end(verdict, text, told)
             except NoSuchChat as error:
-                # A chat that is told of the end may not exist either; the record is what remains.
                 if verdict.deliver:
                     verdict = undeliverable(error.chat)
                 else:
-                    notice = None
+                    # The chat that is to be told of the end does not exist either; the record is what remains.
+                    told = _nothing
             except StorageFull:
                 log.error("run_end_not_stored", run=self.run.id, code="storage_full")
                 await trio.sleep(pause)
@@ -142,7 +143,7 @@ class LiveRun:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _end(self, verdict: Verdict, text: str, notice: str | None) -> Run:
+    async def _end(self, verdict: Verdict, text: str, told: Callable[[Run, str], str | None]) -> Run:
         async with self._lock:
             ended = attrs.evolve(
                 self.run,
@@ -160,12 +161,11 @@ class LiveRun:
             delivery = said = None
             if verdict.deliver and self.target is not None:
                 delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())
-            told = self.run.notify or self.run.inject_into
-            if notice is not None and told is not None:
-                said = notice_message(ended, chat_id(self.run.user, told), notice, self._now())
-            await self._write(
-                lambda: self.writer.save_run(ended, transcript=last, delivery=delivery, notice=said)
-            )
+            listener = self.run.notify or self.run.inject_into
+            words = told(ended, text)
+            if words is not None and listener is not None:
+                said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
+            await self._write(lambda: self.writer.save_run(ended, transcript=last, delivery=delivery, notice=said))
             self.run = ended
             return ended
 
@@ -190,6 +190,10 @@ class LiveRun:
         with trio.CancelScope(deadline=trio.current_time() + WRITE_S, shield=True):
             return await write()
         raise ActorTooSlow(f"the store did not take a run's state within {WRITE_S:g} s")
+
+
+def _nothing(_run: Run, _text: str) -> None:
+    return None
 
 
 def _joined(first: str, second: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import attrs
 import structlog
@@ -12,24 +11,26 @@ from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
 from klaw.chats.correction import TokenCorrection
-from klaw.chats.workspace import Workspace
+from klaw.chats.workspace import Fixed, Workspace
 from klaw.config.schema import EngineConfig
 from klaw.context.inputs import Budget
 from klaw.context.request import request_tokens
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
-from klaw.domain.task import Run, RunKind, RunStatus, TaskName
-from klaw.errors import ActorStopped, ConfigError, KlawError, NoSuchChat, ProviderError, StorageFull
+from klaw.domain.task import Run, RunKind, RunStatus
+from klaw.domain.text import clean
+from klaw.errors import ActorStopped, ConfigError, KlawError, ProviderError, StorageFull
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
 from klaw.prompts import prompt
 from klaw.store.readers import Readers
 from klaw.store.writer import Writer
-from klaw.subagents.context import assemble
+from klaw.subagents.context import RunSnapshot, assemble
 from klaw.subagents.ending import Verdict, judge
 from klaw.subagents.history import load_history
 from klaw.subagents.live import LiveRun
+from klaw.subagents.spending import Allowance, LimitReached
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.executor import CallResult, Executor
 from klaw.toolbox.loop import Outcome, Prompt, converse
@@ -50,6 +51,7 @@ class RunServices:
     slots: Slots
     workspace: Workspace
     conversations: Path
+    """Folder of the transcripts' folders."""
     files: Threads
     executor: Executor
     correction: TokenCorrection
@@ -57,76 +59,217 @@ class RunServices:
     new_id: Callable[[], str]
 
 
-async def carry_out(live: LiveRun, services: RunServices, *, timeout_s: float, max_tokens: int | None) -> Run:
-    """Carry a begun run out to its end and store that. Expected failures end it with a status that says so.
+async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, *, timeout_s: float) -> Verdict:
+    """Carry a begun run out, and store its end.
+
+    Expected failures end it with a status that says so.
 
     Args:
-        live: the run.
+        live: the run; afterwards it holds the last state.
         services: see ``RunServices``.
-        timeout_s: deadline of the whole run.
-        max_tokens: prompts and answers of the run together; None for no limit.
+        allowance: what it may spend.
+        timeout_s: deadline of the whole run, without the storing of its end.
 
     Returns:
-        The run's last state.
+        How it ended.
 
     Raises:
         ActorStopped: the store is gone; the run is found as interrupted at the next start.
 
     Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
     """
-    verdict, text = await _attempt(live, services, timeout_s, max_tokens)
-    ended = await live.end(verdict, text, _notice(live.run, verdict))
-    log.info("run_ended", run=ended.id, task=ended.task, status=ended.status.value, code=ended.error)
-    return ended
+    course = _Course(live=live, services=services, allowance=allowance)
+    verdict, text = await course.run(timeout_s)
+    last = is_last(live.run, verdict.error, services.config.subagents.retries)
+    tells = True
+    if verdict.error in set(Limit):
+        tells = await _tells_of_limit(services, live.run, verdict.error)
+        live.describe(told=tells)
+    await live.end(verdict, text, lambda run, text: notice(run, text, last=last) if tells else None)
+    log.info("run_ended", run=live.run.id, status=live.run.status.value, code=live.run.error)
+    return live.run
 
 
-async def _attempt(
-    live: LiveRun, services: RunServices, timeout_s: float, max_tokens: int | None
-) -> tuple[Verdict, str]:
-    try:
-        with trio.move_on_after(timeout_s) as deadline, live.scope:
-            outcome = await _converse(live, services, max_tokens)
-            live.describe(rounds=outcome.rounds, calls=list(outcome.calls), llm_calls=outcome.llm_calls)
-            return judge(live.run, outcome.text, outcome.ending, max_tokens=max_tokens), outcome.text
-    except ActorStopped:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever went wrong, the record says so and the others go on
-        code, note = describe_failure(error)
-        log.warning("run_failed", run=live.run.id, code=code, error=error_class(error), where=where(error))
-        return Verdict(status=RunStatus.FAILED, error=code, note=note), ""
-    if live.cancelled_because is not None:
-        return Verdict(status=RunStatus.CANCELLED, note=live.cancelled_because), ""
-    if deadline.cancelled_caught:
+@attrs.define(kw_only=True)
+class _Course:
+    """Implements ``toolbox.loop.Hooks`` for one run."""
+
+    live: LiveRun
+    services: RunServices
+    allowance: Allowance
+
+    async def run(self, timeout_s: float) -> tuple[Verdict, str]:
+        """How the run ends, and its final text."""
+        live = self.live
+        try:
+            with trio.move_on_after(timeout_s), live.scope:
+                return await self._work()
+        except ActorStopped:
+            raise
+        except LimitReached as error:
+            return Verdict(status=RunStatus.FAILED, error=error.refused.limit, note=error.refused.note), ""
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the record says so and other runs go on
+            code, note = describe_failure(error)
+            log.warning("run_failed", run=live.run.id, code=code, error=error_class(error), where=where(error))
+            if isinstance(error, ProviderError):
+                live.describe(retryable=error.retryable)
+            return Verdict(status=RunStatus.FAILED, error=code, note=note), ""
+        if live.cancelled_because is not None:
+            return Verdict(status=RunStatus.CANCELLED, note=live.cancelled_because), ""
         note = f"it did not end within {timeout_s:g} s"
         return Verdict(status=RunStatus.TIMED_OUT, error="timeout", note=note), ""
-    raise AssertionError("a run ended without an outcome")
+
+    async def _work(self) -> tuple[Verdict, str]:
+        live, services = self.live, self.services
+        run = live.run
+        await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
+        route = services.router.route(run.model)
+        about = ToolContext(
+            user=run.user,
+            chat=None,
+            run=run.id,
+            task=run.task,
+            deliver_to=live.target,
+            depth=run.depth,
+            model=route.name,
+        )
+        rounds = services.config.processing.max_tool_call_rounds
+        tools = services.executor.toolbox.describe(about) if route.tools and rounds else ()
+        limit = self.allowance.left(run)
+        outcome = await converse(
+            await self._prompt(route, tools),
+            tools,
+            lambda messages, offered: self._ask(route, messages, offered),
+            executor=services.executor,
+            context=about,
+            hooks=self,
+            new_id=services.new_id,
+            max_rounds=rounds,
+            max_tokens=limit,
+            reply_tokens=self._reply_tokens(route),
+            shorter=lambda refused: self._shorter(route, tools, refused),
+        )
+        live.describe(**_account(outcome))
+        text = clean(outcome.text).strip()
+        return judge(live.run, text, outcome.ending, max_tokens=limit), text
+
+    async def _prompt(self, route: Route, tools: tuple[ToolDescription, ...]) -> Prompt:
+        services, run = self.services, self.live.run
+        fixed: Fixed = await services.files.run(services.workspace.read, run.user)
+        earlier = await services.files.run(
+            load_history, services.conversations, run.user, run.task, services.config.context.subagent_history
+        )
+        budget = Budget(
+            context_tokens=route.context_tokens,
+            reply_reserve_tokens=services.config.context.reply_reserve_tokens,
+            correction=services.correction.of(route.name),
+        )
+        context = assemble(
+            RunSnapshot(
+                system_prompt=f"{fixed.system_prompt}\n\n{_instructions(run)}",
+                core_memory=fixed.core_memory,
+                history=earlier,
+                request=run.message,
+                tools_tokens=tools_tokens(tools),
+                with_tools=bool(tools),
+                budget=budget,
+            )
+        )
+        self.live.describe(earlier_runs=context.runs)
+        return Prompt(messages=context.messages, max_tokens=budget.usable - tools_tokens(tools))
+
+    async def _shorter(
+        self, route: Route, tools: tuple[ToolDescription, ...], refused: tuple[ChatMessage, ...]
+    ) -> Prompt:
+        services = self.services
+        budget = Budget(
+            context_tokens=route.context_tokens,
+            reply_reserve_tokens=services.config.context.reply_reserve_tokens,
+            correction=services.correction.of(route.name),
+        )
+        estimated = request_tokens(refused) + tools_tokens(tools)
+        services.correction.overflowed(route.name, refused=estimated, usable=budget.usable)
+        return await self._prompt(route, tools)
+
+    def _reply_tokens(self, route: Route) -> int:
+        return min(route.max_output_tokens, self.services.config.context.reply_reserve_tokens)
+
+    async def _ask(
+        self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]
+    ) -> Completion:
+        """One LLM call, after those that somebody waits for."""
+        services, live = self.services, self.live
+        estimated = request_tokens(messages) + tools_tokens(tools)
+        reply = self._reply_tokens(route)
+        request = Request(
+            model=route.model,
+            messages=messages,
+            tools=tools,
+            temperature=services.config.llm.temperature,
+            max_tokens=reply,
+        )
+        async with services.slots.slot(Priority.BACKGROUND):
+            with self.allowance.ledger.call(live.run, self.allowance.limits, estimated + reply) as count:
+                completion = await route.provider.stream(request, lambda _delta: None)
+                usage = completion.usage or Usage(
+                    prompt_tokens=estimated, completion_tokens=tokens.estimate(completion.text)
+                )
+                count(usage)
+                live.spend(usage)
+        if completion.usage is not None:
+            services.correction.learn(route.name, estimated=estimated, reported=completion.usage.prompt_tokens)
+        return completion
+
+    # -- the hooks of the loop -------------------------------------------------------------------------------------
+
+    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
+        """See ``Hooks.called``."""
+        told = [
+            {"id": prepared.call.id, "name": prepared.call.name, "arguments": prepared.call.arguments}
+            for prepared in calls
+        ]
+        await self.live.transcribe(Role.ASSISTANT, Kind.TOOL_CALL, clean(text), {"calls": told})
+        # What was spent counts against the day's limits also after a crash.
+        await self.live.save()
+
+    def started(self, call: PreparedCall) -> None:
+        """See ``Hooks.started``."""
+
+    async def ended(self, result: CallResult) -> None:
+        """See ``Hooks.ended``."""
+        about = {"call": result.call.id, "name": result.call.name, "error": result.failed}
+        await self.live.transcribe(Role.TOOL, Kind.TOOL_RESULT, result.text, about)
 
 
-async def _converse(live: LiveRun, services: RunServices, max_tokens: int | None) -> Outcome:
-    config, run = services.config, live.run
-    route = services.router.route(run.model)
-    allowed = attrs.evolve  # placeholder
-    context = ToolContext(
-        user=run.user,
-        chat=None,
-        run=run.id,
-        task=run.task,
-        deliver_to=live.target,
-        depth=run.depth,
-        model=route.name,
-    )
-    tools = services.executor.toolbox.describe(context) if route.tools else ()
-    fixed = await services.files.run(services.workspace.read, run.user)
-    earlier = await services.files.run(
-        load_history, services.conversations, run.user, run.task, config.context.subagent_history
-    )
-    reply_tokens = min(route.max_output_tokens, config.context.reply_reserve_tokens)
-    budget = Budget(
-        context_tokens=route.context_tokens,
-        reply_reserve_tokens=config.context.reply_reserve_tokens,
-        correction=services.correction.of(route.name),
-    )
-    del allowed
-    assembled = assemble()
-    await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
-    ...
+def describe_failure(error: Exception) -> tuple[str, str]:
+    """Error code and note of a run's record. Never quotes the provider or unknown errors."""
+    match error:
+        case ProviderError():
+            return error.code, str(error)
+        case StorageFull():
+            return "storage_full", "the disk is full or read-only"
+        case ConfigError():
+            return "config", str(error)
+        case KlawError():
+            return "failed", f"it could not be carried out ({error_class(error)})"
+        case _:
+            return "internal", f"an internal error occurred ({error_class(error)}); the log has its place"
+
+
+def _instructions(run: Run) -> str:
+    """What a subagent is told about its situation; the same for all runs of a task."""
+    if run.kind is RunKind.HEARTBEAT:
+        return f"{prompt('subagent')}\n\n{prompt('subagent_heartbeat')}"
+    if run.inject_into is not None:
+        return f"{prompt('subagent')}\n\n{prompt('subagent_deliver')}"
+    return prompt("subagent")
+
+
+def _account(outcome: Outcome) -> dict[str, object]:
+    return {
+        "rounds": outcome.rounds,
+        "calls": list(outcome.calls),
+        "llm_calls": outcome.llm_calls,
+        "ending": outcome.ending.value,
+        "finish_reason": outcome.finish_reason,
+    }
