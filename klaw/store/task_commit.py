@@ -57,7 +57,8 @@ def execute_of_tasks(
         case BeginRun():
             return _begin_run(connection, request, entries)
         case AppendTranscript():
-            return _append_transcript(connection, request, entries)
+            _append_transcript(connection, request, entries)
+            return None
         case SaveRun():
             return _save_run(connection, request, entries)
 
@@ -178,7 +179,10 @@ def _say(connection: apsw.Connection, run: Run, new: NewMessage, entries: list[E
     session = messages.session(connection, new.chat)
     if session is None or session.user != run.user or user_of(new.chat) != run.user:
         raise NoSuchChat(name_of(new.chat))
-    return append_message(connection, new, entries)
+    appended = append_message(connection, new, entries)
+    if appended.message.metadata.get("run") != run.id:
+        raise IdConflict("this message id is already used by another message")
+    return appended
 
 
 def _write(entries: list[Entry], path: str, line: str) -> None:
