@@ -1,47 +1,44 @@
 """The scheduler: starts tasks on time, spawned subagents at once, and keeps the account of all runs.
 
-Who sends to it: the service (``service.Scheduling``) on behalf of tools, slash commands and the admin socket. It owns
-the runs under way, the queue of runs that wait for a place, and today's spending. Tasks and runs themselves are in the
-store: a run is stored before it starts, so a fire time is used up once, whatever happens to the process.
+Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and the admin socket. It owns the runs under
+way, the queue of runs that wait for a place, and today's spending. Tasks and runs themselves are in the store: a run is
+stored before it starts, so a fire time is used up once, whatever happens to the process.
 """
 
 from collections import deque
-from typing import TypeAlias, assert_never
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeAlias, assert_never
 
 import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import from_iso, iso
+from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.config.schema import EngineConfig
 from klaw.domain.names import UserId
-from klaw.domain.task import HEARTBEAT, Every, Run, RunKind, RunStatus, Task, TaskName
-from klaw.errors import KlawError, NoSuchTask, StorageFull
-from klaw.store.sql import runs, tasks
+from klaw.domain.task import Run, RunKind, RunStatus, TaskName
+from klaw.errors import ActorStopped, KlawError
+from klaw.store.sql import due_runs, tasks
 from klaw.subagents import heartbeat
+from klaw.subagents.beginning import Beginner, Job
 from klaw.subagents.drafting import Request
-from klaw.subagents.due import Decision, Fire, Rules, State, TaskKey, decide
+from klaw.subagents.due import Fire, Rules, State, TaskKey, decide
 from klaw.subagents.jumps import Watch
-from klaw.subagents.limits import Refusal, spawn_refusal, tokens_of
-from klaw.subagents.live import LiveRun
 from klaw.subagents.recovery import recover
 from klaw.subagents.run import RunServices, carry_out
-from klaw.subagents.spending import Allowance, Ledger
 
 CAPACITY = 256
+CANCELLED = "cancelled by the user"
+LEAST_PAUSE_S = 0.01
 STORAGE_PAUSE_S = 30.0
-"""After a full disk nothing is begun for so long."""
+"""After an error of the store nothing is begun for so long."""
 
 log = structlog.get_logger("klaw.scheduler")
-
-
-class NotSpawned(KlawError):
-    """A subagent was not started; the text says why and what can be done."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +65,7 @@ class RunNow:
 
 
 @attrs.frozen(kw_only=True)
-class Cancel:
+class CancelRun:
     """End a run. Answers whether it was under way or waited."""
 
     user: UserId
@@ -85,10 +82,10 @@ class Changed:
 class Over:
     """A run's own child task has ended."""
 
-    live: LiveRun
+    job: Job
 
 
-Msg: TypeAlias = Spawn | RunNow | Cancel | Changed | Over
+Msg: TypeAlias = Spawn | RunNow | CancelRun | Changed | Over
 
 
 class Scheduler:
@@ -96,28 +93,28 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.mailbox: Mailbox[Msg] = Mailbox("subagents.scheduler", CAPACITY)
-        self.live: dict[str, LiveRun] = {}
+        self.live: dict[str, Job] = {}
         """Runs under way, by id; the tools of a run find it here."""
-        self.queued: deque[LiveRun] = deque()
+        self.queued: deque[Job] = deque()
         """Stored runs that wait for a place."""
-        self.wake_at = 0.0
-        """Unix seconds."""
+        self.wake_at: float | None = None
+        """When it looks again at the latest, in Unix seconds."""
         self.failing: dict[TaskKey, str] = {}
-        """Tasks whose last run failed, and its error code."""
+        """Tasks whose last run failed, with its error code."""
 
     def nudge(self) -> None:
-        """Tasks were changed. Never blocks; a full mailbox means that it looks anyway."""
+        """Say that tasks were changed. Never waits: what a full mailbox drops is seen when it has been worked off."""
         if not self.mailbox.closed:
             self.mailbox.tell(Changed())
 
 
-async def run(
-    vitals: Vitals, task_status: Started, *, scheduler: Scheduler, services: RunServices
-) -> None:
-    """One incarnation. Ends when the mailbox closes and the runs under way have ended.
+async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, services: RunServices) -> None:
+    """One incarnation. Ends when the mailbox is closed and the runs under way have ended.
 
     Cancellation: runs under way are found as interrupted by the next incarnation.
     """
+    scheduler.live.clear()
+    scheduler.queued.clear()
     async with trio.open_nursery() as nursery:
         actor = _Actor(vitals=vitals, scheduler=scheduler, services=services, nursery=nursery)
         await actor.recover()
@@ -131,38 +128,33 @@ class _Actor:
     scheduler: Scheduler
     services: RunServices
     nursery: trio.Nursery
-    ledger: Ledger = attrs.field(init=False)
+    beginner: Beginner = attrs.field(init=False)
     watch: Watch = attrs.field(init=False)
     awake_since: float = attrs.field(init=False)
     passed: dict[TaskKey, Run] = attrs.Factory(dict)
-    """Heartbeats that had nothing to do; they leave no record."""
-    not_before: float = 0.0
-    """Trio time before which nothing is begun, because the disk is full."""
+    """Heartbeats that had nothing to do: they leave no record in the store."""
+    not_before: float = float("-inf")
+    """Trio time before which nothing is begun, because the store failed."""
 
     def __attrs_post_init__(self) -> None:
-        self.ledger = Ledger(self.services.readers)
-        now = self.services.clock.now()
-        self.watch = Watch(wall=now, monotonic=trio.current_time())
-        self.awake_since = now
-
-    @property
-    def config(self) -> EngineConfig:
-        return self.services.config
+        self.beginner = Beginner(self.services)
+        self.awake_since = self.services.clock.now()
+        self.watch = Watch(wall=self.awake_since, monotonic=trio.current_time())
 
     async def recover(self) -> None:
-        """Put the records of runs right that the last process, or the last incarnation, left under way."""
+        """Put the records right of runs that the last process, or the last incarnation, left under way."""
         self.vitals.doing("recovering")
-        self.scheduler.live.clear()
-        self.scheduler.queued.clear()
-        for again in await recover(self.services.readers, self.services.writer, self.services.clock, self.services.new_id):
-            self._queue(again)
-        for record in await self.services.readers.run(runs.last_of_tasks):
+        services = self.services
+        for again in await recover(services.readers, services.writer, services.clock, services.new_id):
+            self.scheduler.queued.append(await self.beginner.job_again(again))
+        for record in await services.readers.run(due_runs.last_of_tasks):
             self._remember(record)
 
     async def loop(self) -> None:
+        """Work until the mailbox is closed."""
         while True:
-            wake_at = await self._start()
-            self.vitals.doing("waiting" if not self.scheduler.live else "runs go on")
+            wake_at = await self._start_due()
+            self.vitals.doing("runs go on" if self.scheduler.live else "waiting")
             with trio.move_on_at(wake_at):
                 try:
                     message = await self.scheduler.mailbox.receive()
@@ -176,14 +168,148 @@ class _Actor:
     async def _handle(self, message: Msg) -> None:
         match message:
             case Spawn():
-                await self._answer(message.reply, self._spawn, message)
+                unfinished = [*self.scheduler.live.values(), *self.scheduler.queued]
+                spawned = sum(
+                    job.run.user == message.user and job.run.kind is RunKind.SPAWNED for job in unfinished
+                )
+                await self._begin(message, self.beginner.spawn, message, spawned)
             case RunNow():
-                await self._answer(message.reply, self._run_now, message)
-            case Cancel():
+                await self._begin(message, self.beginner.by_hand, message.user, message.name)
+            case CancelRun():
                 message.reply.set(await self._cancel(message))
             case Changed():
                 pass
             case Over():
-                self._forget(message.live)
+                self._forget(message.job)
             case _:
                 assert_never(message)
+
+    async def _begin(self, message: Spawn | RunNow, begin: Callable[..., Awaitable[Job]], *args: Any) -> None:
+        try:
+            job = await begin(*args)
+        except ActorStopped:
+            raise
+        except KlawError as error:
+            message.reply.fail(error)
+            return
+        self.scheduler.queued.append(job)
+        message.reply.set(job.run)
+
+    async def _cancel(self, message: CancelRun) -> bool:
+        job = self.scheduler.live.get(message.run)
+        if job is not None and job.run.user == message.user:
+            job.live.cancel(CANCELLED)
+            return True
+        for job in self.scheduler.queued:
+            if job.run.id == message.run and job.run.user == message.user:
+                # It is stored as running; its own task stores the end, so that nobody waits here for a full disk.
+                self.scheduler.queued.remove(job)
+                job.live.cancel(CANCELLED)
+                self._launch(job)
+                return True
+        return False
+
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    async def _start_due(self) -> float:
+        """Start what waits or is due. Returns the Trio time at which to look again at the latest."""
+        self._look_at_the_clocks()
+        if trio.current_time() < self.not_before:
+            return self.not_before
+        self._start_queued()
+        try:
+            return await self._start_tasks()
+        except ActorStopped:
+            raise
+        except KlawError as error:
+            # The fire times are not used up: what could not be begun is due when the store works again.
+            log.error("tasks_not_started", error=error_class(error))
+            self.not_before = trio.current_time() + STORAGE_PAUSE_S
+            return self.not_before
+
+    async def _start_tasks(self) -> float:
+        rules = Rules(
+            max_concurrent=self.services.config.subagents.max_concurrent,
+            retries=self.services.config.subagents.retries,
+        )
+        while True:
+            state = await self._state()
+            decision = decide(state, rules)
+            for fire in decision.start:
+                await self._fire(fire)
+            if not decision.start:
+                break
+        self.scheduler.wake_at = decision.wake_at
+        return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.services.clock.now())
+
+    async def _state(self) -> State:
+        services = self.services
+        now = services.clock.now()
+        every = await services.readers.run(partial(tasks.everybodys, enabled_only=True))
+        attempts = await services.readers.run(due_runs.latest_attempts, iso(now))
+        for key, run in self.passed.items():
+            if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
+                attempts[key] = [run]
+        interval_s = services.config.heartbeat.interval_s
+        unfinished = [*self.scheduler.live.values(), *self.scheduler.queued]
+        return State(
+            tasks=[timed for task in every if (timed := heartbeat.timed(task, interval_s)) is not None],
+            attempts=attempts,
+            running=[(job.run.user, job.run.task) for job in unfinished],
+            now=now,
+            awake_since=self.awake_since,
+        )
+
+    async def _fire(self, fire: Fire) -> None:
+        self.vitals.doing("starting a task")
+        began = await self.beginner.fire(fire)
+        if isinstance(began, Job):
+            self._launch(began)
+        elif began.status is RunStatus.REFUSED:
+            self._remember(began)
+        else:
+            self.passed[fire.key] = began
+
+    def _start_queued(self) -> None:
+        """Start what was asked for at once, as far as there are places, the oldest first; no task beside itself."""
+        busy = {(job.run.user, job.run.task) for job in self.scheduler.live.values()}
+        for job in [*self.scheduler.queued]:
+            if len(self.scheduler.live) >= self.services.config.subagents.max_concurrent:
+                return
+            if (job.run.user, job.run.task) not in busy:
+                busy.add((job.run.user, job.run.task))
+                self.scheduler.queued.remove(job)
+                self._launch(job)
+
+    def _launch(self, job: Job) -> None:
+        self.scheduler.live[job.run.id] = job
+        self.nursery.start_soon(self._carry_out, job)
+
+    async def _carry_out(self, job: Job) -> None:
+        try:
+            await carry_out(job.live, self.services, job.allowance, timeout_s=job.timeout_s)
+        finally:
+            self.scheduler.mailbox.tell_self(Over(job))
+
+    # -- the account -----------------------------------------------------------------------------------------------
+
+    def _forget(self, job: Job) -> None:
+        self.scheduler.live.pop(job.run.id, None)
+        self.beginner.ledger.close(job.run)
+        self._remember(job.run)
+
+    def _remember(self, run: Run) -> None:
+        """Note whether a task's last run failed, for the status."""
+        if run.status.over and run.kind is not RunKind.SPAWNED:
+            if run.error is not None:
+                self.scheduler.failing[run.user, run.task] = run.error
+            else:
+                self.scheduler.failing.pop((run.user, run.task), None)
+
+    def _look_at_the_clocks(self) -> None:
+        now = self.services.clock.now()
+        look = self.watch.look(wall=now, monotonic=trio.current_time())
+        self.watch = look.watch
+        if look.jump_s:
+            log.warning("clock_jumped", seconds=round(look.jump_s, 1))
+            self.awake_since = now

@@ -72,4 +72,4 @@ def limited(connection: apsw.Connection, user: UserId, since: str, error: str) -
 
 
 def _all(connection: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> list[Run]:
-    return [runs.run_of(row) for row in connection.execute(sql, bindings)]
+    return [runs.state_of(row).run for row in connection.execute(sql, bindings)]

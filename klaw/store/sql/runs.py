@@ -14,13 +14,14 @@ from klaw.store.records import dumps
 from klaw.store.run_records import RunState
 from klaw.store.sql import messages
 
-_COLUMNS = (
+COLUMNS = (
     "change, id, user_id, task, kind, due, attempt, status, message, model, inject_into, started_at, ended_at,"
     " prompt_tokens, completion_tokens, error, note, result, delivered, parent, notify, depth, details"
 )
 
 
-def _state(row: Sequence[Any]) -> RunState:
+def state_of(row: Sequence[Any]) -> RunState:
+    """The state in a row of ``COLUMNS``."""
     return RunState(
         row[0],
         Run(
@@ -52,24 +53,24 @@ def _state(row: Sequence[Any]) -> RunState:
 
 # -- one run ----------------------------------------------------------------------------------------------------------
 
-_GET = f"SELECT {_COLUMNS} FROM runs WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+_GET = f"SELECT {COLUMNS} FROM runs WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
 
 
 def get(connection: apsw.Connection, user: UserId, run: str) -> Run | None:
     """A user's run by its id."""
     row = connection.execute(_GET, (user, run)).fetchone()
-    return _state(row).run if row else None
+    return state_of(row).run if row else None
 
 
 _AT = f"""
-SELECT {_COLUMNS} FROM runs WHERE user_id = ? AND task = ? AND kind = ? AND due = ? AND attempt = ?
+SELECT {COLUMNS} FROM runs WHERE user_id = ? AND task = ? AND kind = ? AND due = ? AND attempt = ?
 """  # noqa: S608 - constant columns
 
 
 def same_start(connection: apsw.Connection, run: Run) -> Run | None:
     """The run of the same user, task, kind, due and attempt; at most one."""
     row = connection.execute(_AT, (run.user, run.task, run.kind, run.due, run.attempt)).fetchone()
-    return _state(row).run if row else None
+    return state_of(row).run if row else None
 
 
 _CHANGE = "SELECT change FROM runs WHERE id = ?"
@@ -81,7 +82,7 @@ def change_of(connection: apsw.Connection, run: str) -> int:
 
 
 _REMOVE = "DELETE FROM runs WHERE id = ?"
-_INSERT = f"INSERT INTO runs ({_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - constant columns
+_INSERT = f"INSERT INTO runs ({COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - constant columns
 
 
 def put(connection: apsw.Connection, run: Run) -> RunState:
@@ -149,7 +150,7 @@ def clear(connection: apsw.Connection) -> None:
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 _OF_USER = f"""
-SELECT {_COLUMNS} FROM runs
+SELECT {COLUMNS} FROM runs
 WHERE user_id = ?1 AND (?2 IS NULL OR status = ?2)
     AND (?3 IS NULL OR (started_at, id) < (SELECT started_at, id FROM runs WHERE user_id = ?1 AND id = ?3))
 ORDER BY started_at DESC, id DESC LIMIT ?4
@@ -178,25 +179,25 @@ def newest(
     """
     arguments = (user, status, before, limit)
     rows = connection.execute(_OF_USER, arguments) if task is None else connection.execute(_OF_TASK, (*arguments, task))
-    return [_state(row).run for row in rows]
+    return [state_of(row).run for row in rows]
 
 
-_RUNNING = f"SELECT {_COLUMNS} FROM runs WHERE status = 'running' ORDER BY started_at, id"  # noqa: S608 - constant
+_RUNNING = f"SELECT {COLUMNS} FROM runs WHERE status = 'running' ORDER BY started_at, id"  # noqa: S608 - constant
 
 
 def running(connection: apsw.Connection) -> list[Run]:
     """All users' runs that have not ended, the oldest first: for the scheduler; after a start they are interrupted."""
-    return [_state(row).run for row in connection.execute(_RUNNING)]
+    return [state_of(row).run for row in connection.execute(_RUNNING)]
 
 
 _ATTEMPTS = f"""
-SELECT {_COLUMNS} FROM runs WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt
+SELECT {COLUMNS} FROM runs WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt
 """  # noqa: S608 - constant columns
 
 
 def attempts(connection: apsw.Connection, user: UserId, task: TaskName, kind: RunKind, due: str) -> list[Run]:
     """All attempts at one fire time, in order."""
-    return [_state(row).run for row in connection.execute(_ATTEMPTS, (user, task, kind, due))]
+    return [state_of(row).run for row in connection.execute(_ATTEMPTS, (user, task, kind, due))]
 
 
 _LAST_DUES = """

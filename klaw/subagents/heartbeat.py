@@ -1,0 +1,60 @@
+"""The heartbeat: a person's standing list, looked at from time to time. Reading it costs no call of a model.
+
+A user's heartbeat is a task of a reserved name, made by ``/heartbeat``, so it is kept, rebuilt, timed and limited like
+any other; its interval and its request come from elsewhere.
+"""
+
+import re
+from pathlib import Path
+
+import attrs
+import structlog
+
+from klaw.actor.failure import error_class
+from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Task
+
+FILE = "HEARTBEAT.md"
+
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_NOTHING = re.compile(r"[\s#>*+_=|`~-]*(?:\[[ xX]?\])?\s*")
+"""A line that says nothing: blank, a bare mark of a list, a box without words, a rule."""
+
+log = structlog.get_logger("klaw.heartbeat")
+
+
+def timed(task: Task, interval_s: int) -> Task | None:
+    """The task with the interval that the configuration gives it; None when heartbeats are off. Other tasks as they
+    are."""
+    if task.name != HEARTBEAT:
+        return task
+    if not interval_s or task.inject_into is None:
+        return None
+    return attrs.evolve(task, trigger=Every(seconds=interval_s))
+
+
+def says_something(text: str) -> bool:
+    """Whether a list has anything to look after: more than headings, comments and empty items."""
+    for line in _COMMENT.sub("", text).splitlines():
+        if not line.lstrip().startswith("#") and not _NOTHING.fullmatch(line):
+            return True
+    return False
+
+
+def read(folder: Path) -> str | None:
+    """A user's list, cut at the length of a request; None when there is none or it says nothing.
+
+    Args:
+        folder: where the user's prompt files are.
+
+    Blocks; run it in a thread.
+    """
+    try:
+        with (folder / FILE).open("rb") as file:
+            raw = file.read(MAX_TASK_MESSAGE_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("heartbeat_not_read", error=error_class(error))
+        return None
+    text = raw[:MAX_TASK_MESSAGE_BYTES].decode("utf-8", "ignore").replace("\0", "").strip()
+    return text if says_something(text) else None
