@@ -54,7 +54,7 @@ class ContextConfig:
         "The newest messages that are always offered to the model.", 20, minimum=1, maximum=10_000
     )
     subagent_history: int = key(
-        "Earlier complete runs that a scheduled task sees; this version runs no scheduled tasks.",
+        "Earlier complete runs of the same task that a subagent sees.",
         5,
         minimum=0,
         maximum=1000,
@@ -268,6 +268,60 @@ class StoreConfig:
     )
 
 
+SYSTEM_ZONE = "system"
+"""Value of ``subagents.zone`` that stands for the time zone of the machine."""
+MIN_HEARTBEAT_S = 60
+"""Shortest pause between heartbeats; 0 is none at all."""
+
+
+@attrs.frozen(kw_only=True)
+class SubagentsConfig:
+    """Scheduled tasks and spawned subagents."""
+
+    max_concurrent: int = key("Runs at the same time; the others wait.", 2, minimum=1, maximum=64)
+    timeout_s: int = key("Deadline of a run whose task names none.", 600, minimum=1, maximum=_DAY_S)
+    max_tokens: int = key(
+        "Tokens that one run may use, prompts and answers together, when its task names no number; 0 = no limit.",
+        200_000,
+        minimum=0,
+        maximum=1_000_000_000,
+    )
+    daily_tokens: int = key(
+        "Tokens that all runs of one user may use in one day (UTC); 0 = no limit.",
+        0,
+        minimum=0,
+        maximum=1_000_000_000,
+    )
+    retries: int = key(
+        "Further attempts after a failure that may pass, 60 s later, then 120 s …; never past the next fire time.",
+        3,
+        minimum=0,
+        maximum=10,
+    )
+    max_depth: int = key(
+        "How deep subagents may spawn subagents; 1 = a task's run may, and what it spawned may not.",
+        1,
+        minimum=0,
+        maximum=8,
+    )
+    max_spawned: int = key("Spawned subagents of one user that are not finished.", 8, minimum=0, maximum=1000)
+    zone: str = key(
+        "Time zone of a cron task that names none: an IANA name such as Europe/Berlin; system = the machine's own.",
+        SYSTEM_ZONE,
+        pattern=r"[A-Za-z][A-Za-z0-9_+/-]{0,63}",
+        hint="be an IANA name such as Europe/Berlin, or system",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class HeartbeatConfig:
+    """A regular look at HEARTBEAT.md, the list of what the agent is to watch by itself."""
+
+    interval_s: int = key(
+        f"Pause between heartbeats, at least {MIN_HEARTBEAT_S}; 0 = none.", 0, minimum=0, maximum=_YEAR_S
+    )
+
+
 @attrs.frozen(kw_only=True)
 class RecoveryConfig:
     """What happens at start with what was left unfinished."""
@@ -317,6 +371,8 @@ class EngineConfig:
     gateway: GatewayConfig = section(GatewayConfig)
     chats: ChatsConfig = section(ChatsConfig)
     store: StoreConfig = section(StoreConfig)
+    subagents: SubagentsConfig = section(SubagentsConfig)
+    heartbeat: HeartbeatConfig = section(HeartbeatConfig)
     recovery: RecoveryConfig = section(RecoveryConfig)
     shutdown: ShutdownConfig = section(ShutdownConfig)
     logging: LoggingConfig = section(LoggingConfig)

@@ -31,8 +31,20 @@ from klaw.config.scalars import (
     read_str,
     shown,
 )
-from klaw.config.schema import LOCAL_PROVIDER, ContextConfig, EngineConfig, ProcessingConfig, RoutingConfig
+from klaw.config.schema import (
+    LOCAL_PROVIDER,
+    MIN_HEARTBEAT_S,
+    SYSTEM_ZONE,
+    ContextConfig,
+    EngineConfig,
+    HeartbeatConfig,
+    ProcessingConfig,
+    RoutingConfig,
+    SubagentsConfig,
+)
 from klaw.config.secret import Secret
+from klaw.domain.names import InvalidName
+from klaw.domain.zones import zone
 from klaw.errors import ConfigError, Problem
 
 _T = TypeVar("_T")
@@ -61,7 +73,7 @@ def structure(tree: dict[str, Any], known: tuple[Problem, ...] = ()) -> EngineCo
 
 
 def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
-    """Check rules that span keys, each as soon as the sections that it needs are sound by themselves."""
+    """Check rules that span keys or are no plain limits, each as soon as the sections that it needs are sound."""
     processing = _sound(tree, "processing", ProcessingConfig)
     if processing and processing.debounce_max_ms < processing.debounce_ms:
         yield Problem(
@@ -86,6 +98,18 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
             message=f"the provider must be {LOCAL_PROVIDER!r} or a name in providers (there: {names}), "
             f"got {shown(written, written, quote_text=True)}",
         )
+    heartbeat = _sound(tree, "heartbeat", HeartbeatConfig)
+    if heartbeat and 0 < heartbeat.interval_s < MIN_HEARTBEAT_S:
+        yield Problem(
+            path="heartbeat.intervalSeconds",
+            message=f"must be 0 or >= {MIN_HEARTBEAT_S}, got int {heartbeat.interval_s}",
+        )
+    subagents = _sound(tree, "subagents", SubagentsConfig)
+    if subagents and subagents.zone != SYSTEM_ZONE:
+        try:
+            zone(subagents.zone)
+        except InvalidName as error:
+            yield Problem(path="subagents.zone", message=str(error))
 
 
 def _sound(tree: dict[str, Any], name: str, cls: type[_T]) -> _T | None:

@@ -125,15 +125,16 @@ def read_at(text: Any, *, zone: Any = None, now: float, allow_past: bool = False
 
 
 def _moment(text: Any, zone: Any) -> int:
+    known = None if zone is None else read_zone(zone)
     form = "must be a date and time in ISO-8601 with an offset, such as 2026-12-24T18:00+01:00"
     if not isinstance(text, str) or len(text) > _MAX_TEXT or not _DATE_AND_TIME.fullmatch(text.strip()):
         raise TaskError([Problem(path="at", message=form)])
     try:
         when = dt.datetime.fromisoformat(text.strip())
         if when.tzinfo is None:
-            if zone is None:
+            if known is None:
                 raise TaskError([Problem(path="at", message=f"has no offset; it {form}, or come with a zone")])
-            return moment_of(when.replace(microsecond=0), _zone(read_zone(zone)))
+            return moment_of(when.replace(microsecond=0), _zone(known))
         return math.floor(when.timestamp())
     except (ValueError, OverflowError) as error:
         raise TaskError([Problem(path="at", message=form)]) from error

@@ -414,3 +414,23 @@ def test_any_json_document_parses_or_gives_config_error(tree):
 def test_any_text_parses_or_gives_config_error(text):
     made, found = outcome(text)
     assert isinstance(made, EngineConfig) != bool(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("heartbeat: {intervalSeconds: 30}", "heartbeat.intervalSeconds"),
+        ("subagents: {zone: Mars/Phobos}", "subagents.zone"),
+        ("subagents: {zone: europe/berlin}", "subagents.zone"),
+        ('subagents: {zone: "../etc/passwd"}', "subagents.zone"),
+        ("subagents: {maxConcurrent: 0}", "subagents.maxConcurrent"),
+    ],
+)
+def test_wrong_settings_of_subagents_are_named(text, path):
+    assert list(problems(text)) == [path]
+
+
+def test_zones_and_heartbeat_intervals():
+    made, _ = parse("subagents: {zone: Europe/Berlin}\nheartbeat: {intervalSeconds: 1800}", {})
+    assert (made.subagents.zone, made.heartbeat.interval_s) == ("Europe/Berlin", 1800)
+    assert parse("subagents: {zone: system}\nheartbeat: {intervalSeconds: 60}", {})[1] == []
