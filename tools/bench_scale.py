@@ -41,7 +41,7 @@ from klaw.memory.search import MemorySearch
 from klaw.memory.stopwords import content_words
 from klaw.store import connect, migrations
 from klaw.store.readers import open_readers
-from klaw.store.sql import messages, meta, vector_codes, vectors
+from klaw.store.sql import messages, meta, vector_codes, vector_search, vectors
 from klaw.store.sql.candidates import Scope, search_lists
 from klaw.store.sql.history_search import HistoryFilters, search_history
 
@@ -341,7 +341,7 @@ def small_chats(folder: Path, chats: int, rows: int) -> dict[str, Any]:
             )
         spent = [
             timed(
-                lambda d=connection, c=query % chats + 1, q=made[query]: vectors.nearest_exact(
+                lambda d=connection, c=query % chats + 1, q=made[query]: vector_search.nearest_exact(
                     d, q.tobytes(), c, 1, 10**6, 20
                 )
             )[0]

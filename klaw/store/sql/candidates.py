@@ -18,7 +18,8 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
-from klaw.store.sql import fulltext, messages, vectors
+from klaw.store.sql import fulltext, messages, vector_search
+from klaw.store.sql.measuring import Neighbour
 from klaw.store.sql.reading import snapshot
 
 T = TypeVar("T")
@@ -74,11 +75,11 @@ class Place:
 class Lists:
     """The ranked lists of a query, each the best first, and the places of the rows in them and beside them."""
 
-    neighbours: Sequence[vectors.Neighbour] = ()
+    neighbours: Sequence[Neighbour] = ()
     """By vector, in the whole scope."""
     hits: Sequence[fulltext.TextHit] = ()
     """By words, in the whole scope."""
-    dated: Sequence[vectors.Neighbour] = ()
+    dated: Sequence[Neighbour] = ()
     """By vector, among what was said in the days that the query names."""
     places: Sequence[Place] = ()
     cut: Sequence[str] = ()
@@ -243,10 +244,10 @@ def _hits(
 
 def _nearest(
     connection: apsw.Connection, vector: bytes | None, chat_key: int, scope: Scope, depth: int
-) -> Sequence[vectors.Neighbour]:
+) -> Sequence[Neighbour]:
     if vector is None:
         return ()
-    return vectors.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth)
+    return vector_search.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth)
 
 
 def _dated(
@@ -256,16 +257,16 @@ def _dated(
     scope: Scope,
     days: Sequence[tuple[date, date]],
     depth: int,
-) -> list[vectors.Neighbour]:
+) -> list[Neighbour]:
     """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
-    found: dict[int, vectors.Neighbour] = {}
+    found: dict[int, Neighbour] = {}
     if vector is None:
         return []
     for first, last in days:
         begin = _first_seq_at(connection, scope, first.isoformat())
         end = _first_seq_at(connection, scope, (last + timedelta(days=2)).isoformat())
         if begin < end:
-            for near in vectors.nearest(connection, vector, chat_key, begin, end, depth):
+            for near in vector_search.nearest(connection, vector, chat_key, begin, end, depth):
                 found.setdefault(near.rowid, near)
     return sorted(found.values(), key=lambda near: near.distance)[:depth]
 

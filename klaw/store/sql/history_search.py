@@ -21,7 +21,7 @@ from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
-from klaw.store.sql import frequent_words, fulltext, messages, vector_codes, vectors
+from klaw.store.sql import frequent_words, fulltext, messages, vector_codes, vector_search, vectors
 from klaw.store.sql.candidates import DAMAGE, HEAD_CHARACTERS, Place, place_of
 from klaw.store.sql.measuring import Neighbour, nearest_of
 from klaw.store.sql.reading import snapshot
@@ -162,7 +162,7 @@ def _nearest(
     now = vector_codes.state(connection)
     found: list[Neighbour] = []
     if now is not None:
-        fine = max(vectors.FINE, 4 * depth)
+        fine = max(vector_search.FINE, 4 * depth)
         wanted = vector_codes.Filters(
             user=filters.user,
             chat_key=chat_key,
@@ -171,7 +171,7 @@ def _nearest(
             role=filters.role,
             last_rowid=filters.last_rowid,
         )
-        rough = max(vectors.ROUGH, 4 * fine)
+        rough = max(vector_search.ROUGH, 4 * fine)
         found = nearest_of(vector_codes.candidates(connection, now, vector, wanted, rough, fine), measure, depth)
         if now.complete:
             return found, True

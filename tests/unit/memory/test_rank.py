@@ -8,7 +8,7 @@ from klaw.memory.rank import rank
 from klaw.memory.speakers import speaker_stems
 from klaw.store.sql.candidates import Lists, Place
 from klaw.store.sql.fulltext import TextHit
-from klaw.store.sql.vectors import Neighbour
+from klaw.store.sql.measuring import Neighbour
 from klaw.store.tokenizer import stem
 
 
