@@ -25,7 +25,7 @@ from klaw.memory.gate import Gate, calibrated
 from klaw.memory.judge import judge, stems_of
 from klaw.memory.pack import pack
 from klaw.memory.query import Query, read_query
-from klaw.memory.rank import Ranked, rank
+from klaw.memory.rank import Ranked, Ranking, rank
 from klaw.memory.repeats import prefer_newer
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Depth, Lists, Scope, join, latest_day, read_messages, search_lists
@@ -114,22 +114,22 @@ class Recall:
         """
         config = self._config
         account = _Account(trio.current_time() + config.time_budget_ms / 1000)
-        query, ranked = await self._rank(text, scope, DEPTH, account)
+        query, ranking = await self._rank(text, scope, DEPTH, account, CONSIDERED)
         found: list[Message] = []
-        if ranked:
+        if ranking.best:
             with account.step("read"):
-                found = await self._read(ranked[:CONSIDERED], scope, account)
+                found = await self._read(ranking.best, scope, account)
         with account.step("judge"):
             gate = Gate(
                 threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
             )
-            judged = judge(ranked, found, gate, self._embedder.random_cosine)
+            judged = judge(ranking.best, found, gate, self._embedder.random_cosine)
             passed = prefer_newer(judged, stems_of)
             packed = pack(passed, query.content_stems, top_k=config.top_k, max_tokens=config.max_tokens)
         return Recalled(
             candidates=tuple(packed),
             query_words=len(query.words),
-            found=len(ranked),
+            found=ranking.found,
             degraded=tuple(account.degraded),
             timings_ms=account.timings_ms,
             command=query.command,
@@ -151,11 +151,11 @@ class Recall:
         """
         account = _Account(trio.current_time() + self._config.time_budget_ms / 1000)
         _, ranking = await self._rank(text, scope, DEEPER, account)
-        at = next((at for at, each in enumerate(ranking) if each.place.rowid == rowid), None)
-        ranked = ranking[at] if at is not None else None
+        at = next((at for at, each in enumerate(ranking.best) if each.place.rowid == rowid), None)
+        ranked = ranking.best[at] if at is not None else None
         near = ranked.distance if ranked else None
         return Place(
-            found=len(ranking),
+            found=ranking.found,
             place=at + 1 if at is not None else None,
             ranked=ranked,
             distance=calibrated(near, self._embedder.random_cosine) if near is not None else None,
@@ -164,8 +164,10 @@ class Recall:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _rank(self, text: str, scope: Scope, depth: Depth, account: _Account) -> tuple[Query, list[Ranked]]:
-        """Read the query and rank what the searches find for it."""
+    async def _rank(
+        self, text: str, scope: Scope, depth: Depth, account: _Account, limit: int | None = None
+    ) -> tuple[Query, Ranking]:
+        """Read the query and rank what the searches find for it; the best ``limit`` of it, all if it is None."""
         latest = None
         with account.step("begin"):
             try:
@@ -180,12 +182,12 @@ class Recall:
                 account.say("search_failed")
             query = read_query(text, now=self._clock.now(), latest=latest)
         if latest is None or not query.words:
-            return query, []
+            return query, Ranking(found=0, best=())
         with account.step("search"):
             lists = await self._lists(text, query, scope, depth, account)
         account.timings_ms.update(lists.timings_ms)
         with account.step("rank"):
-            return query, rank(lists, query.stems, query.periods)
+            return query, rank(lists, query.stems, query.periods, limit)
 
     async def _vector(self, query: str, account: _Account) -> bytes | None:
         try:

@@ -226,8 +226,7 @@ def _hits(
         # The word of a user who owns most rows would cost more than it saves: all of its rows would be read.
         scope = messages.user_word(filters.user) if rows < total / 2 else None
     scores = fulltext.scores(connection, plan.words, scope, (plan.first_rowid, total + 1), rows)
-    ranked = sorted(scores.by_rowid.items(), key=lambda item: (item[1], -item[0]))
-    return list(itertools.islice(_allowed(connection, ranked, filters), depth)), plan
+    return list(itertools.islice(_allowed(connection, scores.ranked(), filters), depth)), plan
 
 
 _ALLOWED = f"""

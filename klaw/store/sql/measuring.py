@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-GROUP = 64
+GROUP = 32
 """Vectors measured at once."""
 CERTAINTY = 3.0
 """By how many standard deviations an estimate may be too pessimistic."""
