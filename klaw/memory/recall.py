@@ -6,7 +6,7 @@ waits much longer than ``autoRag.timeBudgetMs`` for it.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 
@@ -223,7 +223,8 @@ class Recall:
         near = Lists()
         if vector is not None:
             days = [(period.first, period.last) for period in query.periods]
-            near = await self._search(vector, (), days, scope, depth, account)
+            known = {place.rowid for place in hits.places}
+            near = await self._search(vector, (), days, scope, depth, account, known)
         lists = join(hits, near)
         if lists.vectors_failed:
             account.degraded.append("vector_search_failed")
@@ -241,6 +242,7 @@ class Recall:
         scope: Scope,
         depth: Depth,
         account: _Account,
+        known: Collection[int] = (),
     ) -> Lists:
         # A late query vector must not starve the search itself.
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
@@ -249,7 +251,7 @@ class Recall:
             # The search watches its own time; the second limit is for what cannot be interrupted from within.
             with trio.move_on_after(2 * seconds):
                 return await self._readers.run(
-                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic
+                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known
                 )
             account.say("search_late")
         except trio.TooSlowError:

@@ -6,7 +6,7 @@ nearer. All lists of a query come from one snapshot.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Any, TypeVar
@@ -132,6 +132,7 @@ def search_lists(
     depth: Depth,
     seconds: float,
     now: Callable[[], float] = time.monotonic,
+    known: Collection[int] = (),
 ) -> Lists:
     """Search a scope by vector (if there is one), by words, and by vector within some days.
 
@@ -144,6 +145,7 @@ def search_lists(
         depth: most results of each list.
         seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
         now: what they are measured by, in seconds.
+        known: row ids whose places are known from a search of the same scope, and are not looked up again.
     """
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
@@ -155,7 +157,8 @@ def search_lists(
             hits = steps.run("words", lambda: _hits(connection, words, session.key, bounds, scope, depth, steps))
             near = steps.run("vectors", lambda: _nearest(connection, vector, session.key, scope, depth.vectors))
             dated = steps.run("dated", lambda: _dated(connection, vector, session.key, scope, days, depth.vectors))
-            rowids = [n.rowid for n in near or ()] + [h.rowid for h in hits or ()] + [d.rowid for d in dated or ()]
+            rowids = [each.rowid for each in (*(near or ()), *(dated or ())) if each.rowid not in known]
+            rowids += [hit.rowid for hit in hits or ()]
             found = steps.run(
                 "places", lambda: _with_neighbours(connection, rowids, [h.rowid for h in hits or ()], scope)
             )
@@ -327,13 +330,17 @@ def _places(connection: apsw.Connection, sql: str, rowids: Sequence[int], scope:
     return map(place_of, connection.execute(sql, (wanted, scope.chat, scope.first_seq, scope.end_seq)))
 
 
+_ROLES = {role.value: role for role in Role}
+"""Looking a role up is quicker than making it, for hundreds of rows."""
+
+
 def place_of(row: Sequence[Any]) -> Place:
     """A place from a row of its columns in their order."""
     rowid, seq, role, created_at, tokens, head, previous, following = row
     return Place(
         rowid=rowid,
         seq=seq,
-        role=Role(role),
+        role=_ROLES[role],
         created_at=created_at,
         tokens=tokens,
         head=head,
