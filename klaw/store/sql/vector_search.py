@@ -18,7 +18,7 @@ EXACT_UNTIL = 4_000
 """Vectors of a chat that a KNN reads one by one; with more, their codes come first."""
 MAX_KNN = 4_096
 """The largest k that vec0 takes."""
-ROUGH, FINE = 16_384, 1_024
+ROUGH, FINE = 8_192, 1_024
 """Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
 CHAT_ROUGH, CHAT_FINE = 1_024, 400
 """The same inside one chat."""
