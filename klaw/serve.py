@@ -72,7 +72,7 @@ async def _serve(
         await _start_admin(app, listener)
         await _start_watchdog(app, listener, notifier)
         nursery.start_soon(recover_chats, app)
-        _settle_garbage_collector()
+        settle_garbage_collector()
         on_ready(listener.url)
         notifier.status(f"listening on {listener.url}")
         notifier.ready()
@@ -149,7 +149,7 @@ async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> 
     await app.supervisor.start(ActorSpec(name=notify.ACTOR_NAME, run=run, stop_budget_s=1))
 
 
-def _settle_garbage_collector() -> None:
+def settle_garbage_collector() -> None:
     """Leave what lives as long as the process out of every later collection, and collect less often.
 
     Modules and actors are some hundred thousand objects; walking them again and again cost a fifth of the CPU of an

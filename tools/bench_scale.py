@@ -17,7 +17,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ from klaw.memory.ready import ReadyEmbedder
 from klaw.memory.recall import DEPTH, Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.stopwords import content_words
+from klaw.serve import settle_garbage_collector
 from klaw.store import connect, migrations
 from klaw.store.readers import open_readers
-from klaw.store.sql import messages, meta, vector_codes, vectors
+from klaw.store.sql import messages, meta, vector_codes, vector_search, vectors
 from klaw.store.sql.candidates import Scope, search_lists
 from klaw.store.sql.history_search import HistoryFilters, search_history
 
@@ -50,6 +52,8 @@ READERS = 2
 RANDOM_COSINE = 0.78
 EMBED_S = 0.008
 """What the embedding of a question takes here; it is not counted."""
+WARM_UP = 5
+"""Recalls that are not counted."""
 BURST = 40
 """Messages that go to one chat before another is taken up."""
 BATCH = 10_000
@@ -71,6 +75,8 @@ class Material:
     queries: Sequence[tuple[str, np.ndarray]]
     noise: float
     """Length of the noise that is added to a unit vector."""
+    model: Callable[[str], object] | None = None
+    """Embeds a question, as the server does while it searches by words."""
 
     def batch(self, number: int) -> tuple[list[str], np.ndarray]:
         """Texts and vectors of the messages number * BATCH …, always the same."""
@@ -106,6 +112,7 @@ def real_material(folder: Path, models: Path, cache: Path | None, noise: float, 
         base=base,
         queries=list(zip(asked, vectors_of_queries, strict=True)),
         noise=noise,
+        model=lambda text: model.model.embed([text], kind="query"),
     )
 
 
@@ -236,12 +243,18 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     scopes = [Scope(chat=chat_id(LOCAL_USER, f"chat{chat}"), first_seq=1, end_seq=size + 1) for chat in chats]
     vectors_of = {text: vector for text, (_, vector) in texts}
-    spent = trio.run(recall_all, path, vectors_of, list(zip(vectors_of, scopes, strict=True)))
+    recalls = list(zip(vectors_of, scopes, strict=True))
+    ways = {"auto_rag": waiting(EMBED_S), "auto_rag, alone": waiting(0.0)}
+    if material.model is not None:
+        ways["auto_rag, beside the model"] = partial(trio.to_thread.run_sync, material.model)
+    for name, before in ways.items():
+        spent = trio.run(recall_all, path, vectors_of, recalls, before)
+        result[name] = percentiles(spent)
     recalled = []
     for (words, vector), scope, true in zip(asked, scopes, inside, strict=True):
         near = search_lists(connection, vector, words, (), scope, DEPTH, seconds=60.0).neighbours
         recalled.append(len({each.rowid for each in near[:20]} & true) / len(true))
-    result["auto_rag"] = {**percentiles(spent), "recall@20": round(statistics.mean(recalled), 4)}
+    result["auto_rag"]["recall@20"] = round(statistics.mean(recalled), 4)
     since, until = (iso(START + part * size * SECONDS_APART) for part in (0.6, 0.9))
     user = HistoryFilters(user=LOCAL_USER)
     narrow = attrs.evolve(user, since=since, until=until, role=Role.USER)
@@ -285,13 +298,34 @@ async def pages(path: Path, material: Material) -> dict[str, float]:
     return {"p50_ms": round(statistics.median(spent), 1), "p95_ms": round(sorted(spent)[int(len(spent) * 0.95)], 1)}
 
 
-async def recall_all(path: Path, vectors_of: Mapping[str, bytes], asked: Sequence[tuple[str, Scope]]) -> list[Spent]:
-    """What recall adds to the embedding of the question before each reply."""
+def waiting(seconds: float) -> Callable[[str], Awaitable[object]]:
+    """In place of the model: some time, in which the search by words goes on."""
+
+    async def wait(_text: str) -> None:
+        await trio.sleep(seconds)
+
+    return wait
+
+
+async def recall_all(
+    path: Path,
+    vectors_of: Mapping[str, bytes],
+    asked: Sequence[tuple[str, Scope]],
+    before: Callable[[str], Awaitable[object]],
+) -> list[Spent]:
+    """What recall adds to the embedding of the question before each reply.
+
+    Args:
+        before: what goes before a question's vector is known.
+    """
     clock = SystemClock()
     spent = []
     async with open_readers(path, READERS) as readers:
-        embedder = KnownQueries(vectors_of.__getitem__, RANDOM_COSINE, clock)
+        embedder = KnownQueries(vectors_of.__getitem__, RANDOM_COSINE, clock, before)
         recall = Recall(readers, embedder, AutoRagConfig(time_budget_ms=60_000), clock)
+        for text, scope in asked[:WARM_UP]:
+            await recall.search(text, scope)
+        settle_garbage_collector()
         for text, scope in asked:
             begin, cpu = time.perf_counter(), time.process_time()
             found = await recall.search(text, scope)
@@ -302,10 +336,20 @@ async def recall_all(path: Path, vectors_of: Mapping[str, bytes], asked: Sequenc
 
 
 class KnownQueries(ReadyEmbedder):
-    """Gives a known vector after the time that the model would take; the search by words goes on meanwhile."""
+    """Gives a known vector after something else; the search by words goes on meanwhile."""
+
+    def __init__(
+        self,
+        embed: Callable[[str], bytes],
+        random_cosine: float,
+        clock: SystemClock,
+        before: Callable[[str], Awaitable[object]],
+    ) -> None:
+        super().__init__(embed, random_cosine, clock)
+        self._before = before
 
     async def query(self, text: str) -> bytes:
-        await trio.sleep(EMBED_S)
+        await self._before(text)
         return self._embed(text)
 
 
@@ -341,7 +385,7 @@ def small_chats(folder: Path, chats: int, rows: int) -> dict[str, Any]:
             )
         spent = [
             timed(
-                lambda d=connection, c=query % chats + 1, q=made[query]: vectors.nearest_exact(
+                lambda d=connection, c=query % chats + 1, q=made[query]: vector_search.nearest_exact(
                     d, q.tobytes(), c, 1, 10**6, 20
                 )
             )[0]

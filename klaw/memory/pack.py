@@ -43,6 +43,10 @@ def pack(candidates: Sequence[Candidate], wanted: Collection[str], *, top_k: int
                 cut = attrs.evolve(candidate, decision=Decision.OVER_TOP_K, tokens=min(candidate.tokens, share))
                 packed.append(cut)
                 continue
+            if left < _SHORTEST_EXCERPT_TOKENS and candidate.tokens > share:
+                short = min(candidate.tokens, share)  # likewise: no excerpt is so short
+                packed.append(attrs.evolve(candidate, decision=Decision.OVER_BUDGET, tokens=short, left_tokens=left))
+                continue
             shown = _shown(candidate, wanted, share)
             if shown.tokens > left:
                 shown = attrs.evolve(shown, decision=Decision.OVER_BUDGET, left_tokens=left)

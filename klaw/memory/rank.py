@@ -60,13 +60,24 @@ class Ranked:
     """Why its score was raised: ``speaker``, ``date``."""
 
 
-def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[Ranked]:
-    """Fuse the lists into one ranking, the best first; ties go to the newer message.
+@attrs.frozen(kw_only=True)
+class Ranking:
+    """What the searches found, ranked."""
+
+    found: int
+    """How many messages they found."""
+    best: Sequence[Ranked]
+    """The best first."""
+
+
+def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period], limit: int | None = None) -> Ranking:
+    """Fuse the lists into one ranking; ties go to the newer message.
 
     Args:
         lists: what the searches found.
         names: stems of the question's words, among which may be names of speakers.
         periods: the days that the question names.
+        limit: how many of the best are wanted, all if it is None.
     """
     places = {place.rowid: place for place in lists.places}
     text = _by_words(lists, places)
@@ -83,26 +94,29 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period]) -> list[
     dated_ranks = _ranks(near.rowid for near in lists.dated)
     hits = {hit.rowid: hit for hit in lists.hits}
     wanted = frozenset(names)
-    ranked = []
+    scored: list[tuple[float, int, tuple[str, ...]]] = []
     for rowid, score in fused.items():
         place = places.get(rowid)
         if place is None:  # an index has a row that the messages have not
             continue
         factor, boosts = _factor(place, wanted, periods)
-        ranked.append(
-            Ranked(
-                place=place,
-                score=score * factor,
-                vector_rank=vector_ranks.get(rowid),
-                distance=distances.get(rowid),
-                text_rank=text_ranks.get(rowid),
-                dated_rank=dated_ranks.get(rowid),
-                bm25=hits[rowid].bm25 if rowid in hits else None,
-                shared_words=hits[rowid].shared if rowid in hits else 0,
-                boosts=boosts,
-            )
+        scored.append((-score * factor, -rowid, boosts))
+    scored.sort()
+    best = [
+        Ranked(
+            place=places[-negated],
+            score=-score,
+            vector_rank=vector_ranks.get(-negated),
+            distance=distances.get(-negated),
+            text_rank=text_ranks.get(-negated),
+            dated_rank=dated_ranks.get(-negated),
+            bm25=hits[-negated].bm25 if -negated in hits else None,
+            shared_words=hits[-negated].shared if -negated in hits else 0,
+            boosts=boosts,
         )
-    return sorted(ranked, key=lambda each: (-each.score, -each.place.rowid))
+        for score, negated, boosts in scored[:limit]
+    ]
+    return Ranking(found=len(scored), best=best)
 
 
 def _ranks(rowids: Iterable[int]) -> dict[int, int]:

@@ -6,7 +6,7 @@ waits much longer than ``autoRag.timeBudgetMs`` for it.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 
@@ -25,7 +25,7 @@ from klaw.memory.gate import Gate, calibrated
 from klaw.memory.judge import judge, stems_of
 from klaw.memory.pack import pack
 from klaw.memory.query import Query, read_query
-from klaw.memory.rank import Ranked, rank
+from klaw.memory.rank import Ranked, Ranking, rank
 from klaw.memory.repeats import prefer_newer
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Depth, Lists, Scope, join, latest_day, read_messages, search_lists
@@ -114,22 +114,22 @@ class Recall:
         """
         config = self._config
         account = _Account(trio.current_time() + config.time_budget_ms / 1000)
-        query, ranked = await self._rank(text, scope, DEPTH, account)
+        query, ranking = await self._rank(text, scope, DEPTH, account, CONSIDERED)
         found: list[Message] = []
-        if ranked:
+        if ranking.best:
             with account.step("read"):
-                found = await self._read(ranked[:CONSIDERED], scope, account)
+                found = await self._read(ranking.best, scope, account)
         with account.step("judge"):
             gate = Gate(
                 threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
             )
-            judged = judge(ranked, found, gate, self._embedder.random_cosine)
+            judged = judge(ranking.best, found, gate, self._embedder.random_cosine)
             passed = prefer_newer(judged, stems_of)
             packed = pack(passed, query.content_stems, top_k=config.top_k, max_tokens=config.max_tokens)
         return Recalled(
             candidates=tuple(packed),
             query_words=len(query.words),
-            found=len(ranked),
+            found=ranking.found,
             degraded=tuple(account.degraded),
             timings_ms=account.timings_ms,
             command=query.command,
@@ -151,11 +151,11 @@ class Recall:
         """
         account = _Account(trio.current_time() + self._config.time_budget_ms / 1000)
         _, ranking = await self._rank(text, scope, DEEPER, account)
-        at = next((at for at, each in enumerate(ranking) if each.place.rowid == rowid), None)
-        ranked = ranking[at] if at is not None else None
+        at = next((at for at, each in enumerate(ranking.best) if each.place.rowid == rowid), None)
+        ranked = ranking.best[at] if at is not None else None
         near = ranked.distance if ranked else None
         return Place(
-            found=len(ranking),
+            found=ranking.found,
             place=at + 1 if at is not None else None,
             ranked=ranked,
             distance=calibrated(near, self._embedder.random_cosine) if near is not None else None,
@@ -164,8 +164,10 @@ class Recall:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _rank(self, text: str, scope: Scope, depth: Depth, account: _Account) -> tuple[Query, list[Ranked]]:
-        """Read the query and rank what the searches find for it."""
+    async def _rank(
+        self, text: str, scope: Scope, depth: Depth, account: _Account, limit: int | None = None
+    ) -> tuple[Query, Ranking]:
+        """Read the query and rank what the searches find for it; the best ``limit`` of it, all if it is None."""
         latest = None
         with account.step("begin"):
             try:
@@ -180,12 +182,12 @@ class Recall:
                 account.say("search_failed")
             query = read_query(text, now=self._clock.now(), latest=latest)
         if latest is None or not query.words:
-            return query, []
+            return query, Ranking(found=0, best=())
         with account.step("search"):
             lists = await self._lists(text, query, scope, depth, account)
         account.timings_ms.update(lists.timings_ms)
         with account.step("rank"):
-            return query, rank(lists, query.stems, query.periods)
+            return query, rank(lists, query.stems, query.periods, limit)
 
     async def _vector(self, query: str, account: _Account) -> bytes | None:
         try:
@@ -221,7 +223,8 @@ class Recall:
         near = Lists()
         if vector is not None:
             days = [(period.first, period.last) for period in query.periods]
-            near = await self._search(vector, (), days, scope, depth, account)
+            known = {place.rowid for place in hits.places}
+            near = await self._search(vector, (), days, scope, depth, account, known)
         lists = join(hits, near)
         if lists.vectors_failed:
             account.degraded.append("vector_search_failed")
@@ -239,6 +242,7 @@ class Recall:
         scope: Scope,
         depth: Depth,
         account: _Account,
+        known: Collection[int] = (),
     ) -> Lists:
         # A late query vector must not starve the search itself.
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
@@ -247,7 +251,7 @@ class Recall:
             # The search watches its own time; the second limit is for what cannot be interrupted from within.
             with trio.move_on_after(2 * seconds):
                 return await self._readers.run(
-                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic
+                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known
                 )
             account.say("search_late")
         except trio.TooSlowError:

@@ -221,7 +221,7 @@ def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entr
             bm25=each.bm25,
             boosts=each.boosts,
         )
-        for each in newer_first(matches_first(rank(lists, query.stems, query.periods)))
+        for each in newer_first(matches_first(rank(lists, query.stems, query.periods).best))
     ]
 
 

@@ -4,7 +4,8 @@ A code has two bits for each component, after the vectors' common centre has bee
 is a large one. The centre matters: the vectors of one model point into the same narrow cone (two random texts have a
 cosine of 0.77), so the raw signs hardly differ. Beside the bits stand three numbers, which turn a comparison of bits
 into an estimate of the cosine (the idea of RaBitQ, SIGMOD 2024): the rough one compares signs with the query's signs,
-the fine one all bits with the query's numbers. The fine one is off by 0.005, so few vectors have to be measured.
+where the query's large components count for more, the fine one all bits with the query's numbers. The fine one is off
+by 0.005, so few vectors have to be measured.
 """
 
 import base64
@@ -135,20 +136,30 @@ class CodedQuery:
 
     def __init__(self, vector: bytes, centre: Floats) -> None:
         self._residual = (_unit([vector], len(centre)) - centre)[0]
-        self._signs = _packed(self._residual[np.newaxis, :] > 0)[0]
+        usual = np.sqrt((self._residual * self._residual).mean())
+        large = np.abs(self._residual) > _LARGE * usual
+        self._signs, self._large = _packed(np.stack([self._residual > 0, large]))
+        self._small, self._more = np.float32(_LEVELS[0] * usual), np.float32((_LEVELS[1] - _LEVELS[0]) * usual)
+        """What a small component counts, and how much more a large one does."""
+        self._full = self._small * len(self._residual) + self._more * np.count_nonzero(large)
         padded = np.zeros(len(self._signs) * 64, np.float32)
         padded[: len(centre)] = self._residual
         self._sums = padded.reshape(-1, 8) @ _BITS.T
         """(bytes, 256): the sum of the query's components that are set in each value of each byte."""
 
     def rough(self, records: Records) -> Floats:
-        """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick."""
+        """How near each record is, up to a constant; larger is nearer. Compares signs with signs: quick.
+
+        A different sign where the query is large costs more: with that, half of a record's bits and a quarter as many
+        records to look at more closely find what took four times as many with the plain count.
+        """
         signs = records["signs"]
-        different = np.zeros(len(records), np.uint16)
+        different, of_large = np.zeros(len(records), np.uint16), np.zeros(len(records), np.uint16)
         for word in range(signs.shape[1]):
-            different += np.bitwise_count(signs[:, word] ^ self._signs[word])
-        typical = np.float32(np.abs(self._residual).mean())
-        product = (np.float32(len(self._residual)) - 2 * different.astype(np.float32)) * typical
+            bits = signs[:, word] ^ self._signs[word]
+            different += np.bitwise_count(bits)
+            of_large += np.bitwise_count(np.bitwise_and(bits, self._large[word], out=bits))
+        product = self._full - (2 * self._small) * different - (2 * self._more) * of_large
         return np.asarray(records["rough_scale"] * product + records["nearness"], np.float32)
 
     def fine(self, records: Records) -> Floats:

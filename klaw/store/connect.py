@@ -12,8 +12,8 @@ BUSY_TIMEOUT_MS = 5_000
 
 
 def _common(connection: apsw.Connection) -> None:
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)  # first: another process may just be closing the last connection
     connection.pragma("user_version")  # reads the file's header: a file that is no database is refused as such
-    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     tokenizer.register(connection)
     connection.enable_load_extension(True)
     try:

@@ -15,7 +15,7 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.store import connect, migrations
-from klaw.store.sql import frequent_words, history_search, messages, meta, vector_codes, vectors
+from klaw.store.sql import frequent_words, history_search, messages, meta, vector_codes, vector_search, vectors
 from klaw.store.sql.candidates import Depth, Scope, search_lists
 from klaw.store.sql.history_search import HistoryFilters, search_history
 from tests.support.making import START, new, running_store
@@ -30,7 +30,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same paths with few rows."""
     monkeypatch.setattr(vector_codes, "CENTRE_SAMPLE", SAMPLE)
     monkeypatch.setattr(vector_codes, "STEP", 40)
-    monkeypatch.setattr(vectors, "EXACT_UNTIL", 50)
+    monkeypatch.setattr(vector_search, "EXACT_UNTIL", 50)
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_a_long_chat_is_searched_by_codes_within_its_bounds(connection: apsw.Con
     encode_all(connection)
     chat = chat_id(ANN, "chat0")
     own = [place for place, message in enumerate(stored) if message.chat == chat]
-    assert len(own) > vectors.EXACT_UNTIL
+    assert len(own) > vector_search.EXACT_UNTIL
     for place in own[::20]:
         scope, depth = Scope(chat=chat, first_seq=11, end_seq=91), Depth(vectors=10, words=10, spreading=10)
         found = search_lists(connection, made[place].tobytes(), [], (), scope, depth, 60.0)

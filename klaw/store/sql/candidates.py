@@ -6,7 +6,7 @@ nearer. All lists of a query come from one snapshot.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Any, TypeVar
@@ -18,7 +18,8 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
-from klaw.store.sql import fulltext, messages, vectors
+from klaw.store.sql import fulltext, messages, vector_search
+from klaw.store.sql.measuring import Neighbour
 from klaw.store.sql.reading import snapshot
 
 T = TypeVar("T")
@@ -74,11 +75,11 @@ class Place:
 class Lists:
     """The ranked lists of a query, each the best first, and the places of the rows in them and beside them."""
 
-    neighbours: Sequence[vectors.Neighbour] = ()
+    neighbours: Sequence[Neighbour] = ()
     """By vector, in the whole scope."""
     hits: Sequence[fulltext.TextHit] = ()
     """By words, in the whole scope."""
-    dated: Sequence[vectors.Neighbour] = ()
+    dated: Sequence[Neighbour] = ()
     """By vector, among what was said in the days that the query names."""
     places: Sequence[Place] = ()
     cut: Sequence[str] = ()
@@ -131,6 +132,7 @@ def search_lists(
     depth: Depth,
     seconds: float,
     now: Callable[[], float] = time.monotonic,
+    known: Collection[int] = (),
 ) -> Lists:
     """Search a scope by vector (if there is one), by words, and by vector within some days.
 
@@ -143,6 +145,7 @@ def search_lists(
         depth: most results of each list.
         seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
         now: what they are measured by, in seconds.
+        known: row ids whose places are known from a search of the same scope, and are not looked up again.
     """
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
@@ -154,7 +157,8 @@ def search_lists(
             hits = steps.run("words", lambda: _hits(connection, words, session.key, bounds, scope, depth, steps))
             near = steps.run("vectors", lambda: _nearest(connection, vector, session.key, scope, depth.vectors))
             dated = steps.run("dated", lambda: _dated(connection, vector, session.key, scope, days, depth.vectors))
-            rowids = [n.rowid for n in near or ()] + [h.rowid for h in hits or ()] + [d.rowid for d in dated or ()]
+            rowids = [each.rowid for each in (*(near or ()), *(dated or ())) if each.rowid not in known]
+            rowids += [hit.rowid for hit in hits or ()]
             found = steps.run(
                 "places", lambda: _with_neighbours(connection, rowids, [h.rowid for h in hits or ()], scope)
             )
@@ -243,10 +247,10 @@ def _hits(
 
 def _nearest(
     connection: apsw.Connection, vector: bytes | None, chat_key: int, scope: Scope, depth: int
-) -> Sequence[vectors.Neighbour]:
+) -> Sequence[Neighbour]:
     if vector is None:
         return ()
-    return vectors.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth)
+    return vector_search.nearest(connection, vector, chat_key, scope.first_seq, scope.end_seq, depth)
 
 
 def _dated(
@@ -256,16 +260,16 @@ def _dated(
     scope: Scope,
     days: Sequence[tuple[date, date]],
     depth: int,
-) -> list[vectors.Neighbour]:
+) -> list[Neighbour]:
     """The nearest messages of some days, over all of them; the day after each counts, for what is told afterwards."""
-    found: dict[int, vectors.Neighbour] = {}
+    found: dict[int, Neighbour] = {}
     if vector is None:
         return []
     for first, last in days:
         begin = _first_seq_at(connection, scope, first.isoformat())
         end = _first_seq_at(connection, scope, (last + timedelta(days=2)).isoformat())
         if begin < end:
-            for near in vectors.nearest(connection, vector, chat_key, begin, end, depth):
+            for near in vector_search.nearest(connection, vector, chat_key, begin, end, depth):
                 found.setdefault(near.rowid, near)
     return sorted(found.values(), key=lambda near: near.distance)[:depth]
 
@@ -326,13 +330,17 @@ def _places(connection: apsw.Connection, sql: str, rowids: Sequence[int], scope:
     return map(place_of, connection.execute(sql, (wanted, scope.chat, scope.first_seq, scope.end_seq)))
 
 
+_ROLES = {role.value: role for role in Role}
+"""Looking a role up is quicker than making it, for hundreds of rows."""
+
+
 def place_of(row: Sequence[Any]) -> Place:
     """A place from a row of its columns in their order."""
     rowid, seq, role, created_at, tokens, head, previous, following = row
     return Place(
         rowid=rowid,
         seq=seq,
-        role=Role(role),
+        role=_ROLES[role],
         created_at=created_at,
         tokens=tokens,
         head=head,

@@ -1,13 +1,12 @@
 """SQL of full-text search: inside one chat, and the expressions that every search is made of."""
 
-import heapq
-import json
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 import attrs
+import numpy as np
+import numpy.typing as npt
 
 from klaw.store.tokenizer import is_lone
 
@@ -24,9 +23,9 @@ class TextHit:
 
 
 _POSTINGS = """
-SELECT json_group_array(rowid) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?
+SELECT group_concat(rowid) FROM messages_fts WHERE messages_fts MATCH ? AND rowid >= ? AND rowid < ?
 """
-"""One array instead of thousands of rows: handing over each row costs more than finding it."""
+"""One text instead of thousands of rows: handing over each row costs more than finding it."""
 
 IDF_POWER = 0.8
 """Rare words count a little less than BM25 has it: one rare word of a question must not outweigh three others."""
@@ -52,7 +51,8 @@ def match_any(words: Sequence[str], chat_key: int) -> str:
 def match_in(words: Sequence[str], scope: str | None) -> str:
     """FTS5 expression: any of the words, in the rows with a word of the scope column; None is everywhere."""
     content = f"{{content}}: ({' OR '.join(map(phrase, words))})"
-    return content if scope is None else f"{{scope}}: {quote(scope)} AND {content}"
+    # The rarer first: FTS5 takes each of its rows and looks whether the other has it.
+    return content if scope is None else f"{content} AND {{scope}}: {quote(scope)}"
 
 
 @attrs.frozen(kw_only=True)
@@ -86,21 +86,35 @@ def search(
         is_late: looked at before each word; those that are left then are not looked for.
     """
     found = scores(connection, words, f"c{int(chat_key)}", rowids, messages, is_late)
-    best = heapq.nsmallest(limit, found.by_rowid.items(), key=lambda item: (item[1], -item[0]))
-    hits = [TextHit(rowid, score, found.shared[rowid]) for rowid, score in best]
-    return Hits(best=hits, complete=found.complete)
+    return Hits(best=found.best(limit), complete=found.complete)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class Scores:
-    """All matches of a search."""
+    """All matches of a search, as columns: with frequent words there are thousands."""
 
-    by_rowid: Mapping[int, float]
+    rowids: npt.NDArray[np.int64]
+    """Ascending."""
+    values: npt.NDArray[np.float64]
     """The more negative, the better."""
-    shared: Mapping[int, int]
+    shared: npt.NDArray[np.int64]
     """How many of the words each has."""
     complete: bool
     """Whether all words were looked for."""
+
+    def best(self, limit: int) -> list[TextHit]:
+        """The best first; of equals, the newest."""
+        near = np.arange(len(self.values))
+        if len(near) > limit:
+            near = np.flatnonzero(self.values <= np.partition(self.values, limit - 1)[limit - 1])
+        order = near[np.lexsort((-self.rowids[near], self.values[near]))][:limit]
+        columns = (column[order].tolist() for column in (self.rowids, self.values, self.shared))
+        return [TextHit(*row) for row in zip(*columns, strict=True)]
+
+    def ranked(self) -> list[tuple[int, float]]:
+        """All row ids with their scores, in the same order."""
+        order = np.lexsort((-self.rowids, self.values))
+        return list(zip(self.rowids[order].tolist(), self.values[order].tolist(), strict=True))
 
 
 def scores(
@@ -127,22 +141,28 @@ def scores(
         messages: about how many messages that are.
         is_late: looked at before each word; those that are left then are not looked for.
     """
-    found: dict[int, float] = {}
-    shared: Counter[int] = Counter()
+    postings: list[npt.NDArray[np.int64]] = []
+    complete = True
     for word in words:
         try:
             if is_late():
-                return Scores(by_rowid=found, shared=shared, complete=False)
-            having = json.loads(connection.execute(_POSTINGS, (match_in([word], scope), *rowids)).get)
+                complete = False
+                break
+            having = connection.execute(_POSTINGS, (match_in([word], scope), *rowids)).get
         except apsw.InterruptError:
             if not is_late():
                 raise  # cancelled from outside
-            return Scores(by_rowid=found, shared=shared, complete=False)
-        shared.update(having)
-        weight = -(_idf(len(having), messages) ** IDF_POWER)
-        for rowid in having:
-            found[rowid] = found.get(rowid, 0.0) + weight
-    return Scores(by_rowid=found, shared=shared, complete=True)
+            complete = False
+            break
+        postings.append(np.fromstring(having or "", np.int64, sep=","))
+    if not postings:
+        none = np.empty(0, np.int64)
+        return Scores(rowids=none, values=none.astype(np.float64), shared=none, complete=complete)
+    counts = [len(having) for having in postings]
+    weights = np.repeat([-(_idf(count, messages) ** IDF_POWER) for count in counts], counts)
+    found, places, shared = np.unique(np.concatenate(postings), return_inverse=True, return_counts=True)
+    values = np.asarray(np.bincount(places, weights, len(found)), np.float64)
+    return Scores(rowids=found, values=values, shared=shared, complete=complete)
 
 
 def _idf(found: int, messages: int) -> float:

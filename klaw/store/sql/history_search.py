@@ -21,7 +21,7 @@ from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
-from klaw.store.sql import frequent_words, fulltext, messages, vector_codes, vectors
+from klaw.store.sql import frequent_words, fulltext, messages, vector_codes, vector_search, vectors
 from klaw.store.sql.candidates import DAMAGE, HEAD_CHARACTERS, Place, place_of
 from klaw.store.sql.measuring import Neighbour, nearest_of
 from klaw.store.sql.reading import snapshot
@@ -162,7 +162,7 @@ def _nearest(
     now = vector_codes.state(connection)
     found: list[Neighbour] = []
     if now is not None:
-        fine = max(vectors.FINE, 4 * depth)
+        fine = max(vector_search.FINE, 4 * depth)
         wanted = vector_codes.Filters(
             user=filters.user,
             chat_key=chat_key,
@@ -171,7 +171,7 @@ def _nearest(
             role=filters.role,
             last_rowid=filters.last_rowid,
         )
-        rough = max(vectors.ROUGH, 4 * fine)
+        rough = max(vector_search.ROUGH, 4 * fine)
         found = nearest_of(vector_codes.candidates(connection, now, vector, wanted, rough, fine), measure, depth)
         if now.complete:
             return found, True
@@ -226,8 +226,7 @@ def _hits(
         # The word of a user who owns most rows would cost more than it saves: all of its rows would be read.
         scope = messages.user_word(filters.user) if rows < total / 2 else None
     scores = fulltext.scores(connection, plan.words, scope, (plan.first_rowid, total + 1), rows)
-    ranked = sorted(scores.by_rowid.items(), key=lambda item: (item[1], -item[0]))
-    return list(itertools.islice(_allowed(connection, ranked, filters), depth)), plan
+    return list(itertools.islice(_allowed(connection, scores.ranked(), filters), depth)), plan
 
 
 _ALLOWED = f"""

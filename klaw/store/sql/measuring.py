@@ -5,13 +5,12 @@ nearest twenty; how many differs from query to query. They are measured in group
 when the rest cannot reach the list, even if their estimates are as far off as those of the measured ones.
 """
 
-import heapq
-import statistics
 from collections.abc import Callable, Sequence
 
 import attrs
+import numpy as np
 
-GROUP = 64
+GROUP = 32
 """Vectors measured at once."""
 CERTAINTY = 3.0
 """By how many standard deviations an estimate may be too pessimistic."""
@@ -50,20 +49,20 @@ def nearest_of(
         part = dict(estimates[start : start + group])
         found = measure(list(part))
         measured.update((each.rowid, each) for each in found)
-        best = heapq.nsmallest(wanted, [*best, *found], key=_order)
+        best = sorted([*best, *found], key=_order)[:wanted]
         errors += [each.distance - part[each.rowid] for each in found]
         start, group = start + group, GROUP
         if start < len(estimates) and len(best) == wanted and len(errors) >= GROUP:
             # The most promising estimates are too good rather than too bad, so this errs to the safe side only with
             # the mean over all that were measured, not over the last group.
-            usual, spread = statistics.fmean(errors), statistics.stdev(errors)
+            usual, spread = float(np.mean(errors)), float(np.std(errors, ddof=1))
             if estimates[start][1] + usual - CERTAINTY * spread > best[-1].distance:
                 break
     if wanted == limit or not errors:
         return best
-    usual = statistics.fmean(errors)
+    usual = float(np.mean(errors))
     filling = (Neighbour(rowid, estimate + usual) for rowid, estimate in estimates[start : start + limit])
-    return heapq.nsmallest(limit, [*measured.values(), *filling], key=_order)
+    return sorted([*measured.values(), *filling], key=_order)[:limit]
 
 
 def _order(each: Neighbour) -> tuple[float, int]:

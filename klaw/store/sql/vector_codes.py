@@ -231,13 +231,13 @@ def candidates(
     bound, waiting = -np.inf, 0
     for records in _batches(connection, len(now.centre), filters):
         score = coded.rough(records)
-        near = np.flatnonzero(score > bound)
-        some = codes.take(records, near)
-        allowed = _allowed(some, filters)
-        kept.append(some[allowed] if not allowed.all() else some)
-        scores.append(score[near[allowed]])
-        waiting += len(scores[-1])
-        if waiting > 2 * rough:
+        near = _near(records, score, bound, filters)
+        if len(near) > rough:
+            near = near[np.argpartition(-score[near], rough)[:rough]]
+        kept.append(codes.take(records, near))
+        scores.append(score[near])
+        waiting += len(near)
+        if waiting > 2 * rough or (waiting >= rough and bound == -np.inf):
             kept, scores = _best(kept, scores, rough)
             bound, waiting = float(scores[0].min()), rough
     if not waiting:
@@ -249,6 +249,14 @@ def candidates(
     for rowid, distance in zip(best["rowid"][order].tolist(), estimated[order].tolist(), strict=True):
         found.setdefault(rowid, distance)  # twice where a vector was replaced: the old code stays
     return list(found.items())
+
+
+def _near(records: codes.Records, score: codes.Floats, bound: float, filters: Filters) -> npt.NDArray[np.intp]:
+    """Places of the records above a bound that the filters allow; of few records looking at the filters is cheap."""
+    if bound == -np.inf:
+        return np.flatnonzero(_allowed(records, filters))
+    near = np.flatnonzero(score > bound)
+    return near[_allowed(codes.take(records, near), filters)]
 
 
 def _best(

@@ -1,11 +1,8 @@
 """SQL of message vectors: a vec0 table with the chat as partition key, so that a KNN reads one chat only.
 
-``seq`` is a metadata column: segment and window are ranges of it, filtered inside the KNN. A filter after the KNN would
-return nothing as soon as other rows are nearer. Many vectors (a long chat, a user's whole history) are searched by
-their codes first (``vector_codes``); the few that remain are measured exactly.
+``seq`` is a metadata column: segment and window are ranges of it, filtered inside the KNN (``vector_search``).
 """
 
-import json
 import math
 import struct
 from collections.abc import Sequence
@@ -17,24 +14,11 @@ from klaw.domain.message import SESSION_PAUSE_S
 from klaw.domain.names import UserId
 from klaw.store.codes import Item
 from klaw.store.sql import meta, vector_codes
-from klaw.store.sql.measuring import Neighbour as Neighbour  # noqa: PLC0414 - known by this place
-from klaw.store.sql.measuring import nearest_of
-from klaw.store.sql.vector_codes import Coded, Filters
+from klaw.store.sql.vector_codes import Coded
 
 CHUNK_SIZE = 32
 """Rows a chunk of vec0. With 256 a chat of ten messages takes 400 KB and a vector read alone walks through 96 pages;
 with 32 it is 50 KB and 12 pages, and a KNN is no slower (docs/benchmarks.md)."""
-EXACT_UNTIL = 4_000
-"""Vectors of a chat that a KNN reads one by one; with more, their codes come first."""
-MAX_KNN = 4_096
-"""The largest k that vec0 takes."""
-ROUGH, FINE = 16_384, 1_024
-"""Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
-CHAT_ROUGH, CHAT_FINE = 4_096, 512
-"""The same inside one chat."""
-CERTAIN = 20
-"""Of a chat's nearest, those that are surely the nearest; where the rest of a long list stands matters less."""
-
 _MODEL_KEY = "embedding_model"
 _DIMENSION_KEY = "embedding_dimension"
 _CLEARED_KEY = "embedding_cleared"
@@ -257,48 +241,6 @@ _COUNT_EMBEDDED = "SELECT count(*) FROM vec_messages_rowids"
 def count_embedded(connection: apsw.Connection) -> int:
     """How many messages have a vector. Reads the whole index of row ids: not for every message."""
     return int(connection.execute(_COUNT_EMBEDDED).get) if model(connection) else 0
-
-
-_KNN = """
-SELECT rowid, distance FROM vec_messages
-WHERE embedding MATCH ? AND k = ? AND chat_key = ? AND seq >= ? AND seq < ?
-ORDER BY distance
-"""
-
-
-def nearest(
-    connection: apsw.Connection, query: bytes, chat_key: int, first_seq: int, end_seq: int, limit: int
-) -> Sequence[Neighbour]:
-    """The nearest messages of a chat with first_seq <= seq < end_seq, nearest first. In a long chat the last ones of
-    the list may miss a neighbour that is hardly nearer."""
-    now = vector_codes.state(connection)
-    if now is None or not now.complete or vector_codes.count(connection, chat_key) <= EXACT_UNTIL:
-        return nearest_exact(connection, query, chat_key, first_seq, end_seq, limit)
-    scope = Filters(chat_key=chat_key, first_seq=first_seq, end_seq=end_seq)
-    fine = max(CHAT_FINE, 2 * limit)
-    estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 4 * fine), fine)
-
-    def measure(rowids: list[int]) -> list[Neighbour]:
-        rows = connection.execute(_MEASURE, (query, json.dumps(rowids), chat_key, first_seq, end_seq))
-        return [Neighbour(rowid, distance) for rowid, distance in rows]
-
-    return nearest_of(estimates, measure, limit, CERTAIN)
-
-
-def nearest_exact(
-    connection: apsw.Connection, query: bytes, chat_key: int, first_seq: int, end_seq: int, limit: int
-) -> Sequence[Neighbour]:
-    """The same by reading every vector of the chat."""
-    rows = connection.execute(_KNN, (query, min(limit, MAX_KNN), chat_key, first_seq, end_seq))
-    return [Neighbour(rowid, distance) for rowid, distance in rows if distance is not None]
-
-
-# "distance" is taken: a hidden column of vec0.
-_MEASURE = """
-SELECT v.rowid, vec_distance_cosine(v.embedding, ?1) AS measured
-FROM json_each(?2) AS r CROSS JOIN vec_messages AS v ON v.rowid = r.value
-WHERE v.chat_key = ?3 AND v.seq >= ?4 AND v.seq < ?5 AND measured IS NOT NULL
-"""
 
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from klaw.memory import embedder as actor
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.passage import Passage, passage, vectors_id
-from klaw.store.sql import vectors
+from klaw.store.sql import vector_search, vectors
 from klaw.store.store import Store
 from tests.support.making import new, running_store
 from tests.support.tiny_model import ROWS, write_tiny_model
@@ -149,7 +149,7 @@ async def test_a_new_model_turns_vectors_off_until_all_are_made_anew(
             assert embedder_problems(embedder) == {}
             assert embedder.status.reembedded_percent == 100
             query = await embedder.query(TEXTS[2])
-            (nearest, *_) = await store.readers.run(vectors.nearest, query, 1, 1, 10, 4)
+            (nearest, *_) = await store.readers.run(vector_search.nearest, query, 1, 1, 10, 4)
             assert nearest.rowid == 3
             assert len(query) == 16 * 4
         assert await store.readers.run(vectors.reembedding) is None
@@ -210,7 +210,7 @@ async def test_another_recipe_embeds_anew_with_the_previous_message_of_the_segme
         assert after == (vectors_id(before[0], 2), before[1])
         model = EmbeddingModel.load(tiny, threads=1)
         expected = model.embed([passage(TEXTS[2], TEXTS[1], 2)], kind="passage")[0]
-        (nearest, *_) = await store.readers.run(vectors.nearest, expected.astype("<f4").tobytes(), 1, 1, 10, 4)
+        (nearest, *_) = await store.readers.run(vector_search.nearest, expected.astype("<f4").tobytes(), 1, 1, 10, 4)
         assert nearest.rowid == 3
         assert nearest.distance == pytest.approx(0, abs=1e-5)
 

@@ -18,7 +18,7 @@ from klaw.errors import IdConflict, SchemaTooNew, StorageError, StorageFull
 from klaw.store import connect
 from klaw.store.reindex.offline import drop
 from klaw.store.reindex.values import ReindexRefused
-from klaw.store.sql import fulltext, messages, vectors
+from klaw.store.sql import fulltext, messages, vector_search, vectors
 from tests.support.making import new, running_store
 from tests.support.reindexing import DIMENSION, MODEL, FakeModel, differing, digests_of, filled, run, unit
 from tests.support.turns import record
@@ -142,7 +142,7 @@ async def test_the_rebuilt_database_is_in_use_and_the_old_one_is_kept(tmp_path: 
         session = await store.readers.run(messages.session, chat)
         for word in ("кошку", "gardens"):
             assert (await store.readers.run(fulltext.search, [word], session.key, (0, 1 << 40), 100, 5)).best
-        assert await store.readers.run(vectors.nearest, unit(1), session.key, 1, 1 << 40, 5)
+        assert await store.readers.run(vector_search.nearest, unit(1), session.key, 1, 1 << 40, 5)
         (next_one,) = await store.writer.append([new("after", chat="чат 1")])
         assert next_one.message.seq == session.last_seq + 1
     assert drop(tmp_path / "klaw.db") > 0

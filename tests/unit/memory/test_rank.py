@@ -8,7 +8,7 @@ from klaw.memory.rank import rank
 from klaw.memory.speakers import speaker_stems
 from klaw.store.sql.candidates import Lists, Place
 from klaw.store.sql.fulltext import TextHit
-from klaw.store.sql.vectors import Neighbour
+from klaw.store.sql.measuring import Neighbour
 from klaw.store.tokenizer import stem
 
 
@@ -26,7 +26,7 @@ def place(rowid: int, *, head: str = "text", tokens: int = 40, day: str = "2026-
 
 
 def order(lists: Lists, *, names: tuple[str, ...] = (), periods: tuple[Period, ...] = ()) -> list[int]:
-    return [each.place.rowid for each in rank(lists, names, periods)]
+    return [each.place.rowid for each in rank(lists, names, periods).best]
 
 
 def test_a_row_in_both_lists_comes_first() -> None:
@@ -40,7 +40,7 @@ def test_a_row_in_both_lists_comes_first() -> None:
 
 def test_the_neighbours_of_a_hit_share_its_score_the_next_more_than_the_previous() -> None:
     lists = Lists(hits=[TextHit(5, -4.0)], places=[place(4), place(5), place(6)])
-    found = rank(lists, (), ())
+    found = rank(lists, (), ()).best
     assert [each.place.rowid for each in found] == [5, 6, 4]
     assert [each.text_rank for each in found] == [1, 2, 3]
     assert [each.bm25 for each in found] == [-4.0, None, None]
@@ -57,7 +57,7 @@ def test_a_message_of_the_person_asked_about_is_raised() -> None:
         places=[place(1, head="Борис: видел Анну"), place(3, head="Анна: я купила дом")],
     )
     assert order(lists) == [1, 3]
-    found = rank(lists, [stem("Анны")], ())
+    found = rank(lists, [stem("Анны")], ()).best
     assert [(each.place.rowid, each.boosts) for each in found] == [(3, ("speaker",)), (1, ())]
 
 
@@ -67,14 +67,14 @@ def test_what_was_said_in_the_days_asked_about_is_raised() -> None:
         places=[place(1), place(3, day="2026-05-06"), place(5, day="2026-05-05")],
     )
     day = Period(date(2026, 5, 5), date(2026, 5, 5))
-    found = rank(lists, (), [day])
+    found = rank(lists, (), [day]).best
     assert [each.place.rowid for each in found] == [3, 5, 1]
     assert [each.boosts for each in found] == [("date",), ("date",), ()]
 
 
 def test_rows_that_only_the_dated_list_has_are_ranked_too() -> None:
     lists = Lists(dated=[Neighbour(7, 0.2)], places=[place(7)])
-    (found,) = rank(lists, (), ())
+    (found,) = rank(lists, (), ()).best
     assert (found.vector_rank, found.distance) == (None, 0.2)
 
 
