@@ -5,7 +5,7 @@ from typing import Protocol
 import attrs
 import structlog
 
-from klaw.actor.clock import from_iso, iso
+from klaw.actor.clock import iso
 from klaw.chats.workspace import folder_of_user
 from klaw.domain import tokens
 from klaw.domain.delivery import notice_message

@@ -155,7 +155,7 @@ class LiveRun:
                 delivered=self.run.delivered + verdict.deliver,
             )
             last = None
-            if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or verdict.error is not None and text:
+            if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and text):
                 message = self._message(Role.ASSISTANT, Kind.TEXT, text or "(no final text)", {})
                 last = Transcript(first_seq=self._seq, messages=(message,))
             delivery = said = None

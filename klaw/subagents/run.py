@@ -1,6 +1,7 @@
 """One run: its context, the conversation with the model and its tools, and its end. A child task of the scheduler."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -25,15 +26,18 @@ from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
 from klaw.prompts import prompt
 from klaw.store.readers import Readers
+from klaw.store.sql import due_runs
 from klaw.store.writer import Writer
-from klaw.subagents.context import RunSnapshot, assemble
-from klaw.subagents.ending import Verdict, judge
-from klaw.subagents.history import load_history
+from klaw.subagents import history
+from klaw.subagents.context import Inputs, assemble
+from klaw.subagents.due import PASSING_ERRORS
+from klaw.subagents.ending import Verdict, judge, notice
+from klaw.subagents.limits import Limit, Refusal, day_of, refusal, tells_user
 from klaw.subagents.live import LiveRun
 from klaw.subagents.spending import Allowance, LimitReached
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.executor import CallResult, Executor
-from klaw.toolbox.loop import Outcome, Prompt, converse
+from klaw.toolbox.loop import Ending, Outcome, Prompt, converse
 from klaw.toolbox.registry import tools_tokens
 from klaw.toolbox.spec import ToolContext
 
@@ -59,7 +63,7 @@ class RunServices:
     new_id: Callable[[], str]
 
 
-async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, *, timeout_s: float) -> Verdict:
+async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, *, timeout_s: float) -> None:
     """Carry a begun run out, and store its end.
 
     Expected failures end it with a status that says so.
@@ -70,9 +74,6 @@ async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, 
         allowance: what it may spend.
         timeout_s: deadline of the whole run, without the storing of its end.
 
-    Returns:
-        How it ended.
-
     Raises:
         ActorStopped: the store is gone; the run is found as interrupted at the next start.
 
@@ -80,14 +81,12 @@ async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, 
     """
     course = _Course(live=live, services=services, allowance=allowance)
     verdict, text = await course.run(timeout_s)
-    last = is_last(live.run, verdict.error, services.config.subagents.retries)
-    tells = True
-    if verdict.error in set(Limit):
-        tells = await _tells_of_limit(services, live.run, verdict.error)
-        live.describe(told=tells)
-    await live.end(verdict, text, lambda run, text: notice(run, text, last=last) if tells else None)
+    last = is_last(live.run, verdict, services.config.subagents.retries)
+    if verdict.error in set(Limit) and live.run.kind is not RunKind.SPAWNED:
+        last = await _tells_of_limit(services, live.run, verdict)
+        live.describe(told=last)
+    await live.end(verdict, text, partial(notice, last=last))
     log.info("run_ended", run=live.run.id, status=live.run.status.value, code=live.run.error)
-    return live.run
 
 
 @attrs.define(kw_only=True)
@@ -151,45 +150,57 @@ class _Course:
         )
         live.describe(**_account(outcome))
         text = clean(outcome.text).strip()
-        return judge(live.run, text, outcome.ending, max_tokens=limit), text
+        reached = self._reached(self._reply_tokens(route)) if outcome.ending is Ending.BUDGET else None
+        return judge(live.run, text, reached), text
+
+    def _reached(self, needed: int) -> Refusal:
+        """The limit that ended the conversation."""
+        run, limits = self.live.run, self.allowance.limits
+        note = f"the limit of one run is {limits.run} tokens"
+        return refusal(limits, self.allowance.ledger.used(run), needed) or Refusal(limit=Limit.RUN, note=note)
 
     async def _prompt(self, route: Route, tools: tuple[ToolDescription, ...]) -> Prompt:
         services, run = self.services, self.live.run
         fixed: Fixed = await services.files.run(services.workspace.read, run.user)
-        earlier = await services.files.run(
-            load_history, services.conversations, run.user, run.task, services.config.context.subagent_history
-        )
-        budget = Budget(
-            context_tokens=route.context_tokens,
-            reply_reserve_tokens=services.config.context.reply_reserve_tokens,
-            correction=services.correction.of(route.name),
+        budget = self._budget(route)
+        load = partial(
+            history.load,
+            services.conversations,
+            run.user,
+            run.task,
+            runs=services.config.context.subagent_history,
+            max_tokens=budget.usable,
         )
         context = assemble(
-            RunSnapshot(
-                system_prompt=f"{fixed.system_prompt}\n\n{_instructions(run)}",
+            Inputs(
+                system_prompt=fixed.system_prompt,
+                instructions=_instructions(run, with_tools=bool(tools)),
                 core_memory=fixed.core_memory,
-                history=earlier,
+                history=await services.files.run(load),
+                situation=_situation(run),
                 request=run.message,
                 tools_tokens=tools_tokens(tools),
                 with_tools=bool(tools),
                 budget=budget,
             )
         )
-        self.live.describe(earlier_runs=context.runs)
+        self.live.describe(earlier_runs=[past.id for past in context.history])
         return Prompt(messages=context.messages, max_tokens=budget.usable - tools_tokens(tools))
 
     async def _shorter(
         self, route: Route, tools: tuple[ToolDescription, ...], refused: tuple[ChatMessage, ...]
     ) -> Prompt:
-        services = self.services
-        budget = Budget(
-            context_tokens=route.context_tokens,
-            reply_reserve_tokens=services.config.context.reply_reserve_tokens,
-            correction=services.correction.of(route.name),
-        )
         estimated = request_tokens(refused) + tools_tokens(tools)
-        services.correction.overflowed(route.name, refused=estimated, usable=budget.usable)
+        usable = self._budget(route).usable
+        self.services.correction.overflowed(route.name, refused=estimated, usable=usable)
         return await self._prompt(route, tools)
+
+    def _budget(self, route: Route) -> Budget:
+        return Budget(
+            context_tokens=route.context_tokens,
+            reply_reserve_tokens=self.services.config.context.reply_reserve_tokens,
+            correction=self.services.correction.of(route.name),
+        )
 
     def _reply_tokens(self, route: Route) -> int:
         return min(route.max_output_tokens, self.services.config.context.reply_reserve_tokens)
@@ -256,13 +267,35 @@ def describe_failure(error: Exception) -> tuple[str, str]:
             return "internal", f"an internal error occurred ({error_class(error)}); the log has its place"
 
 
-def _instructions(run: Run) -> str:
-    """What a subagent is told about its situation; the same for all runs of a task."""
+def is_last(run: Run, verdict: Verdict, retries: int) -> bool:
+    """Whether no further attempt follows a run that ends so."""
+    if run.kind is not RunKind.SCHEDULED or verdict.status is not RunStatus.FAILED or run.delivered:
+        return True
+    passing = run.details.get("retryable", verdict.error in PASSING_ERRORS)
+    return not passing or run.attempt > retries
+
+
+def _instructions(run: Run, *, with_tools: bool) -> str:
+    """What a subagent is told about its work; the same for all runs of a task."""
+    parts = [prompt("subagent")]
     if run.kind is RunKind.HEARTBEAT:
-        return f"{prompt('subagent')}\n\n{prompt('subagent_heartbeat')}"
-    if run.inject_into is not None:
-        return f"{prompt('subagent')}\n\n{prompt('subagent_deliver')}"
-    return prompt("subagent")
+        parts.append(prompt("subagent_heartbeat"))
+    elif run.inject_into is not None:
+        parts.append(prompt("subagent_deliver" if with_tools else "subagent_answer"))
+    return "\n\n".join(parts)
+
+
+def _situation(run: Run) -> str:
+    """What differs from run to run."""
+    told = f"[{run.task}, due {run.due[:16].replace('T', ' ')} UTC, now {run.started_at[:16].replace('T', ' ')} UTC"
+    return f"{told}; {run.note}]" if run.note else f"{told}]"
+
+
+async def _tells_of_limit(services: RunServices, run: Run, verdict: Verdict) -> bool:
+    """Whether the user is told that a run was ended by a limit: once a day."""
+    refused = Refusal(limit=Limit(verdict.error), note="")
+    earlier = await services.readers.run(due_runs.limited, run.user, day_of(run.started_at), refused.limit.value)
+    return tells_user(refused, run, earlier)
 
 
 def _account(outcome: Outcome) -> dict[str, object]:

@@ -169,9 +169,7 @@ class _Actor:
         match message:
             case Spawn():
                 unfinished = [*self.scheduler.live.values(), *self.scheduler.queued]
-                spawned = sum(
-                    job.run.user == message.user and job.run.kind is RunKind.SPAWNED for job in unfinished
-                )
+                spawned = sum(job.run.user == message.user and job.run.kind is RunKind.SPAWNED for job in unfinished)
                 await self._begin(message, self.beginner.spawn, message, spawned)
             case RunNow():
                 await self._begin(message, self.beginner.by_hand, message.user, message.name)
