@@ -59,7 +59,11 @@ PURE = (
     "gateway/frames.py",
     "gateway/limits.py",
     "llm/types.py",
-    "llm/wire.py",
+    "llm/adapt.py",
+    "llm/anthropic.py",
+    "llm/breaker.py",
+    "llm/dialect.py",
+    "llm/openai.py",
     "llm/sse.py",
     "llm/thinking.py",
 )

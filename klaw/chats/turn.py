@@ -76,6 +76,7 @@ class Turn:
     _began: float = 0.0
     _pieces: list[str] = attrs.Factory(list)
     _length: int = 0
+    _answered_by: str = ""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -192,16 +193,20 @@ class Turn:
         begin = trio.current_time()
         try:
             completion = await route.provider.stream(request, self._on_delta)
-        except ContextTooLong:
+        except ContextTooLong as error:
             assert self._rows is not None
-            usable = self._receipt["budget"]["usable_tokens"]
-            self.services.correction.overflowed(route.name, refused=context.tokens, usable=usable)
+            if error.context_tokens is not None and error.context_tokens < route.context_tokens:
+                route = attrs.evolve(route, context_tokens=error.context_tokens)  # a fallback with a shorter context
+            else:
+                usable = self._receipt["budget"]["usable_tokens"]
+                self.services.correction.overflowed(route.name, refused=context.tokens, usable=usable)
             context = await self._context(self._rows, route)
             completion = await route.provider.stream(attrs.evolve(request, messages=context.messages), self._on_delta)
         self._timings["llm"] = (trio.current_time() - begin) * 1000
+        self._answered_by = completion.model or route.name
         if completion.usage is not None:
             self.services.correction.learn(
-                route.name, estimated=context.tokens, reported=completion.usage.prompt_tokens
+                self._answered_by, estimated=context.tokens, reported=completion.usage.prompt_tokens
             )
         return completion
 
@@ -251,7 +256,7 @@ class Turn:
             user=rows.session.user,
             segment=rows.session.segment,
             status=status,
-            model=self._route.name if self._route else "",
+            model=self._answered_by or (self._route.name if self._route else ""),
             first_seq=rows.pending[0].seq,
             last_seq=rows.pending[-1].seq,
             started_at=iso(self._began),

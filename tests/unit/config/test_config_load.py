@@ -73,7 +73,7 @@ nonsense: 1
         "llm.temperature": "must be a finite number (line 5)",
         "logging.level": "must be one of debug, info, warning, error, got str 'loud'",
         "providers.zai.apiKey": "must be a str, got int (put the value in quotes)",
-        "providers.zai.baseUrl": "is required",
+        "providers.zai.baseUrl": "is required for type 'openai'",
         "providers.local": "the name must be letters, digits, '.', '_' or '-', and not 'local', "
         "which is the built-in model",
         "routing.default": "the provider must be 'local' or a name in providers (there: 'local', 'zai'), "
