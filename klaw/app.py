@@ -25,7 +25,7 @@ from klaw.chats.health import GatheredHealth
 from klaw.chats.turn import TurnServices
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths, ensure_private_dir, folder_of_user
-from klaw.config.schema import EngineConfig
+from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
@@ -119,9 +119,10 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         partial(embedder_problems, embedder),
         partial(coverage_problems, coverage),
         partial(supervisor_problems, supervisor),
+        router.problems,
     ]
     if router.uses_local:
-        sources.append(partial(local_model_problems, local))
+        sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
     health = GatheredHealth(sources)
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)

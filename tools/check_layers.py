@@ -63,7 +63,11 @@ PURE = (
     "toolbox/spec.py",
     "toolbox/registry.py",
     "llm/types.py",
-    "llm/wire.py",
+    "llm/adapt.py",
+    "llm/anthropic.py",
+    "llm/breaker.py",
+    "llm/dialect.py",
+    "llm/openai.py",
     "llm/sse.py",
     "llm/thinking.py",
 )

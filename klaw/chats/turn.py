@@ -88,6 +88,7 @@ class Turn:
     _began: float = 0.0
     _pieces: list[str] = attrs.Factory(list)
     _length: int = 0
+    _answered_by: str = ""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -229,7 +230,10 @@ class Turn:
                 holding = False
                 await slot.aclose()
 
-        async def shorter(refused: tuple[ChatMessage, ...]) -> Prompt:
+        async def shorter(refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
+            if error.context_tokens is not None and error.context_tokens < route.context_tokens:
+                # A fallback with a shorter context.
+                return await self._prompt(rows, attrs.evolve(route, context_tokens=error.context_tokens))
             services.correction.overflowed(
                 route.name,
                 refused=request_tokens(refused) + tools_tokens(self._tools),
@@ -276,6 +280,7 @@ class Turn:
             model=route.model,
             messages=messages,
             tools=tools,
+            stable_messages=len(messages) if tools else 0,  # the next round sends them again
             temperature=config.llm.temperature,
             max_tokens=min(route.max_output_tokens, config.context.reply_reserve_tokens),
         )
@@ -284,9 +289,10 @@ class Turn:
         begin = trio.current_time()
         completion = await route.provider.stream(request, self._on_delta)
         self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
+        self._answered_by = completion.model or route.name
         if completion.usage is not None:
             self.services.correction.learn(
-                route.name,
+                self._answered_by,
                 estimated=request_tokens(messages) + tools_tokens(tools),
                 reported=completion.usage.prompt_tokens,
             )
@@ -343,7 +349,7 @@ class Turn:
             user=rows.session.user,
             segment=rows.session.segment,
             status=status,
-            model=self._route.name if self._route else "",
+            model=self._answered_by or (self._route.name if self._route else ""),
             first_seq=rows.pending[0].seq,
             last_seq=rows.pending[-1].seq,
             started_at=iso(self._began),
