@@ -16,6 +16,8 @@ from klaw.actor.failure import error_class
 from klaw.config.paths import encode_name
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.prompts import prompt
+from klaw.toolbox.skills.catalogue import FILE as SKILL_FILE
+from klaw.toolbox.skills.catalogue import Catalogue
 
 AGENT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md")
 """What the agent is, the same for all users."""
@@ -45,6 +47,8 @@ class Workspace:
 
     folder: Path
     data_dir: Path
+    skills: Catalogue | None = None
+    """Looked at again with each reading, so that the tool list of the turn is up to date."""
     _cache: dict[Path, tuple[tuple[int, int], str]] = attrs.Factory(dict)
 
     def read(self, user: UserId) -> Fixed:
@@ -53,6 +57,8 @@ class Workspace:
         Blocks; run it in a thread.
         """
         problems: list[str] = []
+        if self.skills is not None:
+            problems += [f"{problem.folder}/{SKILL_FILE}" for problem in self.skills.refresh().problems]
         paths = [*(self.folder / name for name in AGENT_FILES), _of_user(self.folder, user) / USER_FILE]
         texts = [self._text(path, problems) for path in paths]
         found = "\n\n".join(text.strip() for text in texts if text.strip())

@@ -19,3 +19,8 @@ def root_of(workspace: Path, user: UserId) -> Root:
     if user == LOCAL_USER:
         return Root(folder=workspace, closed=frozenset({USERS_FOLDER}))
     return Root(folder=workspace, below=(USERS_FOLDER, encode_name(user)))
+
+
+def folder_of(workspace: Path, user: UserId) -> Path:
+    """The same folder as a path, for Klaw's own writing."""
+    return workspace if user == LOCAL_USER else workspace / USERS_FOLDER / encode_name(user)

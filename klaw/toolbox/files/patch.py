@@ -5,6 +5,7 @@ An edit applies only where its search text occurs exactly once: what the model d
 
 import difflib
 from collections.abc import Sequence
+from typing import Annotated
 
 import attrs
 
@@ -22,8 +23,8 @@ _SIMILAR = 0.6
 class Edit:
     """Replace the one place that has ``search``."""
 
-    search: str
-    replace: str
+    search: Annotated[str, "text that is in the file exactly once; whole lines are best"]
+    replace: Annotated[str, "what stands there afterwards"]
 
 
 def apply(text: str, edits: Sequence[Edit]) -> str:

@@ -19,6 +19,8 @@ class Lines:
     total: int
     damaged: bool
     """Bytes that are no UTF-8 are shown as U+FFFD."""
+    cut_line: bool
+    """The last line shown is not whole, because it alone is longer than what may be shown."""
 
 
 def is_binary(data: bytes) -> bool:
@@ -49,7 +51,7 @@ def encode(text: str) -> bytes:
         raise FileRefused("content: is not valid Unicode text") from None
 
 
-def cut(data: bytes, path: str, *, offset: int, limit: int, numbers: bool) -> Lines:
+def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> Lines:
     """Lines of a file for reading.
 
     Args:
@@ -57,6 +59,7 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, numbers: bool) -> Li
         path: for messages.
         offset: number of the first line wanted, from 1; negative counts from the end (-20: the last 20).
         limit: at most so many lines.
+        max_chars: at most so many characters; whole lines, unless the first alone is longer.
         numbers: put each line's number before it.
 
     Raises:
@@ -72,13 +75,27 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, numbers: bool) -> Li
     start = max(0, total + offset) if offset < 0 else max(0, offset - 1)
     if start >= total and start > 0:
         raise FileRefused(f"offset: line {offset} does not exist, {path} has {total} lines")
-    shown = lines[start : start + max(1, limit)]
-    width = len(str(start + len(shown)))
-    body = [f"{number:>{width}}: {line}" for number, line in enumerate(shown, start + 1)] if numbers else shown
+    wanted = [line.removesuffix("\r") for line in lines[start : start + max(1, limit)]]
+    if numbers:
+        width = len(str(start + len(wanted)))
+        wanted = [f"{number:>{width}}: {line}" for number, line in enumerate(wanted, start + 1)]
+    shown = _fitting(wanted, max_chars)
+    cut_line = bool(shown) and len(shown[0]) > max_chars
     return Lines(
-        text="\n".join(line.removesuffix("\r") for line in body),
+        text="\n".join(shown)[:max_chars],
         first=start + 1 if shown else 0,
         last=start + len(shown),
         total=total,
         damaged="\ufffd" in text and "\ufffd".encode() not in data,
+        cut_line=cut_line,
     )
+
+
+def _fitting(lines: list[str], max_chars: int) -> list[str]:
+    """As many lines from the first on as fit, and at least one."""
+    room = max_chars
+    for count, line in enumerate(lines):
+        room -= len(line) + 1
+        if room < 0 and count > 0:
+            return lines[:count]
+    return lines
