@@ -7,11 +7,9 @@ name a file of another.
 
 from pathlib import Path
 
-from klaw.config.paths import encode_name
+from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.toolbox.files.beneath import Root
-
-USERS_FOLDER = "users"
 
 
 def root_of(workspace: Path, user: UserId) -> Root:
@@ -19,8 +17,3 @@ def root_of(workspace: Path, user: UserId) -> Root:
     if user == LOCAL_USER:
         return Root(folder=workspace, closed=frozenset({USERS_FOLDER}))
     return Root(folder=workspace, below=(USERS_FOLDER, encode_name(user)))
-
-
-def folder_of(workspace: Path, user: UserId) -> Path:
-    """The same folder as a path, for Klaw's own writing."""
-    return workspace if user == LOCAL_USER else workspace / USERS_FOLDER / encode_name(user)
