@@ -1,4 +1,4 @@
-"""A real server with a workspace made by ``klaw init``: the model reads, writes and loads skills, and cannot get out."""
+"""A real server on a workspace made by ``klaw init``: the model reads, writes, loads skills, and cannot get out."""
 
 import json
 

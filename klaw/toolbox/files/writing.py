@@ -38,9 +38,9 @@ def write(root: Root, path: str, data: bytes, mode: Mode) -> str:
     Raises:
         FileRefused: nothing was changed.
     """
+    _check_size(path, data)  # before a folder is made for nothing
     with root.resolve(path, make=True) as place:
         if mode == "create":
-            _check_size(place.path, data)
             put(place, data, NEW_FILE_MODE, exclusive=True)
             return place.path
         old, permissions, stamp = _old(place, read=mode == "append")
@@ -59,6 +59,7 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
     """
     with root.resolve(path) as place:
         data, info = read_place(place, MAX_FILE_BYTES)
+        _check_writable(place.path, info)
         new = function(data, place.path)
         _check_size(place.path, new)
         put(place, new, stat.S_IMODE(info.st_mode), unchanged=_stamp(info))
@@ -138,7 +139,14 @@ def _old(place: Place, *, read: bool) -> tuple[bytes, int, Stamp | None]:
         data, info = b"", os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
         if not stat.S_ISREG(info.st_mode):
             raise FileRefused(f"{place.path}: is no regular file")
+    _check_writable(place.path, info)
     return data, stat.S_IMODE(info.st_mode), _stamp(info)
+
+
+def _check_writable(path: str, info: os.stat_result) -> None:
+    """A rename would replace a read-only file too; but that it is read-only is what its owner wants to say."""
+    if not info.st_mode & 0o200:
+        raise FileRefused(f"{path}: is read-only; its owner does not want it changed")
 
 
 def _stamp(info: os.stat_result) -> Stamp:

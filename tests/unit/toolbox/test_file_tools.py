@@ -77,6 +77,20 @@ async def test_an_existing_file_is_not_overwritten_by_accident(run, workspace):
     assert stat.S_IMODE((workspace / "private.md").stat().st_mode) == 0o600
 
 
+async def test_a_read_only_file_stays(run, workspace):
+    (workspace / "SOUL.md").write_text("mine")
+    (workspace / "SOUL.md").chmod(0o444)
+    edits = [{"search": "mine", "replace": "yours"}]
+    for name, more in (
+        ("file_patch", {"edits": edits}),
+        ("file_write", {"content": "x", "mode": "replace"}),
+        ("file_write", {"content": "x", "mode": "append"}),
+    ):
+        assert "read-only" in (await run((name, {"path": "SOUL.md", **more}))).text
+    assert (workspace / "SOUL.md").read_text() == "mine"
+    assert stat.S_IMODE((workspace / "SOUL.md").stat().st_mode) == 0o444
+
+
 @pytest.mark.parametrize(
     ("search", "said"),
     [
