@@ -50,9 +50,12 @@ from klaw.store.reindex.places import Places
 from klaw.store.sql import messages, vectors
 from klaw.store.store import Store, open_store
 from klaw.toolbox.builtin.clock import clock_tools
+from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.skills.catalogue import Catalogue
 
 log = structlog.get_logger("klaw.app")
 
@@ -128,7 +131,11 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     toolbox = Toolbox(config.tools.disabled)
+    # Threads of their own: slow file tools must not hold back the reading of prompt files.
+    tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
     toolbox.register(*clock_tools(clock))
+    toolbox.register(*file_tools(paths.workspace, tool_files, config.tools.max_output_chars))
+    toolbox.register(*skill_tools(skills, tool_files))
     executor = Executor(
         toolbox=toolbox,
         overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
@@ -143,7 +150,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         recall=recall,
         router=router,
         slots=slots,
-        workspace=Workspace(paths.workspace, paths.data_dir),
+        workspace=Workspace(paths.workspace, paths.data_dir, skills),
         files=files,
         events=hub,
         clock=clock,
@@ -171,7 +178,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         coverage=coverage,
         health=health,
         directory=ChatDirectory(supervisor, services, health),
-        threads=(files,),
+        threads=(files, tool_files),
     )
 
 

@@ -28,7 +28,7 @@ from klaw.domain.names import ChatId
 from klaw.domain.recall import NOTHING
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.errors import ActorStopped, ProviderMalformed, StorageFull
+from klaw.errors import ActorStopped, ContextTooLong, ProviderMalformed, StorageFull
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
@@ -154,6 +154,7 @@ class Turn:
             self._route = route = services.router.route(rows.session.model)
             about = ToolContext(user=rows.session.user, chat=self.chat, turn=self.id, model=route.name)
             if route.tools and services.config.processing.max_tool_call_rounds:
+                await services.files.run(services.workspace.refresh_skills)
                 self._tools = services.executor.toolbox.describe(about)
             prompt = await self._prompt(rows, route)
             self._timings["context"] = (trio.current_time() - begin) * 1000
