@@ -25,7 +25,7 @@ from klaw.chats.health import GatheredHealth
 from klaw.chats.turn import TurnServices
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths, ensure_private_dir, folder_of_user
-from klaw.config.schema import EngineConfig
+from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
@@ -50,9 +50,12 @@ from klaw.store.reindex.places import Places
 from klaw.store.sql import messages, vectors
 from klaw.store.store import Store, open_store
 from klaw.toolbox.builtin.clock import clock_tools
+from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.skills.catalogue import Catalogue
 
 log = structlog.get_logger("klaw.app")
 
@@ -119,15 +122,20 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         partial(embedder_problems, embedder),
         partial(coverage_problems, coverage),
         partial(supervisor_problems, supervisor),
+        router.problems,
     ]
     if router.uses_local:
-        sources.append(partial(local_model_problems, local))
+        sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
     health = GatheredHealth(sources)
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     toolbox = Toolbox(config.tools.disabled)
+    # Threads of their own: slow file tools must not hold back the reading of prompt files.
+    tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
     toolbox.register(*clock_tools(clock))
+    toolbox.register(*file_tools(paths.workspace, tool_files, config.tools.max_output_chars))
+    toolbox.register(*skill_tools(skills, tool_files))
     executor = Executor(
         toolbox=toolbox,
         overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
@@ -142,7 +150,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         recall=recall,
         router=router,
         slots=slots,
-        workspace=Workspace(paths.workspace, paths.data_dir),
+        workspace=Workspace(paths.workspace, paths.data_dir, skills),
         files=files,
         events=hub,
         clock=clock,
@@ -170,7 +178,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         coverage=coverage,
         health=health,
         directory=ChatDirectory(supervisor, services, health),
-        threads=(files,),
+        threads=(files, tool_files),
     )
 
 

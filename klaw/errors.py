@@ -130,10 +130,32 @@ class ProviderRefused(ProviderError):
         self.retry_after_s = retry_after_s
 
 
+class RateLimited(ProviderRefused):
+    """Too many requests or tokens in a short time; ``retry_after_s`` is how long the provider asks to wait."""
+
+    code = "llm_rate_limited"
+
+
+class OverQuota(ProviderRefused):
+    """The account has no credit or its spending limit is reached; no waiting cures that."""
+
+    code = "llm_over_quota"
+
+
 class ContextTooLong(ProviderRefused):
-    """The prompt does not fit into the model's context; a shorter one may."""
+    """The prompt does not fit into the model's context; a shorter one may.
+
+    ``context_tokens`` is the model's context length if it is not the one that the caller planned with.
+    """
 
     code = "context_too_long"
+    context_tokens: int | None = None
+
+
+class ProviderPaused(ProviderError):
+    """The provider failed so often that it is left alone for a while; nothing was sent."""
+
+    code = "llm_paused"
 
 
 class ProviderMalformed(ProviderError):

@@ -36,9 +36,10 @@ def embedder_problems(embedder: Embedder) -> Mapping[str, str]:
             return {}
 
 
-def local_model_problems(local: LocalModel) -> Mapping[str, str]:
-    """Why the local model cannot answer now."""
-    return {} if local.state is LocalState.READY else {"no_llm": local.report().reason}
+def local_model_problems(local: LocalModel, *, only: bool) -> Mapping[str, str]:
+    """Why the local model cannot answer now. ``only``: chats have no other model first."""
+    code = "no_llm" if only else "no_local_llm"
+    return {} if local.state is LocalState.READY else {code: local.report().reason}
 
 
 def coverage_problems(coverage: Coverage) -> Mapping[str, str]:

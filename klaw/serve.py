@@ -119,6 +119,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             recall=app.recall,
             search=app.search,
             slots=app.slots,
+            providers=app.router.report,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,
             health=app.health,

@@ -43,6 +43,7 @@ from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.errors import ActorStopped
+from klaw.llm.guard import ProviderReport
 from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
 from klaw.memory.coverage import Coverage
@@ -73,6 +74,8 @@ class Sources:
     recall: Recall
     search: MemorySearch
     slots: Slots
+    providers: Callable[[], Sequence[ProviderReport]]
+    """LLM services that were asked so far."""
     local_model: LocalModel | None
     """None when no route leads to it."""
     coverage: Coverage
@@ -152,6 +155,7 @@ class Commands:
             "llm": {
                 "model": sources.config.routing.default,
                 "slots": attrs.asdict(sources.slots.report()),
+                "providers": [_provider(report) for report in sources.providers()],
                 "local": {"state": local.state.value, "reason": local.report().reason} if local else None,
             },
             "embedder": {
@@ -251,6 +255,16 @@ class Commands:
 
 def _listed(problems: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"code": code, "text": text} for code, text in problems.items()]
+
+
+def _provider(report: ProviderReport) -> dict[str, Any]:
+    breaker = report.breaker
+    return {
+        "name": report.name,
+        "state": breaker.state.value,
+        "failures": breaker.failures,
+        "retry_in_s": round(breaker.retry_in_s, 1),
+    }
 
 
 def _coverage(coverage: Coverage) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from klaw.domain.names import ChatId
 from klaw.domain.recall import NOTHING
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.errors import ActorStopped, ProviderMalformed, StorageFull
+from klaw.errors import ActorStopped, ContextTooLong, ProviderMalformed, StorageFull
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
@@ -88,6 +88,7 @@ class Turn:
     _began: float = 0.0
     _pieces: list[str] = attrs.Factory(list)
     _length: int = 0
+    _answered_by: str = ""
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -153,6 +154,7 @@ class Turn:
             self._route = route = services.router.route(rows.session.model)
             about = ToolContext(user=rows.session.user, chat=self.chat, turn=self.id, model=route.name)
             if route.tools and services.config.processing.max_tool_call_rounds:
+                await services.files.run(services.workspace.refresh_skills)
                 self._tools = services.executor.toolbox.describe(about)
             prompt = await self._prompt(rows, route)
             self._timings["context"] = (trio.current_time() - begin) * 1000
@@ -229,7 +231,10 @@ class Turn:
                 holding = False
                 await slot.aclose()
 
-        async def shorter(refused: tuple[ChatMessage, ...]) -> Prompt:
+        async def shorter(refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
+            if error.context_tokens is not None and error.context_tokens < route.context_tokens:
+                # A fallback with a shorter context.
+                return await self._prompt(rows, attrs.evolve(route, context_tokens=error.context_tokens))
             services.correction.overflowed(
                 route.name,
                 refused=request_tokens(refused) + tools_tokens(self._tools),
@@ -276,6 +281,7 @@ class Turn:
             model=route.model,
             messages=messages,
             tools=tools,
+            stable_messages=len(messages) if tools else 0,  # the next round sends them again
             temperature=config.llm.temperature,
             max_tokens=min(route.max_output_tokens, config.context.reply_reserve_tokens),
         )
@@ -284,9 +290,10 @@ class Turn:
         begin = trio.current_time()
         completion = await route.provider.stream(request, self._on_delta)
         self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
+        self._answered_by = completion.model or route.name
         if completion.usage is not None:
             self.services.correction.learn(
-                route.name,
+                self._answered_by,
                 estimated=request_tokens(messages) + tools_tokens(tools),
                 reported=completion.usage.prompt_tokens,
             )
@@ -343,7 +350,7 @@ class Turn:
             user=rows.session.user,
             segment=rows.session.segment,
             status=status,
-            model=self._route.name if self._route else "",
+            model=self._answered_by or (self._route.name if self._route else ""),
             first_seq=rows.pending[0].seq,
             last_seq=rows.pending[-1].seq,
             started_at=iso(self._began),

@@ -16,6 +16,8 @@ from klaw.actor.failure import error_class
 from klaw.config.paths import folder_of_user
 from klaw.domain.names import UserId
 from klaw.prompts import prompt
+from klaw.toolbox.skills.catalogue import FILE as SKILL_FILE
+from klaw.toolbox.skills.catalogue import Catalogue
 
 AGENT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md")
 """What the agent is, the same for all users."""
@@ -43,6 +45,8 @@ class Workspace:
 
     folder: Path
     data_dir: Path
+    skills: Catalogue | None = None
+    """What the skill tools offer; a turn that offers tools refreshes it."""
     _cache: dict[Path, tuple[tuple[int, int], str]] = attrs.Factory(dict)
 
     def read(self, user: UserId) -> Fixed:
@@ -51,6 +55,8 @@ class Workspace:
         Blocks; run it in a thread.
         """
         problems: list[str] = []
+        if self.skills is not None:
+            problems += [f"{problem.folder}/{SKILL_FILE}" for problem in self.skills.known.problems]
         paths = [*(self.folder / name for name in AGENT_FILES), folder_of_user(self.folder, user) / USER_FILE]
         texts = [self._text(path, problems) for path in paths]
         found = "\n\n".join(text.strip() for text in texts if text.strip())
@@ -59,6 +65,11 @@ class Workspace:
             core_memory=self._core_memory(folder_of_user(self.data_dir, user) / CORE_MEMORY_FILE, problems),
             problems=tuple(problems),
         )
+
+    def refresh_skills(self) -> None:
+        """Look for new and changed skills, for the tool list. Blocks; run it in a thread."""
+        if self.skills is not None:
+            self.skills.refresh()
 
     def _core_memory(self, path: Path, problems: list[str]) -> str:
         text = self._text(path, problems)

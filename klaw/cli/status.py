@@ -31,6 +31,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["memory", size(answer["rss_bytes"])],
         ["content", f"{counts['messages']} messages, {counts['chats']} chats, {counts['users']} users"],
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
+        *[["provider", _provider(each)] for each in llm["providers"]],
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
         ["coverage", _coverage(answer["coverage"])],
@@ -42,6 +43,18 @@ def lines(answer: dict[str, Any]) -> list[str]:
     if not answer["degraded"]:
         rows.append(["degraded", "nothing"])
     return table([[name, line(text)] for name, text in rows])
+
+
+def _provider(provider: dict[str, Any]) -> str:
+    """An LLM service and whether it is asked now."""
+    name, failures = provider["name"], provider["failures"]
+    match provider["state"]:
+        case "open":
+            return f"{name}: left alone for {span(provider['retry_in_s'])} after {failures} failed calls"
+        case "half_open":
+            return f"{name}: being tried again after {failures} failed calls"
+        case _:
+            return f"{name}: {failures} failed calls in a row" if failures else f"{name}: works"
 
 
 def _coverage(coverage: dict[str, Any]) -> str:

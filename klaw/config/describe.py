@@ -80,7 +80,8 @@ def _type(cls: Any, rule: Rule, path: str = "") -> dict[str, Any]:
         names = {"propertyNames": {"pattern": f"^(?:{rule.names})$"}} if rule.names else {}
         return {"type": ["object", "null"], **names, "additionalProperties": _type(arguments[1], rule)}
     if origin is tuple:
-        return {"type": "array", "items": _type(arguments[0], rule)}
+        items = _type(arguments[0], rule)
+        return {"type": ["array", "string"] if rule.one_or_more else "array", "items": items}
     if origin is Literal:
         return {"type": "string", "anyOf": [{"enum": list(arguments)}, {"pattern": _WHOLE_REFERENCE}]}
     return _scalar(cls, rule)

@@ -32,6 +32,8 @@ class Rule:
     hint: str = ""
     """The pattern in words, to follow "must "."""
     names_hint: str = ""
+    one_or_more: bool = False
+    """For a list: one text by itself is a list of that text."""
 
     def broken_by(self, value: object) -> str | None:
         """Say which part of the rule ``value`` (of the right type already) breaks; None when it is kept."""

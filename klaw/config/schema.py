@@ -5,7 +5,7 @@ Values only: reading files is ``load``'s work, and rules that span keys are in `
 
 # ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ _DAY_S = 86_400
 _YEAR_S = 366 * _DAY_S
 _MODEL_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _MODEL_ID_HINT = "be a model's name: letters, digits, '.', '_' and '-', no '/'"
+_ROUTE = r"[^/\s]+/\S+"
+_ROUTE_HINT = "have the form provider/model"
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +94,26 @@ class ProcessingConfig:
     )
 
 
+def _task(work: str) -> Any:
+    return key(
+        f"Models {work}: the first does it, the others in turn when it fails. Empty: as for chats.",
+        (),
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
+        one_or_more=True,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class TaskRoutingConfig:
+    """Models for work in the background; one name, or a list of names."""
+
+    summarization: tuple[str, ...] = _task("that summarise")
+    topics: tuple[str, ...] = _task("that split and merge topics and note facts")
+    reranker: tuple[str, ...] = _task("that choose among found topics")
+    subagent: tuple[str, ...] = _task("that do scheduled tasks")
+
+
 @attrs.frozen(kw_only=True)
 class RoutingConfig:
     """Which model does which work."""
@@ -99,13 +121,34 @@ class RoutingConfig:
     default: str = key(
         "The model that chats, as provider/model; the provider is `local` or a name in `providers`.",
         "local/smollm2-135m-instruct",
-        pattern=r"[^/\s]+/\S+",
-        hint="have the form provider/model",
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
     )
+    fallback: tuple[str, ...] = key(
+        "Models that are asked in turn when the one that chats fails before its first word.",
+        (),
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
+        one_or_more=True,
+    )
+    tasks: TaskRoutingConfig = section(TaskRoutingConfig)
 
     @property
     def default_provider(self) -> str:
         return self.default.partition("/")[0]
+
+    @property
+    def uses_local(self) -> bool:
+        """Whether any route leads to the built-in model."""
+        return any(name.partition("/")[0] == LOCAL_PROVIDER for _, name in self.places())
+
+    def places(self) -> Iterator[tuple[str, str]]:
+        """Every name of a model with its key path, in the file's order."""
+        yield "routing.default", self.default
+        lists = {"routing.fallback": self.fallback}
+        lists |= {f"routing.tasks.{task}": names for task, names in attrs.asdict(self.tasks).items()}
+        for path, names in lists.items():
+            yield from ((f"{path}[{place}]", name) for place, name in enumerate(names))
 
 
 @attrs.frozen(kw_only=True)
@@ -115,20 +158,25 @@ class ProviderModelConfig:
     context_tokens: int | None = key("Context length of the model.", None, minimum=64, maximum=_TOKENS_MAX)
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, minimum=1, maximum=_TOKENS_MAX)
     tools: bool = key("The model can call tools: it is offered Klaw's.", False)
+    images: bool = key("The model takes images.", False)
+    json_schema: bool = key(
+        "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
+    )
 
 
 @attrs.frozen(kw_only=True)
 class ProviderConfig:
     """One LLM service that speaks an API known to Klaw."""
 
-    type: Literal["openai"] = key("The API that the provider speaks.", "openai")
-    base_url: str = key(
-        "Address of the API, up to and with its version part (usually /v1).",
+    type: Literal["openai", "anthropic"] = key("The API that the provider speaks.", "openai")
+    base_url: str | None = key(
+        "Address of the API, up to and with its version part (usually /v1); anthropic has one of its own.",
+        None,
         pattern=r"https?://[^/\s@?#]+(/[^\s?#]*)?",
         hint="be an http:// or https:// address without user name, password, query or fragment",
     )
     api_key: Secret | None = key(
-        "Sent as a bearer token; take it from the environment.",
+        "The key of the account; take it from the environment.",
         None,
         pattern=r"[\x21-\x7e]+",
         hint="be printable ASCII text without spaces or line ends, and not empty",
@@ -143,6 +191,7 @@ class ProviderConfig:
     )
     extra_body: Mapping[str, Any] = key("JSON members that are added to every request body.", factory=dict)
     timeout_s: float = key("No byte from the provider for this long is a time-out.", 120.0, above=0, maximum=_DAY_S)
+    max_s: float = key("A whole answer may take this long.", 1800.0, above=0, maximum=_DAY_S)
     max_retries: int = key("Repetitions after errors that may pass (429, 5xx, network).", 2, minimum=0, maximum=20)
     models: Mapping[str, ProviderModelConfig] = key(
         "What is known of single models; a model that is not named here works too.",

@@ -38,6 +38,7 @@ from klaw.config.schema import (
     ContextConfig,
     EngineConfig,
     HeartbeatConfig,
+    LocalModelConfig,
     ProcessingConfig,
     RoutingConfig,
     SubagentsConfig,
@@ -88,16 +89,7 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
             message=f"must be < context.defaultBudgetTokens ({context.default_budget_tokens}), "
             f"got int {context.reply_reserve_tokens}",
         )
-    routing = _sound(tree, "routing", RoutingConfig)
     providers = tree.get("providers") or {}
-    if routing and isinstance(providers, dict) and routing.default_provider not in {LOCAL_PROVIDER, *providers}:
-        names = ", ".join(map(repr, sorted(providers))) or "none"
-        written = tree["routing"]["default"]
-        yield Problem(
-            path="routing.default",
-            message=f"the provider must be {LOCAL_PROVIDER!r} or a name in providers (there: {names}), "
-            f"got {shown(written, written, quote_text=True)}",
-        )
     heartbeat = _sound(tree, "heartbeat", HeartbeatConfig)
     if heartbeat and 0 < heartbeat.interval_s < MIN_HEARTBEAT_S:
         yield Problem(
@@ -110,6 +102,37 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
             zone(subagents.zone)
         except InvalidName as error:
             yield Problem(path="subagents.zone", message=str(error))
+    if isinstance(providers, dict):
+        yield from _route_problems(tree, providers)
+        yield from _address_problems(providers)
+
+
+def _route_problems(tree: dict[str, Any], providers: dict[str, Any]) -> Iterator[Problem]:
+    """Each route must lead to a provider that there is, and to the local model by its name."""
+    routing = _sound(tree, "routing", RoutingConfig)
+    local = _sound(tree, "localModel", LocalModelConfig)
+    for path, name in routing.places() if routing else ():
+        provider, _, model = name.partition("/")
+        if provider not in {LOCAL_PROVIDER, *providers}:
+            names = ", ".join(map(repr, sorted(providers))) or "none"
+            yield Problem(
+                path=path,
+                message=f"the provider must be {LOCAL_PROVIDER!r} or a name in providers (there: {names}), "
+                f"got {shown(name, name, quote_text=True)}",
+            )
+        elif provider == LOCAL_PROVIDER and local and model != local.model:
+            yield Problem(
+                path=path,
+                message=f"the local model must be localModel.model ({local.model!r}), "
+                f"got {shown(name, name, quote_text=True)}",
+            )
+
+
+def _address_problems(providers: dict[str, Any]) -> Iterator[Problem]:
+    """Only one API has an address of its own."""
+    for name, provider in providers.items():
+        if isinstance(provider, dict) and not provider.get("baseUrl") and provider.get("type", "openai") == "openai":
+            yield Problem(path=join_path(f"providers.{name}", "baseUrl"), message="is required for type 'openai'")
 
 
 def _sound(tree: dict[str, Any], name: str, cls: type[_T]) -> _T | None:
@@ -151,6 +174,7 @@ def _section_factory(cls: type, converter: cattrs.Converter) -> Any:
 def _field_hook(rule: Rule, converter: cattrs.Converter) -> Any:
     def hook(value: object, cls: Any) -> Any:
         if get_origin(cls) is tuple:
+            value = [value] if rule.one_or_more and isinstance(value, str) else value
             return tuple(_items(enumerate(_expect(value, list)), get_args(cls)[0], rule, converter).values())
         if get_origin(cls) is Mapping:
             pairs = _expect({} if value is None else value, dict).items()

@@ -90,8 +90,9 @@ class Context:
 def plan(snapshot: Snapshot) -> Plan:
     """Fit everything but the recall."""
     usable = snapshot.budget.usable
+    share = int(_coarse(usable) * FIXED_SHARE)
     fixed = tuple(
-        _layer(name, text, int(usable * FIXED_SHARE))
+        _layer(name, text, share)
         for name, text in (
             ("system_prompt", snapshot.system_prompt),
             ("core_memory", _headed(CORE_MEMORY_HEADER, snapshot.core_memory)),
@@ -142,7 +143,8 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING) -> Context:
     # One system message, the part that changes every turn last: providers' prompt caches keep the part before it,
     # and models whose template allows one system message only work too.
     system = "\n\n".join(layer.text for layer in layers)
-    messages = [ChatMessage(role="system", content=system)] if system else []
+    stable = len("\n\n".join(layer.text for layer in plan.fixed))
+    messages = [ChatMessage(role="system", content=system, stable_chars=stable)] if system else []
     messages += repair([*spoken(window), *plan.pending])
     layers += [
         Layer(name="window", text="", tokens=cost(window)),
@@ -167,6 +169,16 @@ def recall_block(recalled: Recalled) -> str:
 def _layer(name: str, text: str, max_tokens: int) -> Layer:
     shown = shorten(text, max_tokens)
     return Layer(name=name, text=shown, tokens=tokens.estimate(shown), cut=shown != text)
+
+
+def _coarse(number: int) -> int:
+    """The number with its three leading bits only.
+
+    The usable budget moves a little with every answer, as the token estimate learns; a text that is cut to a share of
+    it must not, or it would be another text in every turn and no provider's prompt cache would know it again.
+    """
+    dropped = max(0, number.bit_length() - 3)
+    return number >> dropped << dropped
 
 
 def _headed(header: str, text: str) -> str:

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 from klaw.config.paths import Paths
-from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
+from klaw.config.schema import EngineConfig
 from klaw.doctor.finding import Finding, ok, problem, warning
 from klaw.errors import ModelError
 from klaw.memory.passage import vectors_id
@@ -43,7 +43,7 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
 
 def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Finding | None:
     """The built-in language model; None when no route leads to it."""
-    if config.routing.default_provider != LOCAL_PROVIDER:
+    if not config.routing.uses_local:
         return None
     local = config.local_model
     if importlib.util.find_spec("xllamacpp") is None:

@@ -1,273 +1,237 @@
-"""A provider that speaks OpenAI's streaming ``/chat/completions`` over HTTP.
+"""OpenAI's chat completions: request bodies out, chunks in. Pure; knows neither HTTP nor Trio."""
 
-This is the boundary where httpx2's exceptions become Klaw's. What a provider wrote never reaches an error's text or a
-log line; only status codes and short machine-readable codes do.
-"""
-
-import ipaddress
+import base64
 import json
-import random
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-import attrs
-import httpx2
-import structlog
-import trio
-
-from klaw.actor.clock import new_id
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderTimeout
-from klaw.llm.provider import OnDelta
-from klaw.llm.retry import parse_retry_after, pause_before_retry
-from klaw.llm.sse import EventDecoder
-from klaw.llm.types import Completion, Delta, Request
-from klaw.llm.wire import MAX_REPLY_BYTES, Assembly, error_code, refused, request_body
-
-CONNECT_TIMEOUT_S = 10.0
-CLOSE_BUDGET_S = 2.0
-AFTER_DONE_S = 0.5
-"""How long the response may stay open behind its ``[DONE]`` before the connection is given up instead of reused."""
-ERROR_BODY_BUDGET_S = 5.0
-MAX_ERROR_BODY_BYTES = 64 * 1024
-MAX_EVENT_BYTES = 1024 * 1024
-
-log = structlog.get_logger("klaw.llm")
+from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
+from klaw.llm.dialect import (
+    CODE,
+    MAX_TOOL_CALLS,
+    CallInProgress,
+    Meter,
+    count,
+    empty_answer,
+    encode,
+    finished_calls,
+    parse,
+    refused,
+)
+from klaw.llm.thinking import ThinkSplitter
+from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, Usage
 
 
-@attrs.frozen(kw_only=True)
-class OpenAiSettings:
-    """Where and how to ask.
+class OpenAiDialect:
+    """See ``klaw.llm.dialect.Dialect``. What nearly all servers speak, with their small differences."""
+
+    def url(self, base_url: str | None) -> str:
+        return f"{(base_url or '').rstrip('/')}/chat/completions"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        return {"authorization": f"Bearer {api_key}"} if api_key is not None else {}
+
+    def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": [_message(message) for message in request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
+        }
+        if request.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": dict(tool.parameters),
+                    },
+                }
+                for tool in request.tools
+            ]
+        if request.json_schema is not None:
+            schema = {"name": request.json_schema.name, "schema": dict(request.json_schema.schema), "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return encode(body, extra)
+
+    def assembly(self, new_id: Callable[[], str]) -> "OpenAiAssembly":
+        return OpenAiAssembly(new_id)
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.images:
+        text = [{"type": "text", "text": message.content}] if message.content else []
+        urls = (f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}" for image in message.images)
+        encoded["content"] = text + [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    if message.tool_calls:
+        encoded["content"] = message.content or None
+        encoded["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        encoded["tool_call_id"] = message.tool_call_id
+    return encoded
+
+
+class OpenAiAssembly:
+    """See ``klaw.llm.dialect.Assembly``.
 
     Args:
-        name: the provider's name in the configuration, for logs.
-        base_url: up to and with the version part, usually ending in ``/v1``.
-        api_key: bearer token, or None.
-        headers: further request headers.
-        extra_body: members added to every request body (see ``wire.request_body``).
-        timeout_s: no byte for this long is a time-out; the whole stream may take as long as it likes.
-        max_retries: repetitions before the first delta.
+        new_id: makes ids for tool calls that have none of their own.
     """
 
-    name: str
-    base_url: str
-    api_key: str | None = attrs.field(default=None, repr=False)
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    extra_body: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
-    timeout_s: float = 120.0
-    max_retries: int = 2
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._splitter = ThinkSplitter()
+        self._meter = Meter()
+        self._text: list[str] = []
+        self._calls: list[tuple[int, CallInProgress]] = []
+        """In the order of arrival, with the index that the provider gave or that was made up."""
+        self._thought = False
+        self._finish_reason: str | None = None
+        self._usage: Usage | None = None
+        self._done = False
 
+    @property
+    def complete(self) -> bool:
+        return self._done or self._finish_reason is not None
 
-class OpenAiProvider:
-    """See ``klaw.llm.provider.Provider``. Its HTTP client is made at the first call.
+    @property
+    def done(self) -> bool:
+        """Whether the provider said ``[DONE]``."""
+        return self._done
 
-    Args:
-        settings: where and how.
-        chance: uniform in [0, 1), for the retry pauses.
-    """
+    def feed_event(self, data: str) -> Iterator[Delta]:
+        if data.strip() == "[DONE]":
+            self._done = True
+            return
+        if data.strip():
+            yield from self.feed(parse(data))
 
-    def __init__(self, settings: OpenAiSettings, *, chance: Callable[[], float] = random.random) -> None:
-        self._settings = settings
-        self._chance = chance
-        self._client: httpx2.AsyncClient | None = None
-        self._closed = False
+    def feed_whole(self, body: bytes) -> Iterator[Delta]:
+        yield from self.feed(parse(body.decode("utf-8", "replace")))
+        self._done = True
 
-    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. Retries what may pass, but never after the first delta."""
-        body = request_body(request, self._settings.extra_body)
-        attempt = 0
-        while True:
-            answer = _Answer(on_delta)
-            try:
-                return await self._attempt(body, answer)
-            except ProviderError as error:
-                self._log_failure(error, request, attempt)
-                pause = pause_before_retry(error, attempt, self._chance())
-                if answer.begun or pause is None or attempt >= self._settings.max_retries:
-                    raise
-            attempt += 1
-            await trio.sleep(pause)
+    def feed(self, chunk: object) -> Iterator[Delta]:
+        """Take one decoded chunk. Raises like ``feed_event``."""
+        if not isinstance(chunk, dict):
+            raise ProviderMalformed("the LLM provider sent something that is no chunk of an answer")
+        if chunk.get("error"):
+            raise _error_in_stream(chunk)
+        self._take_usage(chunk.get("usage"))
+        choices = chunk.get("choices")
+        if not isinstance(choices, list | None):
+            raise ProviderMalformed("the LLM provider sent choices that are no list")
+        for choice in (choices or [])[:1]:
+            if not isinstance(choice, dict):
+                raise ProviderMalformed("the LLM provider sent a choice that is no object")
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:
+                self._finish_reason = reason if CODE.fullmatch(reason) else "other"
+            delta = choice.get("delta") or choice.get("message") or {}
+            if not isinstance(delta, dict):
+                raise ProviderMalformed("the LLM provider sent a delta that is no object")
+            yield from self._take_delta(delta)
 
-    async def aclose(self) -> None:
-        """See ``Provider.aclose``. Later calls raise ProviderNetworkError."""
-        self._closed = True
-        client, self._client = self._client, None
-        if client is not None:
-            with trio.move_on_after(CLOSE_BUDGET_S, shield=True):
-                await client.aclose()
+    def finish(self) -> Iterator[Delta]:
+        for delta in self._splitter.end():
+            yield self._note(delta)
+
+    def completion(self) -> Completion:
+        if not self.complete:
+            raise ProviderNetworkError("the LLM provider's answer was cut off")
+        text = "".join(self._text)
+        in_order = [call for _, call in sorted(self._calls, key=lambda numbered: numbered[0])]
+        calls = finished_calls(in_order, self._new_id)
+        reason = self._finish_reason or ("tool_calls" if calls else "stop")
+        if not text.strip() and not calls:
+            raise empty_answer(thought=self._thought, reason=reason)
+        return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=self._usage)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _attempt(self, body: bytes, answer: "_Answer") -> Completion:
-        async with self._response(body) as response:
-            content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if response.status_code != 200:
-                raise await self._refusal(response)
-            if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise ProviderMalformed("the LLM provider compressed its answer though it was asked not to")
-            if content_type == "text/event-stream":
-                await answer.read_events(response)
-            elif content_type == "application/json":
-                await answer.read_whole(response)
-            else:
-                raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
-        return answer.completion()
+    def _take_delta(self, delta: dict[str, Any]) -> Iterator[Delta]:
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str):
+            yield self._note(ReasoningDelta(self._meter.clean(thought)))
+        text = delta.get("content")
+        if not isinstance(text, str | None):
+            raise ProviderMalformed("the LLM provider sent content that is no text")
+        if text:
+            for piece in self._splitter.feed(self._meter.clean(text)):
+                yield self._note(piece)
+        calls = delta.get("tool_calls")
+        if not isinstance(calls, list | None):
+            raise ProviderMalformed("the LLM provider sent tool calls that are no list")
+        for call in calls or []:
+            self._take_call(call)
 
-    @asynccontextmanager
-    async def _response(self, body: bytes) -> AsyncIterator[httpx2.Response]:
-        """Open the response; translate every exception of the library, in the body too."""
-        try:
-            url = self._settings.base_url.rstrip("/") + "/chat/completions"
-            async with self._connected().stream("POST", url, content=body) as response:
-                yield response
-        except httpx2.ConnectTimeout as exc:
-            raise ProviderTimeout("the LLM provider cannot be reached (time-out)") from exc
-        except httpx2.TimeoutException as exc:
-            raise ProviderTimeout(f"the LLM provider sent nothing for {self._settings.timeout_s:g} s") from exc
-        except httpx2.ConnectError as exc:
-            raise ProviderNetworkError("the LLM provider cannot be reached") from exc
-        except httpx2.LocalProtocolError:
-            # Not "from exc": its text quotes the header, which may be the key.
-            raise ProviderNetworkError("the LLM provider's headers or key cannot be sent") from None
-        except httpx2.TransportError as exc:
-            raise ProviderNetworkError("the connection to the LLM provider broke") from exc
-        except httpx2.InvalidURL as exc:
-            raise ProviderNetworkError("the LLM provider's baseUrl is not usable") from exc
+    def _note(self, delta: Delta) -> Delta:
+        match delta:
+            case TextDelta(text):
+                self._text.append(text)
+            case ReasoningDelta():
+                self._thought = True
+        return delta
 
-    def _connected(self) -> httpx2.AsyncClient:
-        if self._closed:
-            raise ProviderNetworkError("the LLM provider's client is closed")
-        if self._client is None:
-            settings = self._settings
-            headers = {
-                "content-type": "application/json",
-                "accept": "text/event-stream, application/json",
-                # Decompression would be one more generator in the chain that _Answer has to unwind, for a few bytes.
-                "accept-encoding": "identity",
-                "user-agent": "klaw",
-            }
-            if settings.api_key is not None:
-                headers["authorization"] = f"Bearer {settings.api_key}"
-            secure = urlsplit(settings.base_url).scheme == "https"
-            self._client = httpx2.AsyncClient(
-                headers={**headers, **settings.headers},
-                timeout=httpx2.Timeout(settings.timeout_s, connect=min(CONNECT_TIMEOUT_S, settings.timeout_s)),
-                # A plain http address needs no certificates, whose loading takes a tenth of a second.
-                verify=secure,
-                # llama.cpp closes a connection just after a stream without saying so, and every other reuse would fail.
-                # Where no TLS handshake is saved, reuse is worth nothing anyway.
-                limits=httpx2.Limits(max_keepalive_connections=None if secure else 0),
-                # A proxy of the environment is for the internet; a model on this machine is not behind it.
-                trust_env=not _is_loopback(settings.base_url),
-            )
-        return self._client
+    def _take_call(self, part: object) -> None:
+        function = part.get("function") if isinstance(part, dict) else None
+        if not isinstance(part, dict) or not isinstance(function, dict | None):
+            raise ProviderMalformed("the LLM provider sent a tool call that is no object")
+        function = function or {}
+        call = self._call_of(part, function)
+        if isinstance(part.get("id"), str) and not call.id:
+            call.id = self._meter.clean(part["id"])
+        if isinstance(function.get("name"), str) and not call.name:
+            call.name = self._meter.clean(function["name"])
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict):  # Ollama's older servers send the object itself
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        if not isinstance(arguments, str | None):
+            raise ProviderMalformed("the LLM provider sent tool arguments that are no text")
+        call.arguments.append(self._meter.clean(arguments or ""))
 
-    async def _refusal(self, response: httpx2.Response) -> ProviderError:
-        body = bytearray()
-        with trio.move_on_after(ERROR_BODY_BUDGET_S):
-            await _read_capped(response, body, MAX_ERROR_BODY_BYTES)
-        try:
-            code = error_code(json.loads(bytes(body)))
-        except (ValueError, RecursionError):
-            code = None
-        if code is not None and any(code in secret or secret in code for secret in self._secrets()):
-            code = None
-        after = parse_retry_after(response.headers.get("retry-after"), time.time())
-        return refused(response.status_code, code, after)
+    def _call_of(self, part: dict[str, Any], function: dict[str, Any]) -> CallInProgress:
+        """Find the call that a part belongs to: the last one of its index (of all, without one).
 
-    def _secrets(self) -> Iterable[str]:
-        return filter(None, (self._settings.api_key, *self._settings.headers.values()))
+        Another id together with a name begins a new call whatever the index: some servers give all calls the same.
+        """
+        index = part.get("index")
+        same = [call for known, call in self._calls if type(index) is not int or known == index]
+        known = same[-1] if same else None
+        other_id = bool(part.get("id")) and known is not None and part.get("id") != known.id
+        if known is not None and not (other_id and (function.get("name") or type(index) is not int)):
+            return known
+        if len(self._calls) >= MAX_TOOL_CALLS:
+            raise ProviderMalformed(f"the model asked for more than {MAX_TOOL_CALLS} tool calls at once")
+        made = CallInProgress()
+        self._calls.append((index if type(index) is int else len(self._calls), made))
+        return made
 
-    def _log_failure(self, error: ProviderError, request: Request, attempt: int) -> None:
-        log.warning(
-            "llm_call_failed",
-            provider=self._settings.name,
-            model=request.model,
-            attempt=attempt,
-            code=error.code,
-            status=getattr(error, "status", None),
-        )
-
-
-class _Answer:
-    """Reads one response into an assembly and passes deltas on.
-
-    httpx2 hands out chunks through nested async generators. Leaving one half-way would run its clean-up whenever the
-    garbage collector likes, so the loops below never break or raise: they cancel the next read, which unwinds the
-    generators in order.
-    """
-
-    def __init__(self, on_delta: OnDelta) -> None:
-        self.begun = False
-        """Whether a delta was passed on."""
-        self._events = EventDecoder(MAX_EVENT_BYTES)
-        self._assembly = Assembly(new_id)
-        self._on_delta = on_delta
-        self._failure: Exception | None = None
-
-    async def read_events(self, response: httpx2.Response) -> None:
-        try:
-            await self._read_events(response)
-        except httpx2.TransportError:
-            if not self._assembly.complete:  # else all that is lost is the end of the response
-                raise
-
-    async def _read_events(self, response: httpx2.Response) -> None:
-        with trio.CancelScope() as reading:
-            async for chunk in response.aiter_raw():
-                self._take(self._deltas(chunk))
-                if self._failure is not None:
-                    reading.cancel(reason="the answer is unusable")
-                elif self._assembly.done:
-                    reading.deadline = trio.current_time() + AFTER_DONE_S
-
-    async def read_whole(self, response: httpx2.Response) -> None:
-        body = bytearray()
-        if await _read_capped(response, body, MAX_REPLY_BYTES):
-            self._take(self._assembly.feed_whole(bytes(body)))
-        else:
-            self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
-
-    def completion(self) -> Completion:
-        """The finished answer, or the failure that was noted while reading."""
-        self._take(self._assembly.finish())
-        if self._failure is not None:
-            raise self._failure
-        return self._assembly.completion()
-
-    def _deltas(self, chunk: bytes) -> Iterator[Delta]:
-        for data in self._events.feed(chunk):
-            yield from self._assembly.feed_event(data)
-
-    def _take(self, deltas: Iterator[Delta]) -> None:
-        if self._failure is not None:
+    def _take_usage(self, usage: object) -> None:
+        if not isinstance(usage, dict):
             return
-        try:
-            for delta in deltas:
-                self.begun = True
-                self._on_delta(delta)
-        except Exception as error:  # noqa: BLE001 - noted here, raised by completion() when the generators are unwound
-            self._failure = error
+        details = usage.get("prompt_tokens_details")
+        details = details if isinstance(details, dict) else {}
+        cached = details.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
+        prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+        if prompt is not None and completion is not None:
+            self._usage = Usage(
+                prompt_tokens=prompt,
+                completion_tokens=completion,
+                cached_tokens=count(cached),
+                cache_write_tokens=count(details.get("cache_write_tokens")),
+            )
 
 
-async def _read_capped(response: httpx2.Response, body: bytearray, limit: int) -> bool:
-    """Read up to ``limit`` bytes. Returns whether that was all."""
-    complete = True
-    with trio.CancelScope() as reading:
-        async for chunk in response.aiter_raw():
-            if len(body) + len(chunk) > limit:
-                complete = False
-                reading.cancel(reason="the body is too long")
-            if complete:
-                body += chunk
-    return complete
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def _error_in_stream(chunk: dict[str, Any]) -> ProviderError:
+    error = chunk["error"]
+    status = error.get("code") if isinstance(error, dict) else None
+    if type(status) is not int or not 400 <= status <= 599:
+        status = 500  # it had begun to answer, so what failed is the provider
+    return refused(status, chunk)

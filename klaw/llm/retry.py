@@ -6,7 +6,7 @@ import math
 
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderRefused, ProviderTimeout
 
-FIRST_PAUSE_S = 0.5
+FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 8.0
 MAX_RETRY_AFTER_S = 30.0
 """A provider that wants a longer pause is not waited for: somebody looks at the screen."""
@@ -25,11 +25,11 @@ def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> flo
     """
     if not error.retryable or not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError):
         return None
-    # Half of the pause is fixed and half is chance, so that nobody hammers and nobody marches in step.
-    pause = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 16)) * (0.5 + chance / 2)
+    # Full jitter: callers that failed together spread over the whole pause, and on average over half of it.
+    pause = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 16)) * chance
     asked = error.retry_after_s if isinstance(error, ProviderRefused) else None
     if asked is not None:
-        return None if asked > MAX_RETRY_AFTER_S else max(asked, pause)
+        return None if asked > MAX_RETRY_AFTER_S else asked + pause
     return pause
 
 

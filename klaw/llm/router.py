@@ -1,12 +1,21 @@
 """From a name ``provider/model`` to the provider that answers and what is known of the model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
 
 import attrs
 
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig, ProviderConfig
 from klaw.errors import ConfigError, Problem
+from klaw.llm.anthropic import AnthropicDialect
+from klaw.llm.breaker import BreakerState
+from klaw.llm.fallback import FallbackProvider, Link
+from klaw.llm.guard import GuardedProvider, ProviderReport
+from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import Provider
+
+Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
+"""What a call is for; decides on the models."""
 
 
 @attrs.frozen(kw_only=True)
@@ -14,12 +23,14 @@ class Route:
     """Where a call goes.
 
     Args:
-        provider: who answers; shared by all routes to it.
-        name: the whole name, ``provider/model``.
-        model: the provider's own name of the model, for ``Request.model``.
+        provider: who answers, with its fallbacks behind it; shared by all routes to it.
+        name: the whole name of the first model, ``provider/model``; ``Completion.model`` says which one answered.
+        model: the provider's own name of the first model, for ``Request.model``.
         context_tokens: prompt and answer together.
         max_output_tokens: longest answer; never more than ``llm.maxReplyTokens``.
         tools: whether the model can call tools.
+        images: whether the model takes images.
+        fallback: whole names of the models that are asked in turn when it fails.
     """
 
     provider: Provider
@@ -28,6 +39,8 @@ class Route:
     context_tokens: int
     max_output_tokens: int
     tools: bool
+    images: bool = False
+    fallback: tuple[str, ...] = ()
 
 
 class Router:
@@ -40,70 +53,107 @@ class Router:
 
     def __init__(self, config: EngineConfig, local: Callable[[], Provider]) -> None:
         self._config = config
-        self._local = local
-        self._providers: dict[str, Provider] = {}
+        self._make_local = local
+        self._local: Provider | None = None
+        self._providers: dict[str, GuardedProvider] = {}
 
     @property
     def uses_local(self) -> bool:
         """Whether any configured route leads to the embedded model, so that its process must run."""
-        return self._config.routing.default_provider == LOCAL_PROVIDER
+        return self._config.routing.uses_local
 
-    def route(self, name: str | None = None, *, key: str = "routing.default") -> Route:
+    def route(self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat") -> Route:
         """Find a route.
 
         Args:
-            name: ``provider/model``; None for ``routing.default``.
+            name: ``provider/model``; None for what the configuration says for the task.
             key: where the name comes from, for the error.
+            task: what it is for. A name takes the place of the task's first model.
 
         Raises:
-            ConfigError: the name has another form, or there is no such provider or local model.
+            ConfigError: a name has another form, or there is no such provider or local model.
         """
-        name = self._config.routing.default if name is None else name
+        routing = self._config.routing
+        own: tuple[str, ...] = () if task == "chat" else getattr(routing.tasks, task)
+        first, *others = own or (routing.default, *routing.fallback)
+        if name is not None:
+            first, others = name, others if own else [*routing.fallback]
+        links = [self._link(first, key)]
+        links += [self._link(other, "routing") for other in dict.fromkeys(others) if other != first]
+        return Route(
+            provider=links[0].provider if len(links) == 1 and links[0].json_schema else FallbackProvider(links),
+            name=first,
+            model=links[0].model,
+            context_tokens=links[0].context_tokens,
+            max_output_tokens=links[0].max_output_tokens,
+            tools=links[0].tools,
+            images=links[0].images,
+            fallback=tuple(link.name for link in links[1:]),
+        )
+
+    def report(self) -> tuple[ProviderReport, ...]:
+        """The providers that were asked so far; the embedded model has a report of its own."""
+        return tuple(provider.report() for provider in self._providers.values())
+
+    def problems(self) -> Mapping[str, str]:
+        """Providers that are left alone for a while, as a health source."""
+        return {
+            f"llm:{report.name}": f"the LLM provider {report.name} failed several times and is left alone for a while"
+            for report in self.report()
+            if report.breaker.state is not BreakerState.CLOSED
+        }
+
+    async def aclose(self) -> None:
+        """Close all providers, one after the other, each bounded in time."""
+        providers: list[Provider] = [*self._providers.values()]
+        if self._local is not None:
+            providers.append(self._local)
+        self._providers, self._local = {}, None
+        for provider in providers:
+            await provider.aclose()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _link(self, name: str, key: str) -> Link:
         provider, slash, model = name.partition("/")
         if not provider or not slash or not model:
             raise _problem(key, "must have the form provider/model")
         if provider == LOCAL_PROVIDER:
-            return self._local_route(name, model, key)
+            return self._local_link(name, model, key)
         settings = self._config.providers.get(provider)
         if settings is None:
             known = ", ".join(sorted([LOCAL_PROVIDER, *self._config.providers]))
             raise _problem(key, f"names a provider that is not configured; known are {known}")
+        if provider not in self._providers:
+            self._providers[provider] = GuardedProvider(provider, _make(provider, settings))
         known_model = settings.models.get(model)
         reply = self._config.llm.max_reply_tokens
-        return Route(
-            provider=self._provider(provider, lambda: _open_ai(provider, settings)),
+        return Link(
+            provider=self._providers[provider],
             name=name,
             model=model,
             context_tokens=context_tokens_of(self._config, name),
             max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
             tools=known_model is not None and known_model.tools,
+            images=known_model is not None and known_model.images,
+            json_schema=known_model is None or known_model.json_schema,
         )
 
-    async def aclose(self) -> None:
-        """Close all providers, one after the other, each bounded in time."""
-        providers, self._providers = self._providers, {}
-        for provider in providers.values():
-            await provider.aclose()
-
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _local_route(self, name: str, model: str, key: str) -> Route:
+    def _local_link(self, name: str, model: str, key: str) -> Link:
         local = self._config.local_model
         if model != local.model:
             raise _problem(key, f"names a local model that is not localModel.model, which is {local.model}")
-        return Route(
-            provider=self._provider(LOCAL_PROVIDER, self._local),
+        if self._local is None:
+            self._local = self._make_local()
+        return Link(
+            provider=self._local,
             name=name,
             model=model,
             context_tokens=context_tokens_of(self._config, name),
             max_output_tokens=self._config.llm.max_reply_tokens,
             tools=False,
+            images=False,
         )
-
-    def _provider(self, name: str, make: Callable[[], Provider]) -> Provider:
-        if name not in self._providers:
-            self._providers[name] = make()
-        return self._providers[name]
 
 
 def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
@@ -117,20 +167,20 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
     return (known and known.context_tokens) or config.context.default_budget_tokens
 
 
-def _open_ai(name: str, config: ProviderConfig) -> Provider:
-    from klaw.llm.openai import OpenAiProvider, OpenAiSettings  # httpx2 takes a tenth of a second to import
+def _make(name: str, config: ProviderConfig) -> Provider:
+    from klaw.llm.http import HttpProvider, HttpSettings  # httpx2 takes a tenth of a second to import
 
-    return OpenAiProvider(
-        OpenAiSettings(
-            name=name,
-            base_url=config.base_url,
-            api_key=config.api_key.reveal() if config.api_key is not None else None,
-            headers={header: value.reveal() for header, value in config.headers.items()},
-            extra_body=config.extra_body,
-            timeout_s=config.timeout_s,
-            max_retries=config.max_retries,
-        )
+    settings = HttpSettings(
+        name=name,
+        base_url=config.base_url,
+        api_key=config.api_key.reveal() if config.api_key is not None else None,
+        headers={header: value.reveal() for header, value in config.headers.items()},
+        extra_body=config.extra_body,
+        timeout_s=config.timeout_s,
+        max_s=config.max_s,
+        max_retries=config.max_retries,
     )
+    return HttpProvider(settings, AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
 
 
 def _problem(key: str, message: str) -> ConfigError:

@@ -18,16 +18,33 @@ class ToolCall:
 
 
 @attrs.frozen(kw_only=True)
+class Image:
+    """A picture that is part of a message: the bytes of the file as it is."""
+
+    data: bytes = attrs.field(repr=False)
+    media_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+
+
+@attrs.frozen(kw_only=True)
 class ChatMessage:
     """One message of the request.
 
-    ``tool_calls`` only with role assistant; ``tool_call_id`` only with role tool, naming the call it answers.
+    Args:
+        role: who speaks.
+        content: the text; may be empty beside tool calls or images.
+        tool_calls: only with role assistant.
+        tool_call_id: only with role tool: the call that it answers.
+        images: only with role user, and only for a model that takes them (``Route.images``).
+        stable_chars: so many characters of the beginning are the same in the chat's next turn; for the prompt caches
+            of providers that want to be told. Only read of the first system message.
     """
 
     role: Role
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    images: tuple[Image, ...] = ()
+    stable_chars: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +57,20 @@ class ToolDescription:
 
 
 @attrs.frozen(kw_only=True)
+class JsonSchema:
+    """The answer must be a JSON value that fits ``schema``.
+
+    Args:
+        name: 1 to 64 letters, digits, ``_`` and ``-``; models are shown it.
+        schema: JSON schema of type object. What every provider takes: each object lists all its properties as
+            ``required`` and has ``additionalProperties: false``.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
 class Request:
     """One call.
 
@@ -49,6 +80,9 @@ class Request:
         tools: what the model may call; empty for none.
         temperature: 0..2; None leaves it to the provider.
         max_tokens: most tokens of the answer; None leaves it to the provider.
+        json_schema: what the text of the answer must be; not together with ``tools``.
+        stable_messages: so many of the first messages will be sent again unchanged with the next request, as in a
+            round of tool calls; for the prompt caches of providers that want to be told. 0 if none will.
     """
 
     model: str
@@ -56,18 +90,26 @@ class Request:
     tools: tuple[ToolDescription, ...] = ()
     temperature: float | None = None
     max_tokens: int | None = None
+    json_schema: JsonSchema | None = None
+    stable_messages: int = 0
 
 
 @attrs.frozen(kw_only=True)
 class Usage:
     """Tokens as counted by the provider.
 
-    ``cached_tokens`` is the part of the prompt that it had cached; None if it does not say.
+    Args:
+        prompt_tokens: the whole prompt, whether cached or not.
+        completion_tokens: text, thinking and tool calls.
+        cached_tokens: the part of the prompt that was read from the provider's cache; None if it does not say.
+        cache_write_tokens: the part of the prompt that was written to it, which some charge for; None if it does not
+            say.
     """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 @attrs.frozen
@@ -96,9 +138,11 @@ class Completion:
         tool_calls: in the order of the provider's index.
         finish_reason: ``stop``, ``length``, ``tool_calls``, ``content_filter`` or another word of the provider.
         usage: None when the provider does not count.
+        model: who answered, ``provider/model``; another one than was asked first if that one failed.
     """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str = "stop"
     usage: Usage | None = None
+    model: str = ""

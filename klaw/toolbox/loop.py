@@ -40,8 +40,8 @@ class Prompt:
 
 Ask: TypeAlias = Callable[[tuple[ChatMessage, ...], tuple[ToolDescription, ...]], Awaitable[Completion]]
 """Makes one LLM call: takes a slot, streams, passes deltas on, gives the slot back. Raises ProviderError."""
-Shorter: TypeAlias = Callable[[tuple[ChatMessage, ...]], Awaitable[Prompt]]
-"""Makes another prompt when the provider found the messages too long; gets those it refused."""
+Shorter: TypeAlias = Callable[[tuple[ChatMessage, ...], ContextTooLong], Awaitable[Prompt]]
+"""Makes another prompt when the provider found the messages too long; gets those it refused, and how it did."""
 
 
 class Hooks(Protocol):
@@ -186,11 +186,11 @@ class _State:
         messages = self.request(final=final)
         try:
             completion = await ask(messages, tools)
-        except ContextTooLong:
+        except ContextTooLong as error:
             if self.shorter is None:
                 raise
             shorter, self.shorter = self.shorter, None
-            self.prompt = await shorter(messages)
+            self.prompt = await shorter(messages, error)
             messages = self.request(final=final)
             completion = await ask(messages, tools)
         self.llm_calls += 1

@@ -18,7 +18,8 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from itertools import pairwise
+from typing import Any, Protocol
 
 import attrs
 import h11
@@ -41,12 +42,18 @@ class Reasoning:
 
 @attrs.frozen
 class Tool:
-    """A tool call; its arguments are sent in two parts, as providers do."""
+    """A tool call; its arguments are sent in parts, as providers do."""
 
     id: str
     name: str
     arguments: str
     index: int = 0
+    parts: int = 2
+
+    def split(self) -> list[str]:
+        """The arguments in parts of about the same length."""
+        cuts = [len(self.arguments) * number // self.parts for number in range(self.parts + 1)]
+        return [self.arguments[begin:end] for begin, end in pairwise(cuts)]
 
 
 @attrs.frozen
@@ -153,10 +160,13 @@ class Recorded:
 class LlmServer:
     """The running server.
 
+    ``script`` writes the event streams; OpenAI's by default (``anthropic_server`` has the other).
+
     ``replies`` are used up first, in order; then ``respond`` makes one for each request (the answer "ok" by default).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, script: "Callable[[Recorded], Script] | None" = None) -> None:
+        self._script = script or OpenAiScript
         self.url = ""
         """Base URL, ending in ``/v1``."""
         self.port = 0
@@ -255,14 +265,15 @@ class LlmServer:
             return True
         headers.append(("transfer-encoding", "chunked"))
         await send(h11.Response(status_code=reply.status, headers=headers))
+        script = self._script(request)
         for step in reply.steps:
             if isinstance(step, Wait | Pause | Hang | Cut):
                 if not await self._quiet(step):
                     return False
                 continue
-            for data in _frames(step, request):
+            for data in [step.data] if isinstance(step, Raw) else script.frames(step):
                 await send(h11.Data(data=data))
-        await send(h11.Data(data=b"".join(_ending(reply, request))))
+        await send(h11.Data(data=b"".join(script.ending(reply)) or b": end\n\n"))
         await send(h11.EndOfMessage())
         return True
 
@@ -282,62 +293,69 @@ class LlmServer:
         return True
 
 
-def _frames(step: Step, request: Recorded) -> list[bytes]:
-    match step:
-        case Text(text):
-            return [_chunk(request, {"content": text})]
-        case Reasoning(text):
-            return [_chunk(request, {"reasoning_content": text})]
-        case Tool():
-            half = len(step.arguments) // 2
-            head = {"name": step.name, "arguments": step.arguments[:half]}
-            return [
-                _chunk(
-                    request,
-                    {"tool_calls": [{"index": step.index, "id": step.id, "type": "function", "function": head}]},
-                ),
-                _chunk(
-                    request, {"tool_calls": [{"index": step.index, "function": {"arguments": step.arguments[half:]}}]}
-                ),
-            ]
-        case Raw(data):
-            return [data]
-        case _:
-            raise ValueError(f"{step} sends nothing")
+class Script(Protocol):
+    """Writes one event stream in the language of one API."""
+
+    def frames(self, step: Text | Reasoning | Tool) -> list[bytes]:
+        """What a step sends, as events."""
+        ...
+
+    def ending(self, reply: Reply) -> list[bytes]:
+        """What ends the stream."""
+        ...
 
 
-def _ending(reply: Reply, request: Recorded) -> list[bytes]:
-    frames = []
-    if reply.finish_reason is not None:
-        frames.append(_chunk(request, {}, finish_reason=reply.finish_reason))
-    if reply.usage is not None and request.body.get("stream_options", {}).get("include_usage"):
-        prompt, completion = reply.usage
-        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        frames.append(_event({"id": "c1", "object": "chat.completion.chunk", "choices": [], "usage": usage}))
-    if reply.done:
-        frames.append(b"data: [DONE]\n\n")
-    return frames or [b": end\n\n"]
+class OpenAiScript:
+    """See ``Script``."""
+
+    def __init__(self, request: Recorded) -> None:
+        self._request = request
+
+    def frames(self, step: Text | Reasoning | Tool) -> list[bytes]:
+        match step:
+            case Text(text):
+                return [self._chunk({"content": text})]
+            case Reasoning(text):
+                return [self._chunk({"reasoning_content": text})]
+            case Tool():
+                first, *rest = step.split()
+                head = {"name": step.name, "arguments": first}
+                begin = {"index": step.index, "id": step.id, "type": "function", "function": head}
+                more = [{"index": step.index, "function": {"arguments": part}} for part in rest]
+                return [self._chunk({"tool_calls": [call]}) for call in (begin, *more)]
+
+    def ending(self, reply: Reply) -> list[bytes]:
+        frames = []
+        if reply.finish_reason is not None:
+            frames.append(self._chunk({}, finish_reason=reply.finish_reason))
+        if reply.usage is not None and self._request.body.get("stream_options", {}).get("include_usage"):
+            prompt, completion = reply.usage
+            usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+            frames.append(event({"id": "c1", "object": "chat.completion.chunk", "choices": [], "usage": usage}))
+        if reply.done:
+            frames.append(b"data: [DONE]\n\n")
+        return frames
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+        return event(
+            {
+                "id": "c1",
+                "object": "chat.completion.chunk",
+                "model": self._request.body.get("model", ""),
+                "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
+            }
+        )
 
 
-def _chunk(request: Recorded, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
-    return _event(
-        {
-            "id": "c1",
-            "object": "chat.completion.chunk",
-            "model": request.body.get("model", ""),
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
-        }
-    )
-
-
-def _event(value: dict[str, Any]) -> bytes:
+def event(value: dict[str, Any]) -> bytes:
+    """A server-sent event without a name."""
     return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
 
 @asynccontextmanager
-async def serve_llm() -> AsyncIterator[LlmServer]:
+async def serve_llm(server: LlmServer | None = None) -> AsyncIterator[LlmServer]:
     """Run a server on a free loopback port for the body."""
-    server = LlmServer()
+    server = server or LlmServer()
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, 0)
         yield server

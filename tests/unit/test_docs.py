@@ -163,3 +163,15 @@ def test_no_machine_paths_and_no_registry_hosts():
             continue
         found += [f"{path.relative_to(ROOT)}: {match.group()}" for match in _MACHINE.finditer(text)]
     assert not found
+
+
+def test_configurations_of_the_models_page_are_valid():
+    """Every route and provider that the page shows can be used as it stands."""
+    blocks = [
+        text for language, text in _FENCE.findall((ROOT / "docs/models.md").read_text("utf-8")) if language == "yaml"
+    ]
+    assert len(blocks) == 3
+    keys = dict.fromkeys(("ANTHROPIC_API_KEY", "ZAI_API_KEY", "CLOUD_API_KEY"), "secret")
+    for block in blocks:
+        _, warnings = parse(block, keys)
+        assert not warnings

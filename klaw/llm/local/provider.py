@@ -5,13 +5,17 @@ import structlog
 import trio
 
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
+from klaw.llm.http import HttpProvider, HttpSettings
 from klaw.llm.local.state import Endpoint, LocalModel
-from klaw.llm.openai import OpenAiProvider, OpenAiSettings
+from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import OnDelta
 from klaw.llm.types import Completion, Delta, Request
 
 SILENCE_S = 300.0
 """A small machine may chew on a long prompt for minutes before the first byte."""
+
+ANSWER_S = 3600.0
+"""A whole answer: prompt and text at less than a token a second."""
 
 NOTICE_S = 2.0
 """A broken connection usually means that the process died; this long it may take until its end is noticed."""
@@ -37,7 +41,7 @@ class LocalProvider:
         self._model = model
         self._ready_within_s = ready_within_s
         self._endpoint: Endpoint | None = None
-        self._client: OpenAiProvider | None = None
+        self._client: HttpProvider | None = None
         self._closed = False
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
@@ -85,21 +89,22 @@ class LocalProvider:
             return endpoint
         raise ProviderTimeout(self._model.report().reason)
 
-    async def _client_of(self, endpoint: Endpoint) -> OpenAiProvider:
+    async def _client_of(self, endpoint: Endpoint) -> HttpProvider:
         """The client for this start of the process. An earlier one's connections died with their process."""
         if self._closed:
             raise ProviderNetworkError("the local model's client is closed")
         if self._client is not None and self._endpoint is endpoint:
             return self._client
-        settings = OpenAiSettings(
+        settings = HttpSettings(
             name="local",
             base_url=endpoint.base_url,
             api_key=endpoint.key,
             extra_body=SAMPLING,
             timeout_s=SILENCE_S,
+            max_s=ANSWER_S,
             max_retries=0,
         )
-        old, client = self._client, OpenAiProvider(settings)
+        old, client = self._client, HttpProvider(settings, OpenAiDialect())
         self._endpoint, self._client = endpoint, client
         if old is not None:
             await old.aclose()

@@ -22,7 +22,7 @@ from klaw.llm.local import server as child
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
-from klaw.llm.types import ChatMessage, Delta, Request
+from klaw.llm.types import ChatMessage, Delta, JsonSchema, Request
 
 pytest.importorskip("xllamacpp")
 
@@ -100,6 +100,30 @@ async def test_cancelling_a_call_frees_its_slot_in_the_process(local: Local) -> 
         assert scope.cancelled_caught
     completion = await local.provider.stream(ask("Say hello.", 5), lambda _delta: None)
     assert completion.text
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "kind": {"enum": ["cat", "dog"]},
+        "age": {"type": "integer", "minimum": 0, "maximum": 30},
+    },
+    "required": ["name", "kind", "age"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("text", ["My cat Barsik is 5 years old. Describe him.", "Моего пса зовут Рекс. Опиши его."])
+async def test_an_answer_fits_its_schema(local: Local, text: str) -> None:
+    """llama.cpp samples only what the schema allows, so even this small model cannot get it wrong."""
+    request = attrs.evolve(ask(text, 120), json_schema=JsonSchema(name="pet", schema=SCHEMA))
+    completion = await local.provider.stream(request, lambda _delta: None)
+    pet = json.loads(completion.text)
+    assert set(pet) == {"name", "kind", "age"}
+    assert pet["kind"] in ("cat", "dog")
+    assert type(pet["age"]) is int
+    assert completion.model == "local/smollm2-135m-instruct"
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from klaw.llm.openai import OpenAiProvider, OpenAiSettings
+from klaw.llm.http import HttpProvider, HttpSettings
+from klaw.llm.openai import OpenAiDialect
 from klaw.llm.types import ChatMessage, Request
 
 REPOSITORY = Path(__file__).parents[3]
@@ -26,7 +27,7 @@ async def test_it_prints_its_port_and_answers(arguments: list[str], answer: str)
         process = await nursery.start(run)
         with trio.fail_after(20):
             port = json.loads(await process.stdout.receive_some())["port"]
-            provider = OpenAiProvider(OpenAiSettings(name="x", base_url=f"http://127.0.0.1:{port}/v1"))
+            provider = HttpProvider(HttpSettings(name="x", base_url=f"http://127.0.0.1:{port}/v1"), OpenAiDialect())
             request = Request(model="m", messages=(ChatMessage(role="user", content="a б"),))
             assert (await provider.stream(request, lambda _delta: None)).text == answer
             await provider.aclose()

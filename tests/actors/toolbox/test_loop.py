@@ -165,7 +165,7 @@ async def test_long_results_are_shortened_to_the_prompts_limit() -> None:
 
 
 async def test_a_prompt_that_is_too_long_is_made_shorter_once() -> None:
-    async def shorter(refused: tuple[ChatMessage, ...]) -> Prompt:
+    async def shorter(refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
         asked.append(request_tokens(refused))
         return Prompt(messages=PROMPT.messages, max_tokens=asked[-1] // 2)
 

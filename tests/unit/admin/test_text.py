@@ -114,6 +114,11 @@ def test_status_lists_what_is_degraded() -> None:
         "llm": {
             "model": "local/m",
             "slots": {"busy": 0, "total": 2, "waiting": 0},
+            "providers": [
+                {"name": "a", "state": "closed", "failures": 0, "retry_in_s": 0},
+                {"name": "b", "state": "open", "failures": 3, "retry_in_s": 9},
+                {"name": "c", "state": "half_open", "failures": 4, "retry_in_s": 0},
+            ],
             "local": {"state": "missing", "reason": "run `klaw models pull`"},
         },
         "embedder": {"state": "ready", "reason": None, "since": "2026-11-21T12:00:00Z", "embedded": 4, "waiting": 1},
@@ -123,6 +128,9 @@ def test_status_lists_what_is_degraded() -> None:
     }
     printed = status.lines(answer)
     assert "not listening" in printed[1]
+    assert "provider      a: works" in printed
+    assert "provider      b: left alone for 9s after 3 failed calls" in printed
+    assert "provider      c: being tried again after 4 failed calls" in printed
     assert "local model   missing (run `klaw models pull`)" in printed
     assert "coverage      every message can be found" in printed
     assert printed[-2:] == ["degraded      нет модели", "              y"]

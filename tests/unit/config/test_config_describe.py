@@ -13,14 +13,15 @@ from klaw.cli.config import check_command, schema_command, show_command
 from klaw.config.describe import json_schema, key_paths, show
 from klaw.config.keys import file_key, rule_of
 from klaw.config.load import parse
-from klaw.config.schema import EngineConfig, ProviderConfig, ProviderModelConfig
+from klaw.config.schema import EngineConfig, ProviderConfig, ProviderModelConfig, TaskRoutingConfig
 from klaw.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = (ROOT / "conf" / "engine.json").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = {file_key(field.name): field.type for field in attrs.fields(EngineConfig) if attrs.has(field.type)}
-TABLES = SECTIONS | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
+NESTED = {"routing: tasks": TaskRoutingConfig}
+TABLES = SECTIONS | NESTED | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
 
 
 def paths_in(tree, prefix=""):
@@ -75,6 +76,9 @@ def schema_of(name):
     properties = json_schema()["properties"]
     if name in SECTIONS:
         return properties[name]
+    if name in NESTED:
+        outer, _, inner = name.partition(": ")
+        return properties[outer]["properties"][inner]
     provider = properties["providers"]["additionalProperties"]
     return provider if name == "providers" else provider["properties"]["models"]["additionalProperties"]
 
@@ -104,7 +108,8 @@ def test_the_schema_keeps_types_limits_and_defaults():
     assert rag["properties"]["relevanceThreshold"]["exclusiveMinimum"] == 0
     assert schema["properties"]["context"]["properties"]["subagentWindow"]["deprecated"] is True
     provider = schema_of("providers")
-    assert provider["required"] == ["baseUrl"]
+    assert "required" not in provider
+    assert schema_of("routing: tasks")["properties"]["topics"]["type"] == ["array", "string"]
     assert provider["properties"]["apiKey"]["writeOnly"] is True
     assert provider["properties"]["extraBody"]["additionalProperties"] == {}
     assert schema["properties"]["logging"]["properties"]["level"]["anyOf"][0]["enum"][0] == "debug"

@@ -73,7 +73,7 @@ nonsense: 1
         "llm.temperature": "must be a finite number (line 5)",
         "logging.level": "must be one of debug, info, warning, error, got str 'loud'",
         "providers.zai.apiKey": "must be a str, got int (put the value in quotes)",
-        "providers.zai.baseUrl": "is required",
+        "providers.zai.baseUrl": "is required for type 'openai'",
         "providers.local": "the name must be letters, digits, '.', '_' or '-', and not 'local', "
         "which is the built-in model",
         "routing.default": "the provider must be 'local' or a name in providers (there: 'local', 'zai'), "
@@ -434,3 +434,35 @@ def test_zones_and_heartbeat_intervals():
     made, _ = parse("subagents: {zone: Europe/Berlin}\nheartbeat: {intervalSeconds: 1800}", {})
     assert (made.subagents.zone, made.heartbeat.interval_s) == ("Europe/Berlin", 1800)
     assert parse("subagents: {zone: system}\nheartbeat: {intervalSeconds: 60}", {})[1] == []
+
+
+def test_routes_are_one_name_or_a_list_of_names():
+    text = """
+providers: {c: {baseUrl: "http://h/v1"}, claude: {type: anthropic, apiKey: k}}
+routing: {default: c/m, fallback: claude/opus, tasks: {topics: [c/small, local/smollm2-135m-instruct]}}
+"""
+    made, warnings = parse(text, {})
+    assert made.routing.fallback == ("claude/opus",)
+    assert made.routing.tasks.topics == ("c/small", "local/smollm2-135m-instruct")
+    assert made.routing.tasks.subagent == ()
+    assert made.routing.uses_local
+    assert made.providers["claude"].base_url is None
+    assert not warnings
+
+
+def test_every_route_must_lead_somewhere():
+    text = """
+providers: {c: {}, claude: {type: anthropic}}
+routing: {default: c/m, fallback: [nowhere/m, local/other], tasks: {topics: claude, reranker: [gone/x]}}
+"""
+    with pytest.raises(ConfigError) as caught:
+        parse(text, {})
+    found = {problem.path: problem.message for problem in caught.value.problems}
+    assert found["routing.tasks.topics[0]"].startswith("must have the form provider/model")
+    assert found["providers.c.baseUrl"] == "is required for type 'openai'"
+    with pytest.raises(ConfigError) as caught:
+        parse(text.replace("topics: claude", "topics: claude/x"), {})
+    found = {problem.path: problem.message for problem in caught.value.problems}
+    assert "the provider must be" in found["routing.fallback[0]"]
+    assert "localModel.model" in found["routing.fallback[1]"]
+    assert "gone/x" in found["routing.tasks.reranker[0]"]

@@ -230,3 +230,31 @@ def test_the_request_never_exceeds_the_budget(context_tokens: int, reserve: int,
     whole = snapshot(history, budget=budget, system_prompt="word " * 400, pending=(stored(99, "why? " * 300),))
     context = assemble(plan(whole))
     assert context.tokens <= budget.usable + tokens.PER_MESSAGE + 8
+
+
+@given(
+    first=st.integers(1, 60),
+    second=st.integers(1, 60),
+    words=st.lists(st.sampled_from(["собака Рекс", "кот", "x" * 300]), max_size=4),
+    corrections=st.tuples(st.floats(1.0, 1.02), st.floats(1.0, 1.02)),
+)
+def test_the_stable_beginning_is_the_same_bytes_in_every_turn(
+    first: int, second: int, words: list[str], corrections: tuple[float, float]
+) -> None:
+    """Whatever was recalled, however long the dialogue is, and while the token estimate still learns; prompts that
+    are cut to their share too."""
+    for prompt in ("You are Klaw.", "Ты Klaw, длинный промпт. " * 400):
+        beginnings = set()
+        for turns, recall, correction in ((first, (), corrections[0]), (second, words, corrections[1])):
+            history = dialogue(turns)
+            budget = Budget(context_tokens=4000, reply_reserve_tokens=100, correction=correction)
+            taken = snapshot(
+                history, has_older=bool(recall), system_prompt=prompt, summary="They met.", budget=budget,
+                pending=(stored(1000 + turns, f"Вопрос {turns}"),),
+            )  # fmt: skip
+            old = [stored(2000 + place, word) for place, word in enumerate(recall)]
+            system = assemble(plan(taken), recalled(*old)).messages[0]
+            beginnings.add(system.content[: system.stable_chars].encode())
+            assert "They met." in system.content[: system.stable_chars]
+            assert RECALL_HEADER not in system.content[: system.stable_chars]
+        assert len(beginnings) == 1

@@ -11,9 +11,10 @@ def limited(retry_after_s: float | None, retryable: bool = True) -> ProviderRefu
 
 
 @pytest.mark.parametrize("error", [ProviderTimeout("x"), ProviderNetworkError("x"), limited(None)])
-def test_pauses_double_with_jitter_up_to_a_cap(error: ProviderError) -> None:
-    assert [pause_before_retry(error, attempt, 0.0) for attempt in range(6)] == [0.25, 0.5, 1, 2, 4, 4]
-    assert pause_before_retry(error, 1, 0.5) == 0.75
+def test_pauses_double_with_full_jitter_up_to_a_cap(error: ProviderError) -> None:
+    assert [pause_before_retry(error, attempt, 0.5) for attempt in range(6)] == [0.5, 1, 2, 4, 4, 4]
+    assert pause_before_retry(error, 1, 0.0) == 0
+    assert pause_before_retry(error, 1, 0.75) == 1.5
     assert pause_before_retry(error, 10_000, 1.0) == MAX_PAUSE_S
 
 
@@ -24,7 +25,8 @@ def test_what_will_not_pass_is_not_repeated(error: ProviderError) -> None:
 
 def test_retry_after_is_obeyed_unless_it_is_too_long() -> None:
     assert pause_before_retry(limited(7.0), 0, 0.0) == 7.0
-    assert pause_before_retry(limited(0.0), 0, 0.0) == 0.25
+    assert pause_before_retry(limited(7.0), 0, 0.5) == 7.5
+    assert pause_before_retry(limited(0.0), 0, 0.5) == 0.5
     assert pause_before_retry(limited(3600.0), 0, 0.0) is None
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from klaw.config.schema import EngineConfig, LlmConfig, ProviderConfig, ProviderModelConfig, RoutingConfig
+from klaw.config.schema import (
+    EngineConfig,
+    LlmConfig,
+    ProviderConfig,
+    ProviderModelConfig,
+    RoutingConfig,
+    TaskRoutingConfig,
+)
 from klaw.config.secret import Secret
 from klaw.errors import ConfigError
 from klaw.llm.provider import OnDelta
@@ -21,11 +28,19 @@ class FakeLocal:
         self.closed = True
 
 
-def config(default: str = "glm/glm-4/air") -> EngineConfig:
-    models = {"glm-4/air": ProviderModelConfig(context_tokens=100_000, max_output_tokens=50, tools=True)}
+LOCAL = "local/smollm2-135m-instruct"
+
+
+def config(default: str = "glm/glm-4/air", fallback: tuple[str, ...] = (), **tasks: tuple[str, ...]) -> EngineConfig:
+    models = {
+        "glm-4/air": ProviderModelConfig(context_tokens=100_000, max_output_tokens=50, tools=True, images=True),
+        "plain": ProviderModelConfig(json_schema=False),
+    }
     glm = ProviderConfig(base_url="http://127.0.0.1:1/v1", api_key=Secret("k"), models=models)
     return EngineConfig(
-        routing=RoutingConfig(default=default), providers={"glm": glm}, llm=LlmConfig(max_reply_tokens=99)
+        routing=RoutingConfig(default=default, fallback=fallback, tasks=TaskRoutingConfig(**tasks)),
+        providers={"glm": glm, "claude": ProviderConfig(type="anthropic")},
+        llm=LlmConfig(max_reply_tokens=99),
     )
 
 
@@ -58,6 +73,7 @@ async def test_the_local_model() -> None:
     assert not made
     route = router.route()
     assert router.route().provider is route.provider is made[0]
+    assert not router.report()
     assert (route.model, route.context_tokens, route.tools) == ("smollm2-135m-instruct", 8192, False)
     await router.aclose()
     assert made[0].closed
@@ -66,7 +82,7 @@ async def test_the_local_model() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nowhere/m", "known are glm, local"),
+        ("nowhere/m", "known are claude, glm, local"),
         ("glm", "provider/model"),
         ("/m", "provider/model"),
         ("glm/", "provider/model"),
@@ -78,3 +94,46 @@ def test_unknown_names_are_config_errors(name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         Router(config(), FakeLocal).route(name, key="routing.tasks.x")
     assert caught.value.problems[0].path == "routing.tasks.x"
+
+
+async def test_a_chain_has_the_default_and_its_fallbacks_once() -> None:
+    router = Router(config(fallback=("claude/opus", "glm/glm-4/air", LOCAL)), FakeLocal)
+    route = router.route()
+    assert (route.name, route.fallback) == ("glm/glm-4/air", ("claude/opus", LOCAL))
+    assert (route.context_tokens, route.tools, route.images) == (100_000, True, True)
+    assert router.uses_local
+    chosen = router.route("claude/opus")
+    assert (chosen.name, chosen.fallback) == ("claude/opus", ("glm/glm-4/air", LOCAL))
+    assert [report.name for report in router.report()] == ["glm", "claude"]
+    await router.aclose()
+
+
+async def test_tasks_have_routes_of_their_own_or_that_of_chats() -> None:
+    router = Router(config(fallback=("claude/opus",), topics=("glm/small", LOCAL), reranker=(LOCAL,)), FakeLocal)
+    assert (router.route(task="topics").name, router.route(task="topics").fallback) == ("glm/small", (LOCAL,))
+    assert (router.route(task="reranker").name, router.route(task="reranker").fallback) == (LOCAL, ())
+    for task in ("chat", "summarization", "subagent"):
+        route = router.route(task=task)  # type: ignore[arg-type]
+        assert (route.name, route.fallback) == ("glm/glm-4/air", ("claude/opus",))
+    named = router.route("claude/opus", task="topics")
+    assert (named.name, named.fallback) == ("claude/opus", (LOCAL,))
+    await router.aclose()
+
+
+async def test_providers_are_shared_by_all_routes() -> None:
+    router = Router(config(topics=("glm/other",)), FakeLocal)
+    assert router.route(task="topics").provider is router.route().provider
+    await router.aclose()
+
+
+async def test_a_model_without_schemas_is_asked_in_words() -> None:
+    """Its provider is wrapped even when it is alone."""
+    router = Router(config(), FakeLocal)
+    assert router.route("glm/plain").provider is not router.route().provider
+    await router.aclose()
+
+
+def test_a_broken_fallback_is_named() -> None:
+    with pytest.raises(ConfigError, match="known are") as caught:
+        Router(config(fallback=("nowhere/m",)), FakeLocal).route()
+    assert caught.value.problems[0].path == "routing"

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused
+from klaw.llm.dialect import MAX_REPLY_BYTES, MAX_TOOL_CALLS, error_code, refused
+from klaw.llm.openai import OpenAiAssembly, OpenAiDialect
 from klaw.llm.types import (
     ChatMessage,
     Completion,
@@ -19,7 +21,6 @@ from klaw.llm.types import (
     ToolDescription,
     Usage,
 )
-from klaw.llm.wire import MAX_REPLY_BYTES, MAX_TOOL_CALLS, Assembly, error_code, refused, request_body
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more
 
 
 def assemble(*chunks: object) -> tuple[list[Delta], Completion]:
-    assembly = Assembly(lambda: "made-id")
+    assembly = OpenAiAssembly(lambda: "made-id")
     deltas = [delta for one in chunks for delta in assembly.feed(one)]
     deltas += assembly.finish()
     return deltas, assembly.completion()
@@ -45,7 +46,7 @@ def test_a_request_has_every_part() -> None:
         temperature=0.0,
         max_tokens=5,
     )
-    body = json.loads(request_body(request, {"extra": 1, "stream_options": None}))
+    body = json.loads(OpenAiDialect().body(request, {"extra": 1, "stream_options": None}))
     assert body == {
         "model": "m/x",
         "stream": True,
@@ -68,7 +69,7 @@ def test_a_request_has_every_part() -> None:
 
 
 def test_lone_surrogates_in_a_request_do_not_break_it() -> None:
-    body = request_body(Request(model="m", messages=(ChatMessage(role="user", content="a\ud800b"),)), {})
+    body = OpenAiDialect().body(Request(model="m", messages=(ChatMessage(role="user", content="a\ud800b"),)), {})
     assert json.loads(body)["messages"][0]["content"] == "a?b"
 
 
@@ -128,7 +129,7 @@ def test_an_answer_without_any_end_is_cut_off() -> None:
 
 
 def test_done_without_finish_reason_is_an_end() -> None:
-    assembly = Assembly(str)
+    assembly = OpenAiAssembly(str)
     list(assembly.feed_event(json.dumps(chunk({"content": "x"}))))
     list(assembly.feed_event(" [DONE] "))
     list(assembly.finish())
@@ -157,14 +158,14 @@ def test_the_whole_reply_is_capped(part: str) -> None:
     big = "я" * (MAX_REPLY_BYTES // 8)
     call = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": big}}]}
     delta = call if part == "arguments" else {part: big}
-    assembly = Assembly(str)
+    assembly = OpenAiAssembly(str)
     with pytest.raises(ProviderMalformed, match="longer than"):  # noqa: PT012 - the fifth quarter is too much
         for _ in range(5):
             list(assembly.feed(chunk(delta)))
 
 
 def test_endless_tool_calls_are_capped() -> None:
-    assembly = Assembly(str)
+    assembly = OpenAiAssembly(str)
     calls = [{"index": n, "function": {"name": "f"}} for n in range(MAX_TOOL_CALLS + 1)]
     with pytest.raises(ProviderMalformed, match="tool calls"):
         list(assembly.feed(chunk({"tool_calls": calls})))
@@ -189,20 +190,20 @@ def test_endless_tool_calls_are_capped() -> None:
 )
 def test_broken_chunks_are_malformed(broken: object) -> None:
     with pytest.raises(ProviderMalformed):
-        list(Assembly(str).feed(broken))
+        list(OpenAiAssembly(str).feed(broken))
 
 
 @pytest.mark.parametrize("data", ["{", "nonsense SECRET", "[" * 100_000, "1" * 10_000])
 def test_no_json_is_malformed_and_not_quoted(data: str) -> None:
     with pytest.raises(ProviderMalformed) as caught:
-        list(Assembly(str).feed_event(data))
+        list(OpenAiAssembly(str).feed_event(data))
     assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_an_error_in_the_stream_keeps_its_code_only() -> None:
     with pytest.raises(ProviderRefused) as caught:
-        list(Assembly(str).feed({"error": {"code": 429, "type": "rate_limited", "message": "SECRET prompt"}}))
+        list(OpenAiAssembly(str).feed({"error": {"code": 429, "type": "rate_limited", "message": "SECRET prompt"}}))
     assert (caught.value.status, caught.value.retryable) == (429, True)
     assert "rate_limited" in str(caught.value)
     assert "SECRET" not in str(caught.value)
@@ -210,7 +211,7 @@ def test_an_error_in_the_stream_keeps_its_code_only() -> None:
 
 def test_an_error_that_is_a_text_counts_as_a_server_error() -> None:
     with pytest.raises(ProviderRefused) as caught:
-        list(Assembly(str).feed({"error": "SECRET"}))
+        list(OpenAiAssembly(str).feed({"error": "SECRET"}))
     assert caught.value.status == 500
     assert "SECRET" not in str(caught.value)
 
@@ -229,7 +230,7 @@ def test_an_error_that_is_a_text_counts_as_a_server_error() -> None:
     ],
 )
 def test_which_statuses_may_pass(status: int, code: str | None, retryable: bool) -> None:
-    assert refused(status, code).retryable is retryable
+    assert refused(status, {"error": {"code": code}}).retryable is retryable
 
 
 @pytest.mark.parametrize(

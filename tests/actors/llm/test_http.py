@@ -10,9 +10,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
-from klaw.llm.openai import OpenAiProvider, OpenAiSettings
+from klaw.llm.dialect import MAX_REPLY_BYTES
+from klaw.llm.http import HttpProvider, HttpSettings
+from klaw.llm.openai import OpenAiDialect
 from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, ToolCall, Usage
-from klaw.llm.wire import MAX_REPLY_BYTES
 from tests.support.llm_server import (
     Cut,
     Hang,
@@ -31,7 +32,7 @@ from tests.support.llm_server import (
 
 SECRET = "sk-canary-5f1e"
 HANG_GUARD_S = 20
-Make = Callable[..., OpenAiProvider]
+Make = Callable[..., HttpProvider]
 
 
 @pytest.fixture
@@ -43,11 +44,11 @@ async def server() -> AsyncIterator[LlmServer]:
 
 @pytest.fixture
 async def make(server: LlmServer) -> AsyncIterator[Make]:
-    made: list[OpenAiProvider] = []
+    made: list[HttpProvider] = []
 
-    def provider(**changes: object) -> OpenAiProvider:
+    def provider(**changes: object) -> HttpProvider:
         settings = {"name": "test", "base_url": server.url, "api_key": SECRET, "timeout_s": 10.0, "max_retries": 0}
-        made.append(OpenAiProvider(OpenAiSettings(**{**settings, **changes}), chance=lambda: 0.0))
+        made.append(HttpProvider(HttpSettings(**{**settings, **changes}), OpenAiDialect(), chance=lambda: 0.0))
         return made[-1]
 
     yield provider
@@ -59,7 +60,7 @@ def ask(text: str = "Привет, model") -> Request:
     return Request(model="m", messages=(ChatMessage(role="user", content=text),), temperature=0.5, max_tokens=9)
 
 
-async def call(provider: OpenAiProvider) -> tuple[list[Delta], Completion]:
+async def call(provider: HttpProvider) -> tuple[list[Delta], Completion]:
     deltas: list[Delta] = []
     completion = await provider.stream(ask(), deltas.append)
     return deltas, completion
@@ -79,7 +80,7 @@ async def test_a_stream_of_text(server: LlmServer, make: Make) -> None:
     deltas, completion = await call(make(headers={"X-Title": "klaw"}, extra_body={"top_p": 1}))
     assert deltas == [TextDelta("При"), TextDelta("вет"), TextDelta("!")]
     assert completion == Completion(
-        text="Привет!", finish_reason="stop", usage=Usage(prompt_tokens=11, completion_tokens=7)
+        text="Привет!", finish_reason="stop", usage=Usage(prompt_tokens=11, completion_tokens=7), model="test/m"
     )
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
@@ -334,5 +335,5 @@ async def test_a_closed_provider_refuses(make: Make) -> None:
 
 
 async def test_settings_hide_the_key() -> None:
-    settings = OpenAiSettings(name="x", base_url="http://x/v1", api_key=SECRET, headers={"a": SECRET})
+    settings = HttpSettings(name="x", base_url="http://x/v1", api_key=SECRET, headers={"a": SECRET})
     assert SECRET not in repr(settings)

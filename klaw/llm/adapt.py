@@ -1,0 +1,71 @@
+"""Making a request fit for another model than it was made for. Pure."""
+
+import json
+
+import attrs
+
+from klaw.domain import tokens
+from klaw.llm.types import ChatMessage, Request
+
+IMAGE_TOKENS = 1_600
+"""What the largest image costs with the providers that say so; smaller ones cost less."""
+SCHEMA_WANTED = "Answer with one JSON value and nothing else. It must fit this JSON schema:"
+NO_IMAGE = "[an image that this model cannot see]"
+
+
+def without_tools(request: Request) -> Request:
+    """The request for a model that cannot call tools: calls and results so far become plain text."""
+    messages: list[ChatMessage] = []
+    names = {call.id: call.name for message in request.messages for call in message.tool_calls}
+    for message in request.messages:
+        if message.role == "tool":
+            name = names.get(message.tool_call_id or "", "a tool")
+            told = ChatMessage(role="user", content=f"Result of {name}:\n{message.content}")
+        elif message.tool_calls:
+            calls = "\n".join(f"I use {call.name} with {call.arguments}" for call in message.tool_calls)
+            told = ChatMessage(role="assistant", content=f"{message.content}\n{calls}".strip())
+        else:
+            messages.append(message)
+            continue
+        if messages and messages[-1].role == told.role and not messages[-1].images:
+            # Templates that know no tools want the roles to alternate.
+            before = messages.pop()
+            told = attrs.evolve(before, content=f"{before.content}\n{told.content}")
+        messages.append(told)
+    return attrs.evolve(request, messages=tuple(messages), tools=(), stable_messages=0)
+
+
+def without_images(request: Request) -> Request:
+    """The request for a model that takes no images: each becomes a note."""
+    return attrs.evolve(
+        request,
+        messages=tuple(
+            attrs.evolve(
+                message,
+                content="\n".join(filter(None, [message.content, *[NO_IMAGE] * len(message.images)])),
+                images=(),
+            )
+            for message in request.messages
+        ),
+    )
+
+
+def schema_in_prompt(request: Request) -> Request:
+    """The request for an API that takes no JSON schema: the prompt's end asks for it."""
+    if request.json_schema is None:
+        return request
+    wanted = f"{SCHEMA_WANTED}\n{json.dumps(dict(request.json_schema.schema), ensure_ascii=False)}"
+    last = request.messages[-1]
+    asked = attrs.evolve(last, content=f"{last.content}\n\n{wanted}")
+    return attrs.evolve(request, messages=(*request.messages[:-1], asked), json_schema=None)
+
+
+def estimate_tokens(request: Request) -> int:
+    """About how many tokens the prompt takes; schemas of tools are left out."""
+    return sum(
+        tokens.estimate(message.content)
+        + sum(tokens.estimate(call.arguments) for call in message.tool_calls)
+        + IMAGE_TOKENS * len(message.images)
+        + tokens.PER_MESSAGE
+        for message in request.messages
+    )

@@ -1,0 +1,352 @@
+"""Anthropic's messages API: request bodies out, events in. Pure; knows neither HTTP nor Trio."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
+from klaw.llm.dialect import (
+    CODE,
+    MAX_TOOL_CALLS,
+    CallInProgress,
+    Meter,
+    count,
+    empty_answer,
+    encode,
+    error_code,
+    finished_calls,
+    parse,
+    refused,
+)
+from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, Usage
+
+BASE_URL = "https://api.anthropic.com/v1"
+VERSION = "2023-06-01"
+MAX_TOKENS = 4096
+"""The API wants a limit; this one where the caller has none."""
+HIGHEST_TEMPERATURE = 1.0
+
+NO_BEGINNING = "(Earlier messages are left out.)"
+"""The API wants a user to begin; a window may begin with an answer."""
+
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+_BREAK = "\n\n"
+"""What parts the stable beginning of the system prompt from the rest."""
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""What the status would have been of an error that comes in the stream."""
+_UNSUPPORTED = frozenset(
+    {
+        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
+        "minItems", "maxItems", "uniqueItems", "$schema",
+    }
+)  # fmt: skip
+"""Limits that the API refuses in a schema for the answer. The caller checks the answer anyway."""
+
+
+class AnthropicDialect:
+    """See ``klaw.llm.dialect.Dialect``."""
+
+    def url(self, base_url: str | None) -> str:
+        base = (base_url or BASE_URL).rstrip("/")
+        return f"{base if base.endswith('/v1') else f'{base}/v1'}/messages"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        key = {"x-api-key": api_key} if api_key is not None else {}
+        return {"anthropic-version": VERSION, **key}
+
+    def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
+        system = [message for message in request.messages if message.role == "system"]
+        body: dict[str, Any] = {
+            "model": request.model,
+            "max_tokens": request.max_tokens or MAX_TOKENS,
+            "stream": True,
+            "system": _system(system) or None,
+            "messages": _dialogue(request.messages, request.stable_messages),
+        }
+        if request.temperature is not None:
+            body["temperature"] = min(request.temperature, HIGHEST_TEMPERATURE)
+        if request.tools:
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+                for tool in request.tools
+            ]
+            # Tools come before the system prompt, so this part is read again even when core memory has changed.
+            body["tools"][-1] |= _CACHED
+        elif names := {call.name: None for message in request.messages for call in message.tool_calls}:
+            # With calls in the history the API wants to know the tools, also when none may be called any more.
+            body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+            body["tool_choice"] = {"type": "none"}
+        if request.json_schema is not None:
+            schema = closed_schema(request.json_schema.schema)
+            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        return encode(body, extra)
+
+    def assembly(self, new_id: Callable[[], str]) -> "AnthropicAssembly":
+        return AnthropicAssembly(new_id)
+
+
+def closed_schema(schema: Any) -> Any:
+    """A JSON schema as the API takes it for an answer: objects closed, limits of numbers and lengths left out."""
+    if isinstance(schema, list):
+        return [closed_schema(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    closed: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs", "definitions"):  # the names in them are no keywords
+            closed[key] = {name: closed_schema(inner) for name, inner in value.items()}
+        elif key not in _UNSUPPORTED:
+            closed[key] = value if key in ("enum", "const", "default", "required") else closed_schema(value)
+    if "properties" in closed or closed.get("type") == "object":
+        closed["additionalProperties"] = False
+    return closed
+
+
+def _system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """The system prompt in blocks: what stays the same, marked for the cache, and the rest."""
+    if not messages:
+        return []
+    first = messages[0]
+    stable = first.content[: first.stable_chars].rstrip("\n")
+    rest = _BREAK.join([first.content[first.stable_chars :].lstrip("\n"), *(other.content for other in messages[1:])])
+    blocks: list[dict[str, Any]] = []
+    if stable:
+        blocks.append({"type": "text", "text": stable} | _CACHED)
+    if rest.strip():
+        blocks.append({"type": "text", "text": f"{_BREAK}{rest}" if stable else rest})
+    return blocks
+
+
+def _dialogue(messages: Sequence[ChatMessage], stable: int) -> list[dict[str, Any]]:
+    """All but the system messages. Neighbours of one role become one message, as the API wants of tool results."""
+    dialogue: list[dict[str, Any]] = []
+    for place, message in enumerate(messages):
+        if message.role == "system":
+            continue
+        blocks = _blocks(message)
+        if place == stable - 1 and blocks:
+            blocks[-1] |= _CACHED
+        role = "assistant" if message.role == "assistant" else "user"
+        if dialogue and dialogue[-1]["role"] == role:
+            dialogue[-1]["content"] += blocks
+        elif blocks:
+            dialogue.append({"role": role, "content": blocks})
+    if dialogue and dialogue[0]["role"] == "assistant":
+        dialogue.insert(0, {"role": "user", "content": [{"type": "text", "text": NO_BEGINNING}]})
+    return dialogue
+
+
+def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
+    """The content of a message. A text of white space is left out, because the API refuses it."""
+    text = [{"type": "text", "text": message.content}] if message.content.strip() else []
+    if message.role == "tool":
+        return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": text}]
+    images: list[dict[str, Any]] = [
+        {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": image.media_type,
+                "data": base64.b64encode(image.data).decode(),
+            },
+        }
+        for image in message.images
+    ]
+    calls: list[dict[str, Any]] = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call.arguments)}
+        for call in message.tool_calls
+    ]
+    return images + text + calls
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """The arguments of an earlier call. The API wants an object; what is none was answered with an error then."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"arguments": text}
+
+
+class AnthropicAssembly:
+    """See ``klaw.llm.dialect.Assembly``.
+
+    Args:
+        new_id: makes ids for tool calls that have none of their own.
+    """
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._meter = Meter()
+        self._text: list[str] = []
+        self._calls: dict[int, CallInProgress] = {}
+        self._inputs: dict[int, str] = {}
+        """Inputs that came whole with their block; pieces that follow replace them."""
+        self._usage: dict[str, int] = {}
+        self._thought = False
+        self._finish_reason: str | None = None
+        self._done = False
+
+    @property
+    def complete(self) -> bool:
+        return self._done or self._finish_reason is not None
+
+    @property
+    def done(self) -> bool:
+        """Whether the provider said ``message_stop``."""
+        return self._done
+
+    def feed_event(self, data: str) -> Iterator[Delta]:
+        if data.strip():
+            yield from self.feed(parse(data))
+
+    def feed_whole(self, body: bytes) -> Iterator[Delta]:
+        message = _object(parse(body.decode("utf-8", "replace")), "answer")
+        if message.get("type") == "error":
+            raise _error_in_stream(message)
+        content = message.get("content")
+        if not isinstance(content, list):
+            raise ProviderMalformed("the LLM provider sent content that is no list")
+        for index, block in enumerate(content):
+            yield from self._begin(index, _object(block, "block"))
+        self._take_usage(message.get("usage"))
+        self._take_reason(message)
+        self._done = True
+
+    def feed(self, event: object) -> Iterator[Delta]:
+        """Take one decoded event. Raises like ``feed_event``. Events of unknown types are skipped, as the API asks."""
+        event = _object(event, "event")
+        match event.get("type"):
+            case "error":
+                raise _error_in_stream(event)
+            case "message_start":
+                self._take_usage(_object(event.get("message") or {}, "message").get("usage"))
+            case "content_block_start":
+                yield from self._begin(_index(event), _object(event.get("content_block"), "block"))
+            case "content_block_delta":
+                yield from self._go_on(_index(event), _object(event.get("delta"), "delta"))
+            case "message_delta":
+                self._take_reason(_object(event.get("delta") or {}, "delta"))
+                self._take_usage(event.get("usage"))
+            case "message_stop":
+                self._done = True
+
+    def finish(self) -> Iterator[Delta]:
+        return iter(())
+
+    def completion(self) -> Completion:
+        if not self.complete:
+            raise ProviderNetworkError("the LLM provider's answer was cut off")
+        for index, whole in self._inputs.items():
+            if not "".join(self._calls[index].arguments).strip():
+                self._calls[index].arguments = [whole]
+        text = "".join(self._text)
+        calls = finished_calls([self._calls[index] for index in sorted(self._calls)], self._new_id)
+        reason = self._finish_reason or ("tool_calls" if calls else "stop")
+        if not text.strip() and not calls:
+            raise empty_answer(thought=self._thought, reason=reason)
+        return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=self._counted())
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, index: int, block: dict[str, Any]) -> Iterator[Delta]:
+        match block.get("type"):
+            case "text":
+                yield from self._say(block.get("text"))
+            case "thinking":
+                yield from self._think(block.get("thinking"))
+            case "tool_use":
+                self._begin_call(index, block)
+
+    def _go_on(self, index: int, delta: dict[str, Any]) -> Iterator[Delta]:
+        match delta.get("type"):
+            case "text_delta":
+                yield from self._say(delta.get("text"))
+            case "thinking_delta":
+                yield from self._think(delta.get("thinking"))
+            case "input_json_delta":
+                part = delta.get("partial_json")
+                if not isinstance(part, str | None):
+                    raise ProviderMalformed("the LLM provider sent tool arguments that are no text")
+                if index in self._calls:  # else they belong to a block that the provider itself deals with
+                    self._calls[index].arguments.append(self._meter.clean(part or ""))
+
+    def _say(self, text: object) -> Iterator[Delta]:
+        if not isinstance(text, str | None):
+            raise ProviderMalformed("the LLM provider sent content that is no text")
+        if text:
+            self._text.append(self._meter.clean(text))
+            yield TextDelta(self._text[-1])
+
+    def _think(self, thought: object) -> Iterator[Delta]:
+        if isinstance(thought, str) and thought:
+            self._thought = True
+            yield ReasoningDelta(self._meter.clean(thought))
+
+    def _begin_call(self, index: int, block: dict[str, Any]) -> None:
+        if index not in self._calls and len(self._calls) >= MAX_TOOL_CALLS:
+            raise ProviderMalformed(f"the model asked for more than {MAX_TOOL_CALLS} tool calls at once")
+        call = self._calls[index] = CallInProgress()
+        own, name, whole = block.get("id"), block.get("name"), block.get("input")
+        call.id = self._meter.clean(own) if isinstance(own, str) else ""
+        call.name = self._meter.clean(name) if isinstance(name, str) else ""
+        if isinstance(whole, dict) and whole:
+            self._inputs[index] = self._meter.clean(json.dumps(whole, ensure_ascii=False))
+
+    def _take_reason(self, holder: dict[str, Any]) -> None:
+        reason = holder.get("stop_reason")
+        if isinstance(reason, str) and reason:
+            self._finish_reason = _REASONS.get(reason, reason if CODE.fullmatch(reason) else "other")
+
+    def _take_usage(self, usage: object) -> None:
+        """Later counts replace earlier ones; an event need not repeat them all."""
+        if isinstance(usage, dict):
+            self._usage |= {name: number for name, value in usage.items() if (number := count(value)) is not None}
+
+    def _counted(self) -> Usage | None:
+        counts = self._usage
+        if "input_tokens" not in counts or "output_tokens" not in counts:
+            return None
+        read, written = counts.get("cache_read_input_tokens"), counts.get("cache_creation_input_tokens")
+        return Usage(
+            prompt_tokens=counts["input_tokens"] + (read or 0) + (written or 0),
+            completion_tokens=counts["output_tokens"],
+            cached_tokens=read,
+            cache_write_tokens=written,
+        )
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ProviderMalformed(f"the LLM provider sent a {what} that is no object")
+    return value
+
+
+def _index(event: dict[str, Any]) -> int:
+    index = event.get("index")
+    if type(index) is not int:
+        raise ProviderMalformed("the LLM provider sent a block without its number")
+    return index
+
+
+def _error_in_stream(event: dict[str, Any]) -> ProviderError:
+    return refused(_STATUS.get(error_code(event) or "", 500), event)

@@ -1,0 +1,216 @@
+"""What differs between the APIs that providers speak, and what their readers share. Pure; knows neither HTTP nor Trio.
+
+Nothing that a provider wrote gets into an error's text, except short machine-readable codes.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from klaw.errors import ContextTooLong, OverQuota, ProviderMalformed, ProviderRefused, RateLimited
+from klaw.llm.types import Completion, Delta, Request, ToolCall
+
+MAX_REPLY_BYTES = 4 * 1024 * 1024
+"""Text, thinking and tool arguments of one answer together. The largest models write less than 1 MiB."""
+MAX_TOOL_CALLS = 128
+"""What OpenAI allows in tools of one request; a model that asks for more at once is in a loop."""
+
+CODE = re.compile(r"[a-z0-9_.-]{1,64}")
+"""What counts as a machine-readable code of a provider."""
+
+_RETRY_LATER = frozenset({408, 425, 429})
+_TOO_LONG_STATUS = frozenset({400, 413, 422, 500})
+_TOO_LONG = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length", "request_too_large", "1261"}
+)
+"""How providers call a prompt that does not fit: OpenAI and its likes, llama.cpp, Anthropic, GLM."""
+_TOO_LONG_WORDS = re.compile(
+    r"maximum context|context (?:length|window|size|limit)|model token limit"
+    r"|(?:prompt|input|request)(?: length)?(?: is)? too (?:long|large)"
+    r"|(?:prompt|input)\b.{0,60}\bexceed|range of input length|maximum (?:allowed )?input|reduce the length",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The same where there is only a text; most servers that speak OpenAI's API have no code for it."""
+_SPENT = frozenset(
+    {
+        "insufficient_quota", "billing_hard_limit_reached", "billing_error", "insufficient_balance", "arrearage",
+        "1113",
+    }
+)  # fmt: skip
+"""How providers call an empty account; some say so with status 429 or 400. No waiting cures that."""
+_SPENT_WORDS = re.compile(r"credit balance|insufficient (?:balance|credits|funds)|arrearage", re.IGNORECASE)
+
+
+class Assembly(Protocol):
+    """Reads one answer: gives deltas as they come and the completion at the end."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the provider said that the answer is over, in either way."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing can follow."""
+        ...
+
+    def feed_event(self, data: str) -> Iterator[Delta]:
+        """Take the data of one event. The result must be exhausted.
+
+        Raises:
+            ProviderMalformed: not what the API promises, or too much.
+            ProviderRefused: an error in the stream.
+        """
+        ...
+
+    def feed_whole(self, body: bytes) -> Iterator[Delta]:
+        """Take an answer that came in one piece. Raises like ``feed_event``."""
+        ...
+
+    def finish(self) -> Iterator[Delta]:
+        """The response is over; give what was held back. Call ``completion`` next."""
+        ...
+
+    def completion(self) -> Completion:
+        """The whole answer, without the name of who gave it.
+
+        Raises:
+            ProviderNetworkError: the response ended too early.
+            ProviderMalformed: the answer is empty, or a tool call has no name.
+        """
+        ...
+
+
+class Dialect(Protocol):
+    """One API."""
+
+    def url(self, base_url: str | None) -> str:
+        """Where requests go."""
+        ...
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """What the API wants besides the usual headers."""
+        ...
+
+    def body(self, request: Request, extra: Mapping[str, Any]) -> bytes:
+        """Encode a request as JSON. ``extra`` members are added or replace ours; a null one removes ours."""
+        ...
+
+    def assembly(self, new_id: Callable[[], str]) -> Assembly:
+        """Begin to read an answer. ``new_id`` makes ids for tool calls that have none of their own."""
+        ...
+
+
+def encode(body: dict[str, Any], extra: Mapping[str, Any]) -> bytes:
+    """A request body as JSON, see ``Dialect.body``."""
+    kept = {key: value for key, value in {**body, **extra}.items() if value is not None}
+    # Lone surrogates cannot be encoded; a question mark in a prompt beats a turn that fails for ever.
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def parse(text: str) -> object:
+    """Decode JSON of a provider. Raises ProviderMalformed."""
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        # Not "from exc": a JSONDecodeError carries the whole document.
+        raise ProviderMalformed("the LLM provider sent something that is no JSON") from None
+    return parsed
+
+
+def refused(status: int, payload: object, retry_after_s: float | None = None) -> ProviderRefused:
+    """The error for an error status.
+
+    Args:
+        status: HTTP status code.
+        payload: the decoded body; None if it is no JSON.
+        retry_after_s: what the provider asks for.
+    """
+    code, text = error_code(payload), _error_text(payload)
+    kind = _kind(status, code, text)
+    retryable = (status in _RETRY_LATER or status >= 500) and kind in (ProviderRefused, RateLimited)
+    detail = f" ({code})" if code is not None and code != str(status) else ""
+    return kind(
+        f"the LLM provider answered with status {status}{detail}",
+        status=status,
+        retryable=retryable,
+        retry_after_s=retry_after_s,
+    )
+
+
+def error_code(payload: object) -> str | None:
+    """The machine-readable code of an error object (``{"error": {"code": ...}}``), or None if there is no short one."""
+    error = payload.get("error") if isinstance(payload, dict) else None
+    if isinstance(error, dict):
+        for key in ("code", "type"):
+            value = error.get(key)
+            if isinstance(value, str) and CODE.fullmatch(value):
+                return value
+    return None
+
+
+def _kind(status: int, code: str | None, text: str) -> type[ProviderRefused]:
+    if status == 402 or code in _SPENT or _SPENT_WORDS.search(text):
+        return OverQuota
+    if code in _TOO_LONG or status == 413 or (status in _TOO_LONG_STATUS and _TOO_LONG_WORDS.search(text)):
+        return ContextTooLong
+    return RateLimited if status == 429 else ProviderRefused
+
+
+def _error_text(payload: object) -> str:
+    """What the provider says for people: only ever searched for known words, never passed on."""
+    error = payload.get("error", payload) if isinstance(payload, dict) else None
+    text = (error.get("message") if isinstance(error, dict) else error) or ""
+    return text[:2000] if isinstance(text, str) else ""
+
+
+def count(value: object) -> int | None:
+    """A number of tokens, if it is one."""
+    return value if type(value) is int and value >= 0 else None
+
+
+class Meter:
+    """Counts what an answer holds and cleans its texts."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def clean(self, text: str) -> str:
+        """Replace lone surrogates (JSON can carry them, nothing else can). Raises ProviderMalformed at the cap."""
+        self._bytes += len(text.encode("utf-8", "replace"))
+        if self._bytes > MAX_REPLY_BYTES:
+            raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class CallInProgress:
+    """A tool call that is still arriving."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+def finished_calls(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
+    """The calls when the answer is over; each with an id of its own, or results could not be told apart.
+
+    Raises:
+        ProviderMalformed: a call has no name.
+    """
+    finished: list[ToolCall] = []
+    taken: set[str] = set()
+    for call in calls:
+        if not call.name:
+            raise ProviderMalformed("the model called a tool without a name")
+        own = call.id if call.id and call.id not in taken else new_id()
+        taken.add(own)
+        finished.append(ToolCall(id=own, name=call.name, arguments="".join(call.arguments) or "{}"))
+    return tuple(finished)
+
+
+def empty_answer(*, thought: bool, reason: str) -> ProviderMalformed:
+    """The error for an answer with neither text nor tool calls."""
+    what = "only thinking and no answer" if thought else "an empty answer"
+    return ProviderMalformed(f"the model gave {what} (finish reason: {reason})")

@@ -1,0 +1,81 @@
+"""A provider behind its circuit breaker."""
+
+import attrs
+import structlog
+import trio
+
+from klaw.errors import ProviderError, ProviderNetworkError, ProviderPaused, ProviderRefused, ProviderTimeout
+from klaw.llm.breaker import Breaker, BreakerReport, BreakerState
+from klaw.llm.provider import OnDelta, Provider
+from klaw.llm.types import Completion, Request
+
+log = structlog.get_logger("klaw.llm")
+
+
+@attrs.frozen(kw_only=True)
+class ProviderReport:
+    """What status and the admin socket show of a provider."""
+
+    name: str
+    breaker: BreakerReport
+
+
+class GuardedProvider:
+    """See ``klaw.llm.provider.Provider``. While its breaker is open, calls fail at once and nothing is sent.
+
+    Args:
+        name: the provider's name in the configuration.
+        inner: who is asked.
+    """
+
+    def __init__(self, name: str, inner: Provider) -> None:
+        self._name = name
+        self._inner = inner
+        self._breaker = Breaker()
+
+    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
+        """See ``Provider.stream``.
+
+        Raises:
+            ProviderPaused: it failed too often; nothing was sent.
+        """
+        permit = self._breaker.admit(trio.current_time())
+        if permit is None:
+            await trio.lowlevel.checkpoint()
+            again_s = self._breaker.report(trio.current_time()).retry_in_s
+            when = f"in {again_s:.0f} s" if again_s else "when the call that tries it has ended"
+            raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}")
+        try:
+            completion = await self._inner.stream(request, on_delta)
+        except ProviderError as error:
+            if _is_outage(error):
+                asked_s = (error.retry_after_s if isinstance(error, ProviderRefused) else None) or 0.0
+                self._breaker.failed(permit, trio.current_time(), asked_s)
+                self._log_if_open()
+            else:
+                self._breaker.succeeded(permit)
+            raise
+        except BaseException:
+            self._breaker.abandoned(permit)
+            raise
+        self._breaker.succeeded(permit)
+        return completion
+
+    async def aclose(self) -> None:
+        """See ``Provider.aclose``."""
+        await self._inner.aclose()
+
+    def report(self) -> ProviderReport:
+        return ProviderReport(name=self._name, breaker=self._breaker.report(trio.current_time()))
+
+    def _log_if_open(self) -> None:
+        report = self._breaker.report(trio.current_time())
+        if report.state is BreakerState.OPEN:
+            log.warning("llm_provider_paused", provider=self._name, count=report.failures, retry_s=report.retry_in_s)
+
+
+def _is_outage(error: ProviderError) -> bool:
+    """Whether an error shows that the provider is down or wants to be left alone, not that one request was wrong."""
+    if isinstance(error, ProviderRefused):
+        return error.retryable
+    return isinstance(error, ProviderTimeout | ProviderNetworkError)

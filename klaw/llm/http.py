@@ -1,0 +1,285 @@
+"""A provider over HTTP, whatever API it speaks (see ``klaw.llm.dialect``).
+
+This is the boundary where httpx2's exceptions become Klaw's. What a provider wrote never reaches an error's text or a
+log line; only status codes and short machine-readable codes do.
+"""
+
+import ipaddress
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+import httpx2
+import structlog
+import trio
+
+from klaw.actor.clock import new_id
+from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderTimeout
+from klaw.llm.dialect import MAX_REPLY_BYTES, Assembly, Dialect, error_code, refused
+from klaw.llm.provider import OnDelta
+from klaw.llm.retry import parse_retry_after, pause_before_retry
+from klaw.llm.sse import EventDecoder
+from klaw.llm.types import Completion, Delta, Request
+
+CONNECT_TIMEOUT_S = 10.0
+CLOSE_BUDGET_S = 2.0
+AFTER_DONE_S = 0.5
+"""How long the response may stay open behind its end before the connection is given up instead of reused."""
+ERROR_BODY_BUDGET_S = 5.0
+MAX_ERROR_BODY_BYTES = 64 * 1024
+MAX_EVENT_BYTES = 1024 * 1024
+
+log = structlog.get_logger("klaw.llm")
+
+
+@attrs.frozen(kw_only=True)
+class HttpSettings:
+    """Where and how to ask.
+
+    Args:
+        name: the provider's name in the configuration, for logs and ``Completion.model``.
+        base_url: up to and with the version part, usually ending in ``/v1``; None for the dialect's own.
+        api_key: the key, or None.
+        headers: further request headers.
+        extra_body: members added to every request body (see ``Dialect.body``).
+        timeout_s: no byte for this long is a time-out.
+        max_s: one attempt, from the request to the end of the answer, may take this long. Far more than any answer
+            needs: it ends streams that would hold an LLM slot for ever at a byte a second.
+        max_retries: repetitions before the first delta.
+    """
+
+    name: str
+    base_url: str | None
+    api_key: str | None = attrs.field(default=None, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    extra_body: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    timeout_s: float = 120.0
+    max_s: float = 1800.0
+    max_retries: int = 2
+
+
+class HttpProvider:
+    """See ``klaw.llm.provider.Provider``. Its HTTP client is made at the first call.
+
+    Args:
+        settings: where and how.
+        dialect: in which language.
+        chance: uniform in [0, 1), for the retry pauses.
+    """
+
+    def __init__(
+        self, settings: HttpSettings, dialect: Dialect, *, chance: Callable[[], float] = random.random
+    ) -> None:
+        self._settings = settings
+        self._dialect = dialect
+        self._url = dialect.url(settings.base_url)
+        self._chance = chance
+        self._client: httpx2.AsyncClient | None = None
+        self._closed = False
+
+    async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
+        """See ``Provider.stream``. Retries what may pass, but never after the first delta."""
+        body = self._dialect.body(request, self._settings.extra_body)
+        attempt = 0
+        while True:
+            answer = _Answer(self._dialect.assembly(new_id), on_delta)
+            try:
+                completion = await self._attempt(body, answer)
+                return attrs.evolve(completion, model=f"{self._settings.name}/{request.model}")
+            except ProviderError as error:
+                self._log_failure(error, request, attempt)
+                pause = pause_before_retry(error, attempt, self._chance())
+                if answer.begun or pause is None or attempt >= self._settings.max_retries:
+                    raise
+            attempt += 1
+            await trio.sleep(pause)
+
+    async def aclose(self) -> None:
+        """See ``Provider.aclose``. Later calls raise ProviderNetworkError."""
+        self._closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            with trio.move_on_after(CLOSE_BUDGET_S, shield=True):
+                await client.aclose()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _attempt(self, body: bytes, answer: "_Answer") -> Completion:
+        with trio.move_on_after(self._settings.max_s):
+            return await self._exchange(body, answer)
+        raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
+
+    async def _exchange(self, body: bytes, answer: "_Answer") -> Completion:
+        async with self._response(body) as response:
+            content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if response.status_code != 200:
+                raise await self._refusal(response)
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise ProviderMalformed("the LLM provider compressed its answer though it was asked not to")
+            if content_type == "text/event-stream":
+                await answer.read_events(response)
+            elif content_type == "application/json":
+                await answer.read_whole(response)
+            else:
+                raise ProviderMalformed("the LLM provider sent no event stream; is its baseUrl right?")
+        return answer.completion()
+
+    @asynccontextmanager
+    async def _response(self, body: bytes) -> AsyncIterator[httpx2.Response]:
+        """Open the response; translate every exception of the library, in the body too."""
+        try:
+            async with self._connected().stream("POST", self._url, content=body) as response:
+                yield response
+        except httpx2.ConnectTimeout as exc:
+            raise ProviderTimeout("the LLM provider cannot be reached (time-out)") from exc
+        except httpx2.TimeoutException as exc:
+            raise ProviderTimeout(f"the LLM provider sent nothing for {self._settings.timeout_s:g} s") from exc
+        except httpx2.ConnectError as exc:
+            raise ProviderNetworkError("the LLM provider cannot be reached") from exc
+        except httpx2.LocalProtocolError:
+            # Not "from exc": its text quotes the header, which may be the key.
+            raise ProviderNetworkError("the LLM provider's headers or key cannot be sent") from None
+        except httpx2.TransportError as exc:
+            raise ProviderNetworkError("the connection to the LLM provider broke") from exc
+        except httpx2.InvalidURL as exc:
+            raise ProviderNetworkError("the LLM provider's baseUrl is not usable") from exc
+
+    def _connected(self) -> httpx2.AsyncClient:
+        if self._closed:
+            raise ProviderNetworkError("the LLM provider's client is closed")
+        if self._client is None:
+            settings = self._settings
+            headers = {
+                "content-type": "application/json",
+                "accept": "text/event-stream, application/json",
+                # Decompression would be one more generator in the chain that _Answer has to unwind, for a few bytes.
+                "accept-encoding": "identity",
+                "user-agent": "klaw",
+                **self._dialect.headers(settings.api_key),
+            }
+            secure = urlsplit(self._url).scheme == "https"
+            self._client = httpx2.AsyncClient(
+                headers={**headers, **settings.headers},
+                timeout=httpx2.Timeout(settings.timeout_s, connect=min(CONNECT_TIMEOUT_S, settings.timeout_s)),
+                # A plain http address needs no certificates, whose loading takes a tenth of a second.
+                verify=secure,
+                # llama.cpp closes a connection just after a stream without saying so, and every other reuse would fail.
+                # Where no TLS handshake is saved, reuse is worth nothing anyway.
+                limits=httpx2.Limits(max_keepalive_connections=None if secure else 0),
+                # A proxy of the environment is for the internet; a model on this machine is not behind it.
+                trust_env=not _is_loopback(self._url),
+            )
+        return self._client
+
+    async def _refusal(self, response: httpx2.Response) -> ProviderError:
+        body = bytearray()
+        with trio.move_on_after(ERROR_BODY_BUDGET_S):
+            await _read_capped(response, body, MAX_ERROR_BODY_BYTES)
+        payload: object = None
+        with suppress(ValueError, RecursionError):
+            payload = json.loads(bytes(body))
+        code = error_code(payload)
+        if code is not None and any(code in secret or secret in code for secret in self._secrets()):
+            payload = None
+        after = parse_retry_after(response.headers.get("retry-after"), time.time())
+        return refused(response.status_code, payload, after)
+
+    def _secrets(self) -> Iterable[str]:
+        return filter(None, (self._settings.api_key, *self._settings.headers.values()))
+
+    def _log_failure(self, error: ProviderError, request: Request, attempt: int) -> None:
+        log.warning(
+            "llm_call_failed",
+            provider=self._settings.name,
+            model=request.model,
+            attempt=attempt,
+            code=error.code,
+            status=getattr(error, "status", None),
+        )
+
+
+class _Answer:
+    """Reads one response into an assembly and passes deltas on.
+
+    httpx2 hands out chunks through nested async generators. Leaving one half-way would run its clean-up whenever the
+    garbage collector likes, so the loops below never break or raise: they cancel the next read, which unwinds the
+    generators in order.
+    """
+
+    def __init__(self, assembly: Assembly, on_delta: OnDelta) -> None:
+        self.begun = False
+        """Whether a delta was passed on."""
+        self._events = EventDecoder(MAX_EVENT_BYTES)
+        self._assembly = assembly
+        self._on_delta = on_delta
+        self._failure: Exception | None = None
+
+    async def read_events(self, response: httpx2.Response) -> None:
+        try:
+            await self._read_events(response)
+        except httpx2.TransportError:
+            if not self._assembly.complete:  # else all that is lost is the end of the response
+                raise
+
+    async def _read_events(self, response: httpx2.Response) -> None:
+        with trio.CancelScope() as reading:
+            async for chunk in response.aiter_raw():
+                self._take(self._deltas(chunk))
+                if self._failure is not None:
+                    reading.cancel(reason="the answer is unusable")
+                elif self._assembly.done:
+                    reading.deadline = trio.current_time() + AFTER_DONE_S
+
+    async def read_whole(self, response: httpx2.Response) -> None:
+        body = bytearray()
+        if await _read_capped(response, body, MAX_REPLY_BYTES):
+            self._take(self._assembly.feed_whole(bytes(body)))
+        else:
+            self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
+
+    def completion(self) -> Completion:
+        """The finished answer, or the failure that was noted while reading."""
+        self._take(self._assembly.finish())
+        if self._failure is not None:
+            raise self._failure
+        return self._assembly.completion()
+
+    def _deltas(self, chunk: bytes) -> Iterator[Delta]:
+        for data in self._events.feed(chunk):
+            yield from self._assembly.feed_event(data)
+
+    def _take(self, deltas: Iterator[Delta]) -> None:
+        if self._failure is not None:
+            return
+        try:
+            for delta in deltas:
+                self.begun = True
+                self._on_delta(delta)
+        except Exception as error:  # noqa: BLE001 - noted here, raised by completion() when the generators are unwound
+            self._failure = error
+
+
+async def _read_capped(response: httpx2.Response, body: bytearray, limit: int) -> bool:
+    """Read up to ``limit`` bytes. Returns whether that was all."""
+    complete = True
+    with trio.CancelScope() as reading:
+        async for chunk in response.aiter_raw():
+            if len(body) + len(chunk) > limit:
+                complete = False
+                reading.cancel(reason="the body is too long")
+            if complete:
+                body += chunk
+    return complete
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,125 @@
+"""What a person is asked when an installation is made, and what answers are possible. Pure."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import attrs
+
+from klaw.config.schema import LOCAL_PROVIDER
+from klaw.setup.step import SetupRefused
+
+Language: TypeAlias = Literal["en", "ru"]
+LANGUAGES: tuple[Language, ...] = ("en", "ru")
+
+DEFAULT_NAME = "Klaw"
+MAX_NAME_CHARS = 64
+CUSTOM = "custom"
+"""The preset of a server that is none of the others: its address is asked for."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?")
+
+
+@attrs.frozen(kw_only=True)
+class Preset:
+    """A provider whose address is known."""
+
+    base_url: str
+    key_env: str
+    """Usual name of the environment variable with its key; empty for none."""
+    example: str
+    """A model, to show how its names look."""
+
+
+PRESETS: Mapping[str, Preset] = {
+    "ollama": Preset(base_url="http://127.0.0.1:11434/v1", key_env="", example="qwen3:8b"),
+    "llamacpp": Preset(base_url="http://127.0.0.1:8080/v1", key_env="", example="default"),
+    "openrouter": Preset(
+        base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", example="qwen/qwen3-32b"
+    ),
+    "openai": Preset(base_url="https://api.openai.com/v1", key_env="OPENAI_API_KEY", example="gpt-5-mini"),
+    "deepseek": Preset(base_url="https://api.deepseek.com/v1", key_env="DEEPSEEK_API_KEY", example="deepseek-chat"),
+    "zai": Preset(base_url="https://api.z.ai/api/paas/v4", key_env="ZAI_API_KEY", example="glm-4.6"),
+}
+PROVIDERS = (LOCAL_PROVIDER, *PRESETS, CUSTOM)
+
+
+@attrs.frozen(kw_only=True)
+class Names:
+    """What the prompt files are filled with."""
+
+    language: Language
+    agent: str = DEFAULT_NAME
+    user: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Model:
+    """Which model chats, and where it is."""
+
+    provider: str = LOCAL_PROVIDER
+    model: str = ""
+    base_url: str = ""
+    key_env: str = ""
+
+
+def language_of(environ: Mapping[str, str]) -> Language:
+    """The language of the terminal, as far as there are templates in it."""
+    value = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
+    return "ru" if value.lower().startswith("ru") else "en"
+
+
+def language(text: str) -> Language:
+    """Raises SetupRefused."""
+    for known in LANGUAGES:
+        if text.strip().lower() == known:
+            return known
+    raise SetupRefused("--language: en or ru")
+
+
+def name(text: str, option: str) -> str:
+    """A name for a prompt file: one line of printable characters.
+
+    Raises:
+        SetupRefused: it is none; names ``option``.
+    """
+    cleaned = unicodedata.normalize("NFC", text.strip())
+    if len(cleaned) > MAX_NAME_CHARS:
+        raise SetupRefused(f"{option}: at most {MAX_NAME_CHARS} characters")
+    if not cleaned.isprintable():
+        raise SetupRefused(f"{option}: printable characters of one line only")
+    return cleaned
+
+
+def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> Model:
+    """Check the answers about the model and fill in what the preset knows.
+
+    Args:
+        provider: one of ``PROVIDERS``.
+        model: as the provider calls it; unused for the built-in one.
+        base_url: needed for ``custom``; for the others it replaces the preset's.
+        key_env: name of the variable with the key; empty for none, None for the usual one.
+
+    Raises:
+        SetupRefused: something is missing or impossible.
+    """
+    if provider not in PROVIDERS:
+        raise SetupRefused(f"--provider: one of {', '.join(PROVIDERS)}")
+    if provider == LOCAL_PROVIDER:
+        given = next((option for option, value in (("--model", model), ("--base-url", base_url)) if value), None)
+        if given or key_env:
+            raise SetupRefused(f"{given or '--key-env'}: goes with a --provider other than {LOCAL_PROVIDER}")
+        return Model()
+    preset = PRESETS.get(provider)
+    url = base_url or (preset.base_url if preset else "")
+    variable = key_env if key_env is not None else (preset.key_env if preset else "")
+    if not re.fullmatch(r"\S+", model):
+        hint = f", for instance {preset.example}" if preset else ""
+        raise SetupRefused(f"--model: the model's name as {provider} calls it, without spaces{hint}")
+    if not _URL.fullmatch(url):
+        raise SetupRefused("--base-url: an http:// or https:// address up to its version part (usually /v1)")
+    if variable and not _VARIABLE.fullmatch(variable):
+        raise SetupRefused("--key-env: the name of an environment variable, not the key itself")
+    return Model(provider=provider, model=model, base_url=url, key_env=variable)

@@ -1,0 +1,261 @@
+"""Resolve a path inside one folder, so that nothing outside of it can ever be opened.
+
+Each folder on the way is opened by its name alone, relative to the open folder before it, and never through a link;
+what is open cannot be swapped for something else. Links are read and walked the same way, so a link that stays inside
+works and one that leads out is refused. ``..`` goes back to the folder that was really passed. The kernel's
+``openat2(RESOLVE_BENEATH)`` does the same in one call; containers often forbid it.
+
+Everything here blocks; run it in a thread.
+"""
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, Self
+
+import attrs
+
+from klaw.toolbox.files.names import MAX_DEPTH, FileRefused, is_private, parts_of
+
+MAX_LINKS = 16
+"""Links followed for one path; more are a loop."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe would block an ordinary open until somebody writes into it.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+_REASONS = {
+    errno.ENOENT: "no such file or folder",
+    errno.ENOTDIR: "a part of the path is no folder",
+    errno.EISDIR: "is a folder",
+    errno.EACCES: "the system does not permit it",
+    errno.EPERM: "the system does not permit it",
+    errno.EEXIST: "exists already",
+    errno.ELOOP: "was replaced by a link meanwhile",
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "no space is left on the disk",
+    errno.EROFS: "the disk is read-only",
+    errno.ENAMETOOLONG: "a name is too long",
+}
+
+
+class NotThere(FileRefused):
+    """Nothing has this path."""
+
+
+def refuse(path: str, error: OSError) -> NoReturn:
+    """Raise what a system error means, for the model to read."""
+    reason = _REASONS.get(error.errno or 0, f"cannot be used ({errno.errorcode.get(error.errno or 0, 'OSError')})")
+    kind = NotThere if error.errno == errno.ENOENT else FileRefused
+    raise kind(f"{path or '.'}: {reason}") from error
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where a path leads: an open folder and a name in it. Valid inside the ``with`` that gave it."""
+
+    folder: int
+    """File descriptor of the folder."""
+    name: str
+    """The name in it, which was no link a moment ago; empty when the path is the folder itself."""
+    path: str
+    """The path without links and ``..``, relative to the root."""
+
+
+@attrs.frozen(kw_only=True)
+class Root:
+    """The folder beneath which paths are resolved."""
+
+    folder: Path
+    """Chosen by a person; links on the way to it are their choice too."""
+    below: tuple[str, ...] = ()
+    """Names from ``folder`` down to the root; links are not followed here."""
+    closed: frozenset[str] = frozenset()
+    """Names (case-folded) right beneath the root that do not exist for the model."""
+    show_private: bool = False
+    """Let hidden files and those that look like secrets be opened; for Klaw's own copying, which reports them."""
+
+    @contextmanager
+    def resolve(self, path: str, *, make: bool = False) -> Iterator[Place]:
+        """Walk to a path.
+
+        Args:
+            path: relative to the root.
+            make: make missing folders on the way (mode 0700).
+
+        Raises:
+            NotThere: a folder on the way is missing.
+            FileRefused: the path leads out, through something private, or in circles.
+        """
+        pending = deque(parts_of(path))
+        for part in pending:
+            self._check_private(part)
+        links = 0
+        with _Trail.begin(self._open(make=make)) as trail:
+            while pending:
+                part = pending.popleft()
+                if part == "..":
+                    trail.back(path)
+                    continue
+                self._check(part, trail)
+                target = _link_target(trail.fd, part, path)
+                if target is not None:
+                    links += 1
+                    if links > MAX_LINKS:
+                        raise FileRefused(f"{path}: too many links")
+                    pending.extendleft(reversed(self._link_parts(target, trail, path)))
+                elif pending:
+                    trail.enter(part, path, make=make)
+                else:
+                    yield Place(folder=trail.fd, name=part, path="/".join((*trail.names, part)))
+                    return
+            yield Place(folder=trail.fd, name="", path="/".join(trail.names))
+
+    def _open(self, *, make: bool) -> int:
+        try:
+            if make:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # What leads to the workspace is the person's choice, so links are followed up to here.
+            fd = os.open(self.folder, _FOLDER & ~os.O_NOFOLLOW)
+        except OSError as error:
+            refuse(".", error)
+        with _Trail.begin(fd) as trail:
+            for name in self.below:
+                trail.enter(name, ".", make=make)
+            return os.dup(trail.fd)
+
+    def is_closed(self, name: str, *, top: bool) -> bool:
+        """Whether a name is kept from the model; ``top``: right beneath the root."""
+        return (top and name.casefold() in self.closed) or (is_private(name) and not self.show_private)
+
+    def _check(self, part: str, trail: "_Trail") -> None:
+        self._check_private(part)
+        if self.is_closed(part, top=not trail.names):
+            raise NotThere(f"{part}: no such file or folder")
+
+    def _check_private(self, part: str) -> None:
+        if part != ".." and is_private(part) and not self.show_private:
+            raise FileRefused(f"{part}: hidden files and files that look like secrets are closed to tools")
+
+    def _link_parts(self, target: str, trail: "_Trail", path: str) -> Sequence[str]:
+        if target.startswith("/"):
+            own = os.path.realpath(self.folder.joinpath(*self.below))
+            if target != own and not target.startswith(own.rstrip("/") + "/"):
+                raise FileRefused(f"{path}: a link in it leads out of the workspace")
+            trail.restart()
+            target = target[len(own) :]
+        return parts_of(target.strip("/"))
+
+
+@attrs.define
+class _Trail:
+    """The open folders from the root down to where the walk is."""
+
+    fds: list[int]
+    names: list[str] = attrs.Factory(list)
+
+    @classmethod
+    @contextmanager
+    def begin(cls, root: int) -> Iterator[Self]:
+        trail = cls([root])
+        try:
+            yield trail
+        finally:
+            for fd in trail.fds:
+                os.close(fd)
+
+    @property
+    def fd(self) -> int:
+        return self.fds[-1]
+
+    def enter(self, name: str, path: str, *, make: bool) -> None:
+        if len(self.names) >= MAX_DEPTH:
+            raise FileRefused(f"{path}: too many folders inside each other")
+        try:
+            try:
+                fd = os.open(name, _FOLDER, dir_fd=self.fd)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with _already_there():
+                    os.mkdir(name, 0o700, dir_fd=self.fd)
+                fd = os.open(name, _FOLDER, dir_fd=self.fd)
+        except OSError as error:
+            refuse(path, error)
+        self.fds.append(fd)
+        self.names.append(name)
+
+    def back(self, path: str) -> None:
+        if not self.names:
+            raise FileRefused(f"{path}: leads out of the workspace")
+        os.close(self.fds.pop())
+        self.names.pop()
+
+    def restart(self) -> None:
+        while self.names:
+            self.back("")
+
+
+@contextmanager
+def _already_there() -> Iterator[None]:
+    """Somebody else may make the same folder at the same moment."""
+    try:
+        yield
+    except FileExistsError:
+        return
+
+
+def _link_target(folder: int, name: str, path: str) -> str | None:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None  # no link
+        refuse(path, error)
+
+
+def open_regular(place: Place) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading, without ever blocking. The caller closes the descriptor.
+
+    Raises:
+        NotThere: there is none.
+        FileRefused: it is a folder, a pipe, a device, a socket or, since a moment ago, a link.
+    """
+    try:
+        if not place.name:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        # Looked at before opening, because opening some devices does something already.
+        _check_regular(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False), place.path)
+        fd = os.open(place.name, _FILE, dir_fd=place.folder)
+    except OSError as error:
+        refuse(place.path, error)
+    try:
+        info = os.fstat(fd)
+        _check_regular(info, place.path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd, info
+
+
+def _check_regular(info: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(info.st_mode):
+        raise FileRefused(f"{path}: is a folder")
+    if stat.S_ISLNK(info.st_mode):
+        raise FileRefused(f"{path}: was replaced by a link meanwhile")
+    if not stat.S_ISREG(info.st_mode):
+        raise FileRefused(f"{path}: is no regular file (a pipe, device or socket)")
+
+
+def open_folder(place: Place) -> int:
+    """Open the folder itself that a path names. The caller closes the descriptor."""
+    try:
+        return os.open(place.name or ".", _FOLDER, dir_fd=place.folder)
+    except OSError as error:
+        refuse(place.path, error)

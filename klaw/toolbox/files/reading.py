@@ -1,0 +1,193 @@
+"""Read, list and find files beneath a root. Blocks; run it in a thread."""
+
+import heapq
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import attrs
+
+from klaw.toolbox.files.beneath import NotThere, Place, Root, open_folder, open_regular, refuse
+from klaw.toolbox.files.names import MAX_DEPTH, FileRefused, is_text_name
+from klaw.toolbox.files.pattern import Pattern
+
+MAX_FILE_BYTES = 1_000_000
+"""Of a file that is read or written by a tool."""
+MAX_LOOKED_AT = 20_000
+"""Names that one listing or search looks at; a bound for its time, not for the answer."""
+
+Kind = Literal["file", "folder", "link", "other"]
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """One name in a folder."""
+
+    path: str
+    """Relative to the root."""
+    kind: Kind
+    size: int
+    """Bytes; 0 for what is no file."""
+    modified: float
+    """Seconds since 1970."""
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """Entries in the order of their paths."""
+
+    entries: tuple[Entry, ...]
+    more: int
+    """Further ones that were left off."""
+    hidden: int
+    """Names that are closed to tools, or are no text."""
+    incomplete: bool
+    """There were too many names to look at all of them."""
+
+
+def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
+    """The whole content of a regular file.
+
+    Raises:
+        NotThere: there is none.
+        FileRefused: it is no regular file, too large, or closed.
+    """
+    with root.resolve(path) as place:
+        return read_place(place, limit)[0]
+
+
+def read_place(place: Place, limit: int) -> tuple[bytes, os.stat_result]:
+    """The content of a resolved file, and what the system knew of it when it was opened."""
+    fd, info = open_regular(place)
+    with os.fdopen(fd, "rb") as file:
+        if info.st_size > limit:
+            raise FileRefused(f"{place.path}: {info.st_size} bytes, the limit is {limit}")
+        try:
+            data = file.read(limit + 1)
+        except OSError as error:
+            refuse(place.path, error)
+    if len(data) > limit:
+        raise FileRefused(f"{place.path}: more than {limit} bytes")
+    return data, info
+
+
+def list_folder(root: Root, path: str, limit: int) -> Found:
+    """What is in a folder, itself only. A root that was never made is empty.
+
+    Raises:
+        NotThere, FileRefused: as for ``read_bytes``; a file is no folder.
+    """
+    return _collect(_folder_entries(root, path), limit)
+
+
+def find(root: Root, pattern: str, limit: int) -> Found:
+    """Files (not folders) whose path fits a pattern. Links are listed, but not gone through.
+
+    Raises:
+        FileRefused: the pattern is no pattern.
+    """
+    return _collect(_matching(root, Pattern.parse(pattern)), limit)
+
+
+_Name = Entry | None
+"""What a folder holds; None for a name that is not shown."""
+
+
+def _collect(names: Iterator[_Name], limit: int) -> Found:
+    entries: list[Entry] = []
+    hidden = 0
+    incomplete = False
+    for looked_at, entry in enumerate(names):
+        if looked_at == MAX_LOOKED_AT:
+            incomplete = True
+            break
+        if entry is None:
+            hidden += 1
+        elif entry.path:
+            entries.append(entry)
+    shown = heapq.nsmallest(limit, entries, key=lambda entry: entry.path)
+    return Found(entries=tuple(shown), more=len(entries) - len(shown), hidden=hidden, incomplete=incomplete)
+
+
+def _folder_entries(root: Root, path: str) -> Iterator[_Name]:
+    try:
+        with root.resolve(path) as place, _opened(place) as fd:
+            yield from _entries(root, fd, place.path)
+    except NotThere:
+        if path.strip("./"):
+            raise
+
+
+def _matching(root: Root, pattern: Pattern) -> Iterator[_Name]:
+    try:
+        with root.resolve("") as place, _opened(place) as fd:
+            yield from _search(root, fd, "", pattern, pattern.start(), 0)
+    except NotThere:
+        return
+
+
+_PASSED = Entry(path="", kind="other", size=0, modified=0)
+"""A name that was looked at and does not match."""
+
+
+def _search(root: Root, fd: int, path: str, pattern: Pattern, state: frozenset[int], depth: int) -> Iterator[_Name]:
+    for entry in _entries(root, fd, path):
+        if entry is None:
+            yield _PASSED  # a count of hidden names would tell what the pattern was not allowed to find
+            continue
+        name = entry.path.rpartition("/")[2]
+        after = pattern.step(state, name)
+        if entry.kind != "folder":
+            yield entry if pattern.matches(after) else _PASSED
+            continue
+        yield _PASSED
+        if not after or depth >= MAX_DEPTH:
+            continue
+        try:
+            inner = open_folder(Place(folder=fd, name=name, path=entry.path))
+        except FileRefused:
+            continue  # gone, replaced or closed meanwhile
+        try:
+            yield from _search(root, inner, entry.path, pattern, after, depth + 1)
+        finally:
+            os.close(inner)
+
+
+def _entries(root: Root, fd: int, path: str) -> Iterator[_Name]:
+    """What an open folder holds; None for a name that is closed to tools or no text."""
+    try:
+        with os.scandir(fd) as found:
+            for item in found:
+                if not is_text_name(item.name) or root.is_closed(item.name, top=not path):
+                    yield None
+                    continue
+                try:
+                    info = item.stat(follow_symlinks=False)
+                except OSError:
+                    continue  # gone meanwhile
+                kind = _kind(info.st_mode)
+                size = info.st_size if kind == "file" else 0
+                yield Entry(
+                    path=f"{path}/{item.name}" if path else item.name, kind=kind, size=size, modified=info.st_mtime
+                )
+    except OSError as error:
+        refuse(path, error)
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "other"
+
+
+@contextmanager
+def _opened(place: Place) -> Iterator[int]:
+    fd = open_folder(place)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

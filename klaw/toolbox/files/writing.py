@@ -1,0 +1,169 @@
+"""Write files beneath a root so that a reader, or a power cut, sees the old content or the new one and nothing between.
+
+The content goes into a new file beside the old one, is fsynced, and takes the name by a rename. The file keeps its
+mode; a link is never written through, because the path was resolved to the file itself. Blocks; run it in a thread.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from typing import Literal
+
+from klaw.toolbox.files.beneath import Place, Root, refuse
+from klaw.toolbox.files.names import FileRefused
+from klaw.toolbox.files.reading import MAX_FILE_BYTES, read_place
+
+Mode = Literal["create", "replace", "append"]
+
+NEW_FILE_MODE = 0o600
+"""What the model writes is the user's own."""
+_TEMPORARY = ".klaw-"
+_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+Stamp = tuple[int, int, int]
+
+
+def write(root: Root, path: str, data: bytes, mode: Mode) -> str:
+    """Write a file; missing folders are made. Returns its path beneath the root.
+
+    Args:
+        root: where.
+        path: of the file.
+        data: its new content, or what is added.
+        mode: ``create`` refuses an existing file, ``replace`` and ``append`` need none.
+
+    Raises:
+        FileRefused: nothing was changed.
+    """
+    _check_size(path, data)  # before a folder is made for nothing
+    with root.resolve(path, make=True) as place:
+        if mode == "create":
+            put(place, data, NEW_FILE_MODE, exclusive=True)
+            return place.path
+        old, permissions, stamp = _old(place, read=mode == "append")
+        new = old + data
+        _check_size(place.path, new)
+        put(place, new, permissions, unchanged=stamp)
+        return place.path
+
+
+def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> str:
+    """Replace an existing file's content by a function of it. Returns its path beneath the root.
+
+    Raises:
+        NotThere: there is no such file.
+        FileRefused: it is not to be changed, or was changed by somebody else meanwhile; nothing was written.
+    """
+    with root.resolve(path) as place:
+        data, info = read_place(place, MAX_FILE_BYTES)
+        _check_writable(place.path, info)
+        new = function(data, place.path)
+        _check_size(place.path, new)
+        put(place, new, stat.S_IMODE(info.st_mode), unchanged=_stamp(info))
+        return place.path
+
+
+def put(
+    place: Place, data: bytes, permissions: int, *, exclusive: bool = False, unchanged: Stamp | None = None
+) -> None:
+    """Make ``data`` the content of a resolved place, at once and durably.
+
+    Args:
+        place: where.
+        data: the whole content.
+        permissions: mode bits; set-uid and the like are dropped.
+        exclusive: refuse when the name exists.
+        unchanged: refuse when the file is not what it was then.
+    """
+    if not place.name:
+        raise FileRefused(f"{place.path or '.'}: is a folder")
+    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        fd = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place.folder
+        )
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), permissions & 0o777)
+                os.fsync(file.fileno())
+            _check_unchanged(place, unchanged)
+            if not (exclusive and _linked(place, temporary)):
+                if exclusive and _exists(place):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                os.rename(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=place.folder)
+        os.fsync(place.folder)
+    except FileExistsError:
+        raise FileRefused(
+            f"{place.path}: exists already; change it with file_patch, or write it with mode replace or append"
+        ) from None
+    except OSError as error:
+        refuse(place.path, error)
+
+
+def _linked(place: Place, temporary: str) -> bool:
+    """Give the new file its name only if nobody has it; False where the disk has no hard links to do it with."""
+    try:
+        os.link(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _NO_HARD_LINKS:
+            return False
+        raise
+    return True
+
+
+def _exists(place: Place) -> bool:
+    try:
+        os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _old(place: Place, *, read: bool) -> tuple[bytes, int, Stamp | None]:
+    """Content (if asked for), mode and stamp of what is there now."""
+    if not place.name:
+        raise FileRefused(f"{place.path or '.'}: is a folder")
+    if not _exists(place):
+        return b"", NEW_FILE_MODE, None
+    if read:
+        data, info = read_place(place, MAX_FILE_BYTES)
+    else:
+        data, info = b"", os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+        if not stat.S_ISREG(info.st_mode):
+            raise FileRefused(f"{place.path}: is no regular file")
+    _check_writable(place.path, info)
+    return data, stat.S_IMODE(info.st_mode), _stamp(info)
+
+
+def _check_writable(path: str, info: os.stat_result) -> None:
+    """A rename would replace a read-only file too; but that it is read-only is what its owner wants to say."""
+    if not info.st_mode & 0o200:
+        raise FileRefused(f"{path}: is read-only; its owner does not want it changed")
+
+
+def _stamp(info: os.stat_result) -> Stamp:
+    return info.st_ino, info.st_mtime_ns, info.st_size
+
+
+def _check_unchanged(place: Place, stamp: Stamp | None) -> None:
+    if stamp is None:
+        return
+    try:
+        now = _stamp(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
+    except FileNotFoundError:
+        now = None
+    if now != stamp:
+        raise FileRefused(f"{place.path}: was changed by somebody else meanwhile; read it again")
+
+
+def _check_size(path: str, data: bytes) -> None:
+    if len(data) > MAX_FILE_BYTES:
+        raise FileRefused(f"{path}: would have {len(data)} bytes, the limit is {MAX_FILE_BYTES}")

@@ -1,0 +1,76 @@
+"""When a failing provider is left alone, and when it is tried again."""
+
+from klaw.llm.breaker import FAILURES_TO_OPEN, FIRST_PAUSE_S, MAX_PAUSE_S, Breaker, BreakerState, Permit
+
+
+def admitted(breaker: Breaker, now: float) -> Permit:
+    permit = breaker.admit(now)
+    assert permit is not None
+    return permit
+
+
+def opened(now: float = 0.0) -> Breaker:
+    breaker = Breaker()
+    for _ in range(FAILURES_TO_OPEN):
+        breaker.failed(admitted(breaker, now), now)
+    assert breaker.report(now).state is BreakerState.OPEN
+    return breaker
+
+
+def test_it_opens_after_failures_in_a_row_only() -> None:
+    breaker = Breaker()
+    for _ in range(5):
+        for _ in range(FAILURES_TO_OPEN - 1):
+            breaker.failed(admitted(breaker, 0), 0)
+        breaker.succeeded(admitted(breaker, 0))
+    assert breaker.report(0).state is BreakerState.CLOSED
+
+
+def test_one_call_tries_it_after_the_pause() -> None:
+    breaker = opened()
+    assert breaker.admit(FIRST_PAUSE_S - 0.01) is None
+    permit = admitted(breaker, FIRST_PAUSE_S)
+    assert breaker.report(FIRST_PAUSE_S).state is BreakerState.HALF_OPEN
+    assert breaker.admit(FIRST_PAUSE_S) is None
+    breaker.succeeded(permit)
+    report = breaker.report(FIRST_PAUSE_S)
+    assert (report.state, report.failures) == (BreakerState.CLOSED, 0)
+
+
+def test_the_pause_grows_with_every_failed_try_up_to_a_cap() -> None:
+    breaker, now, pauses = opened(), 0.0, []
+    for _ in range(8):
+        pauses.append(breaker.report(now).retry_in_s)
+        now += pauses[-1]
+        breaker.failed(admitted(breaker, now), now)
+    assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
+    breaker.succeeded(admitted(breaker, now + MAX_PAUSE_S))
+    for _ in range(FAILURES_TO_OPEN):
+        breaker.failed(admitted(breaker, now), now)
+    assert breaker.report(now).retry_in_s == FIRST_PAUSE_S
+
+
+def test_the_provider_may_ask_for_a_longer_pause_up_to_the_cap() -> None:
+    for asked, pause in ((60, 60), (5, FIRST_PAUSE_S), (86_400, MAX_PAUSE_S)):
+        breaker = Breaker()
+        for _ in range(FAILURES_TO_OPEN):
+            breaker.failed(admitted(breaker, 0), 0, asked)
+        assert breaker.report(0).retry_in_s == pause
+
+
+def test_a_cancelled_try_leaves_room_for_the_next() -> None:
+    breaker = opened()
+    breaker.abandoned(admitted(breaker, FIRST_PAUSE_S))
+    assert breaker.admit(FIRST_PAUSE_S) is not None
+
+
+def test_late_outcomes_of_earlier_calls_do_not_count() -> None:
+    """Calls that began before it opened neither close it nor lengthen the pause."""
+    breaker = Breaker()
+    late = [admitted(breaker, 0) for _ in range(3)]
+    for _ in range(FAILURES_TO_OPEN):
+        breaker.failed(admitted(breaker, 0), 0)
+    breaker.succeeded(late[0])
+    breaker.failed(late[1], 5)
+    breaker.abandoned(late[2])
+    assert breaker.report(5) == opened().report(5)
