@@ -27,7 +27,7 @@ LAYERS = (
 )
 """Low to high. A package imports its own layer's packages only where SAME_LAYER allows it."""
 
-SAME_LAYER = {("actor", "domain"), ("memory", "context"), ("toolbox", "context")}
+SAME_LAYER = {("actor", "domain"), ("memory", "context"), ("toolbox", "context"), ("subagents", "chats")}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (

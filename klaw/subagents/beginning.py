@@ -6,7 +6,7 @@ import attrs
 import structlog
 
 from klaw.actor.clock import iso
-from klaw.chats.workspace import folder_of_user
+from klaw.config.paths import folder_of_user
 from klaw.domain import tokens
 from klaw.domain.delivery import notice_message
 from klaw.domain.names import UserId, chat_id
@@ -219,7 +219,7 @@ class Beginner:
 
     def _model(self, name: str | None) -> str:
         try:
-            return self._services.router.route(name).name
+            return self._services.router.route(name, task="subagent").name
         except ConfigError:
             # It has gone from the configuration since: the run itself fails and says so.
             return name or self._services.config.routing.default

@@ -20,7 +20,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
-from klaw.errors import ActorStopped, ConfigError, KlawError, ProviderError, StorageFull
+from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
@@ -122,7 +122,7 @@ class _Course:
         live, services = self.live, self.services
         run = live.run
         await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
-        route = services.router.route(run.model)
+        route = services.router.route(run.model, task="subagent")
         about = ToolContext(
             user=run.user,
             chat=None,
@@ -146,7 +146,7 @@ class _Course:
             max_rounds=rounds,
             max_tokens=limit,
             reply_tokens=self._reply_tokens(route),
-            shorter=lambda refused: self._shorter(route, tools, refused),
+            shorter=lambda refused, error: self._shorter(route, tools, refused, error),
         )
         live.describe(**_account(outcome))
         text = clean(outcome.text).strip()
@@ -188,8 +188,15 @@ class _Course:
         return Prompt(messages=context.messages, max_tokens=budget.usable - tools_tokens(tools))
 
     async def _shorter(
-        self, route: Route, tools: tuple[ToolDescription, ...], refused: tuple[ChatMessage, ...]
+        self,
+        route: Route,
+        tools: tuple[ToolDescription, ...],
+        refused: tuple[ChatMessage, ...],
+        error: ContextTooLong,
     ) -> Prompt:
+        if error.context_tokens is not None and error.context_tokens < route.context_tokens:
+            # A fallback with a shorter context.
+            return await self._prompt(attrs.evolve(route, context_tokens=error.context_tokens), tools)
         estimated = request_tokens(refused) + tools_tokens(tools)
         usable = self._budget(route).usable
         self.services.correction.overflowed(route.name, refused=estimated, usable=usable)
@@ -218,6 +225,7 @@ class _Course:
             tools=tools,
             temperature=services.config.llm.temperature,
             max_tokens=reply,
+            stable_messages=len(messages) if tools else 0,
         )
         async with services.slots.slot(Priority.BACKGROUND):
             with self.allowance.ledger.call(live.run, self.allowance.limits, estimated + reply) as count:
@@ -228,7 +236,9 @@ class _Course:
                 count(usage)
                 live.spend(usage)
         if completion.usage is not None:
-            services.correction.learn(route.name, estimated=estimated, reported=completion.usage.prompt_tokens)
+            services.correction.learn(
+                completion.model or route.name, estimated=estimated, reported=completion.usage.prompt_tokens
+            )
         return completion
 
     # -- the hooks of the loop -------------------------------------------------------------------------------------
@@ -293,6 +303,7 @@ def _situation(run: Run) -> str:
 
 async def _tells_of_limit(services: RunServices, run: Run, verdict: Verdict) -> bool:
     """Whether the user is told that a run was ended by a limit: once a day."""
+    assert verdict.error is not None
     refused = Refusal(limit=Limit(verdict.error), note="")
     earlier = await services.readers.run(due_runs.limited, run.user, day_of(run.started_at), refused.limit.value)
     return tells_user(refused, run, earlier)
