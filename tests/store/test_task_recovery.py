@@ -17,6 +17,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.reply import Reply
+from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus, TaskName
 from klaw.store import connect, memory_records, migrations, run_records
@@ -25,10 +26,11 @@ from klaw.store.journal import Journal
 from klaw.store.logcheck import read_logs
 from klaw.store.reconcile import Reconciled
 from klaw.store.requests import Append, BeginRun, Request, SaveRun, Transcript
-from klaw.store.sql import messages, runs, tasks
+from klaw.store.sql import messages, runs, tasks, turns
 from tests.support.making import START, new, running_store
 from tests.support.reindexing import digests_of
 from tests.support.tasks import exchange, result, run_of, task
+from tests.support.turns import record
 
 REPOSITORY = Path(__file__).parents[2]
 LOCAL = UserId("local")
@@ -177,10 +179,10 @@ def test_records_with_a_field_missing_or_of_another_type_are_malformed(kind: str
 
     assert parse(json.loads(line)) is not None
     seen = 0
-    for record in broken(json.loads(line)):
+    for wrong in broken(json.loads(line)):
         seen += 1
         with pytest.raises((KeyError, TypeError, ValueError)):
-            parse(record)
+            parse(wrong)
     assert seen >= 20
 
 
@@ -189,6 +191,37 @@ def test_records_with_a_field_missing_or_of_another_type_are_malformed(kind: str
 
 class Killed(BaseException):
     """The process ends here."""
+
+
+def commit_until_killed(root: Path, monkeypatch: pytest.MonkeyPatch, writes: int, group: list[Request]) -> bool:
+    """Commit a group in a process that dies before its n-th write. Returns whether it died."""
+    left = writes
+    real = Journal._write
+
+    def write(self: Journal, descriptor: int, data: bytes) -> None:
+        nonlocal left
+        if left == 0:
+            raise Killed
+        left -= 1
+        real(self, descriptor, data)
+
+    journal = Journal(root, checkpoint_bytes=1 << 20)
+    journal.lock()
+    journal.open()
+    connection = apsw.Connection(str(root / "klaw.db"))
+    connect.prepare_writer(connection)
+    migrations.migrate(connection)
+    monkeypatch.setattr(Journal, "_write", write)
+    monkeypatch.setattr(Journal, "rollback", lambda _self: None)  # who is killed takes nothing back
+    try:
+        commit_group(connection, journal, group)
+    except Killed:
+        return True
+    finally:
+        monkeypatch.undo()
+        connection.close()
+        journal.release()
+    return False
 
 
 @pytest.mark.parametrize("writes", range(8))
@@ -202,24 +235,6 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
     run, other = run_of(), run_of()
     final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="ja", delivered=1)
     trio.run(_prepare, tmp_path, run)
-    left = writes
-    real = Journal._write
-
-    def write(self: Journal, descriptor: int, data: bytes) -> None:
-        nonlocal left
-        if left == 0:
-            raise Killed
-        left -= 1
-        real(self, descriptor, data)
-
-    journal = Journal(tmp_path, checkpoint_bytes=1 << 20)
-    journal.lock()
-    journal.open()
-    connection = apsw.Connection(str(tmp_path / "klaw.db"))
-    connect.prepare_writer(connection)
-    migrations.migrate(connection)
-    monkeypatch.setattr(Journal, "_write", write)
-    monkeypatch.setattr(Journal, "rollback", lambda _self: None)  # who is killed takes nothing back
     group: list[Request] = [
         BeginRun(run=other, notice=None, reply=Reply()),
         Append(messages=(new("hi", chat="third"),), reply=Reply()),
@@ -231,17 +246,37 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
             reply=Reply(),
         ),
     ]
-    killed = False
-    try:
-        commit_group(connection, journal, group)
-    except Killed:
-        killed = True
-    monkeypatch.undo()
-    connection.close()
-    journal.release()
-    if not killed:
-        assert writes >= 5
+    killed = commit_until_killed(tmp_path, monkeypatch, writes, group)
+    assert killed or writes >= 5
     trio.run(_check, tmp_path, run.id, killed)
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Two chats are answered in one group; the log of turns is one for both."""
+    names = ("a", "b")
+
+    async def ask() -> list[Message]:
+        async with running_store(tmp_path) as store:
+            return [(await store.writer.append([new("?", chat=name)]))[0].message for name in names]
+
+    async def look() -> None:
+        async with running_store(tmp_path) as store:
+            for name in names:
+                chat = chat_id(LOCAL, name)
+                answered = await store.readers.run(turns.last, chat)
+                found = await store.readers.run(messages.after, chat, 1, 9)
+                assert answered is None or [message.content for message in found] == ["!"]
+
+    asked = trio.run(ask)
+    group: list[Request] = [
+        Append(messages=(new("!", chat=name, role=Role.ASSISTANT),), turn=record(question), reply=Reply())
+        for name, question in zip(names, asked, strict=True)
+    ]
+    assert commit_until_killed(tmp_path, monkeypatch, writes, group) == (writes < 4)
+    trio.run(look)
 
 
 async def _prepare(root: Path, run: Any) -> None:

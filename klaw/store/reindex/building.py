@@ -140,24 +140,27 @@ class Building:
         of: dict[str, dict[str, tuple[int, int]]] = {}
         for path, part in parts.items():
             of.setdefault(folder_of(path), {})[path] = part
-        accepted = yield from self._insert_ordered(records.CONVERSATIONS, of, "messages", self._insert_message)
+        talks = of.get(records.CONVERSATIONS, {})
+        accepted = yield from self._insert_ordered(records.CONVERSATIONS, talks, "messages", self._insert_message)
         if whole and content.count_messages(self.connection) != accepted:
             raise StaleBuild
         yield from self._insert_turns(of.get(records.TURNS, {}))
-        yield from self._insert_ordered(memory_records.MEMORY, of, "tasks", self._apply_memory)
-        yield from self._insert_ordered(run_records.RUNS, of, "runs", self._insert_run)
+        if changes := of.get(memory_records.MEMORY):
+            yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._apply_memory)
+        if states := of.get(run_records.RUNS):
+            yield from self._insert_ordered(run_records.RUNS, states, "runs", self._insert_run)
         self.positions.update({path: part[1] for path, part in parts.items()})
 
     def _insert_ordered(
         self,
         folder: str,
-        of: Mapping[str, Mapping[str, tuple[int, int]]],
+        parts: Mapping[str, tuple[int, int]],
         phase: Phase,
         insert: Callable[[str, bytes], int | None],
     ) -> Generator[Progress, None, int]:
         """Insert the records of a kind in the order of their numbers. Returns how many numbers have a record."""
         index = RecordIndex(self._root, NUMBERS[folder])
-        yield from self._scan(index, of.get(folder, {}))
+        yield from self._scan(index, parts)
         accepted = yield from self._insert_all(index, phase, insert)
         self._count(malformed=index.malformed)
         return accepted
