@@ -227,7 +227,9 @@ class Beginner:
     def _job(self, run: Run, task: Task | None) -> Job:
         services = self._services
         limits = services.config.subagents
-        live = LiveRun(run=run, writer=services.writer, clock=services.clock, new_id=services.new_id)
+        live = LiveRun(
+            run=run, writer=services.writer, clock=services.clock, new_id=services.new_id, said=services.said
+        )
         allowance = Allowance(
             ledger=self.ledger,
             limits=tokens_of(task, max_tokens=limits.max_tokens, daily_tokens=limits.daily_tokens),

@@ -41,6 +41,8 @@ class LiveRun:
     writer: TaskWrites
     clock: Clock
     new_id: Callable[[], str]
+    said: Callable[[], None]
+    """Called when a message of it was stored in a chat."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     cancelled_because: str | None = None
@@ -108,6 +110,7 @@ class LiveRun:
                 self.undelivered = text if self.undelivered is None else f"{self.undelivered}\n\n{text}"
                 raise
             self.run = said
+            self.said()
 
     async def end(self, verdict: Verdict, text: str, told: Callable[[Run, str], str | None]) -> Run:
         """Store the end: final text, record, delivery and notice, all or nothing. Tried again while the disk is full.
@@ -167,6 +170,8 @@ class LiveRun:
                 said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
             await self._write(lambda: self.writer.save_run(ended, transcript=last, delivery=delivery, notice=said))
             self.run = ended
+            if delivery is not None or said is not None:
+                self.said()
             return ended
 
     def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:

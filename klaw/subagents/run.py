@@ -59,6 +59,8 @@ class RunServices:
     files: Threads
     executor: Executor
     correction: TokenCorrection
+    said: Callable[[], None]
+    """Called when a run's message was stored in a chat: the embedder has something to do."""
     clock: Clock
     new_id: Callable[[], str]
 

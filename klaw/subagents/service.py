@@ -1,0 +1,302 @@
+"""What people and models can ask of tasks and runs: the same for tools, slash commands and the admin socket.
+
+No actor: it checks what it is given, reads and writes the store, and asks the scheduler. Everything is done for one
+user, and touches nothing of another.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from klaw.actor.clock import Clock, from_iso, iso
+from klaw.actor.mailbox import answer_within
+from klaw.actor.reply import Reply
+from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
+from klaw.domain.names import InvalidName, UserId, chat_id
+from klaw.domain.task import HEARTBEAT, Every, Run, RunStatus, Task, TaskName, task_name
+from klaw.errors import NoSuchTask, Problem, TaskError
+from klaw.store.readers import Readers
+from klaw.store.sql import due_runs, messages, runs, tasks
+from klaw.store.task_writes import TaskWrites
+from klaw.subagents import drafting, heartbeat
+from klaw.subagents.due import next_fire
+from klaw.subagents.scheduler import CancelRun, RunNow, Scheduler, Spawn
+from klaw.subagents.triggers import next_fires
+
+ANSWER_S = 30.0
+MAX_TASKS = 200
+"""Tasks that one user may have."""
+SHOWN_FIRES = 3
+
+
+@attrs.frozen(kw_only=True)
+class TaskView:
+    """A task as people see it."""
+
+    task: Task
+    next_fires: tuple[float, ...]
+    """Unix seconds; empty when it is disabled or will not fire again."""
+    last: Run | None = None
+    running: bool = False
+    warning: str | None = None
+    """What is odd about it and may be meant."""
+
+
+class Scheduling:
+    """Tasks and runs of users.
+
+    Args:
+        default_zone: IANA zone of cron tasks that name none.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        readers: Readers,
+        writer: TaskWrites,
+        config: EngineConfig,
+        clock: Clock,
+        *,
+        default_zone: str,
+    ) -> None:
+        self._scheduler = scheduler
+        self._readers = readers
+        self._writer = writer
+        self._config = config
+        self._clock = clock
+        self._zone = default_zone
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    async def add(self, user: UserId, raw: Mapping[str, Any]) -> TaskView:
+        """Make a task of raw fields (see ``drafting``).
+
+        Raises:
+            TaskError: fields are wrong; all are named.
+            TaskExists: the user has a task of this name.
+            StorageError: it could not be stored.
+        """
+        task = drafting.draft(raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
+        if len(await self._readers.run(tasks.of_user, user)) >= MAX_TASKS:
+            raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
+        task = await self._writer.put_task(task, "new")
+        self._scheduler.nudge()
+        return await self._view(task)
+
+    async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> TaskView:
+        """Change the given fields of a task. A run that goes on keeps what it was begun with.
+
+        Raises:
+            TaskError: fields are wrong; all are named.
+            NoSuchTask: the user has no task of this name.
+            StorageError: it could not be stored.
+        """
+        task = await self._task(user, name)
+        if task.name == HEARTBEAT and set(raw) - {"name", "enabled", "model", "maxTokens", "dailyTokens", "timeout"}:
+            problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"
+            raise TaskError([Problem(path="name", message=problem)])
+        changed = drafting.edit(task, raw, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
+        if changed is not task:
+            await self._writer.put_task(changed, "existing")
+            self._scheduler.nudge()
+        return await self._view(changed)
+
+    async def enable(self, user: UserId, name: str, enabled: bool, *, now: bool = False) -> TaskView:
+        """Switch a task on or off; fire times that passed while it was off are over. Raises as ``edit``."""
+        return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
+
+    async def remove(self, user: UserId, name: str) -> Task:
+        """Remove a task; its runs stay, and one that goes on is carried out.
+
+        Raises:
+            NoSuchTask: the user has no task of this name.
+        """
+        removed = await self._writer.remove_task(user, _name(name), iso(self._clock.now()))
+        self._scheduler.nudge()
+        return removed
+
+    async def task(self, user: UserId, name: str) -> TaskView:
+        """One task. Raises NoSuchTask."""
+        return await self._view(await self._task(user, name))
+
+    async def tasks(self, user: UserId) -> list[TaskView]:
+        """All tasks of a user, by name."""
+        return [await self._view(task) for task in await self._readers.run(tasks.of_user, user)]
+
+    async def pair_heartbeat(self, user: UserId, chat: str | None) -> Task | None:
+        """Let the heartbeat speak in a chat, or nowhere. Returns it as it is now."""
+        now = iso(self._clock.now())
+        present = await self._readers.run(tasks.get, user, HEARTBEAT)
+        if chat is None:
+            if present is not None:
+                await self._writer.remove_task(user, HEARTBEAT, now)
+                self._scheduler.nudge()
+            return None
+        task = (
+            attrs.evolve(present, inject_into=chat, enabled=True, updated_at=now)
+            if present is not None
+            else Task(
+                user=user,
+                name=HEARTBEAT,
+                trigger=Every(seconds=max(60, self._config.heartbeat.interval_s)),
+                message=heartbeat.FILE,
+                inject_into=chat,
+                created_at=now,
+                updated_at=now,
+                anchor_at=now,
+            )
+        )
+        await self._writer.put_task(task, "new" if present is None else "existing")
+        self._scheduler.nudge()
+        return task
+
+    @property
+    def heartbeat_s(self) -> int:
+        """Pause between heartbeats; 0 when the configuration has them off."""
+        return self._config.heartbeat.interval_s
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    async def run_now(self, user: UserId, name: str) -> Run:
+        """Run a task now.
+
+        Raises:
+            NoSuchTask: the user has no task of this name.
+            NotStarted: a limit forbids it.
+            StorageError: it could not be stored.
+            ActorStopped, ActorTooSlow: the scheduler did not answer.
+        """
+
+        def request(reply: Reply[Run]) -> RunNow:
+            return RunNow(user=user, name=_name(name), reply=reply)
+
+        with answer_within(ANSWER_S, "the scheduler"):
+            return await self._scheduler.mailbox.ask(request)
+        raise AssertionError("answer_within always raises on time-out")
+
+    async def spawn(
+        self,
+        user: UserId,
+        raw: Mapping[str, Any],
+        *,
+        parent: str | None = None,
+        notify: str | None = None,
+        depth: int = 0,
+    ) -> Run:
+        """Start a subagent, at once and once.
+
+        Args:
+            user: whose it is.
+            raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``drafting.request``).
+            parent: id of the run that asks for it.
+            notify: name of the chat that is told when it ends.
+            depth: 0 from a chat, else one more than the parent's.
+
+        Raises:
+            TaskError: fields are wrong; all are named.
+            NotStarted: a limit forbids it, or the name is a task's.
+            ConfigError: there is no such model.
+            StorageError: it could not be stored.
+            ActorStopped, ActorTooSlow: the scheduler did not answer.
+        """
+        order = drafting.request(raw, providers=self._providers)
+
+        def request(reply: Reply[Run]) -> Spawn:
+            return Spawn(user=user, request=order, parent=parent, notify=notify, depth=depth, reply=reply)
+
+        with answer_within(ANSWER_S, "the scheduler"):
+            return await self._scheduler.mailbox.ask(request)
+        raise AssertionError("answer_within always raises on time-out")
+
+    async def cancel(self, user: UserId, run: str) -> bool:
+        """End a run that is under way or waits. False when there is none of this id.
+
+        Raises:
+            ActorStopped, ActorTooSlow: the scheduler did not answer.
+        """
+
+        def request(reply: Reply[bool]) -> CancelRun:
+            return CancelRun(user=user, run=run, reply=reply)
+
+        with answer_within(ANSWER_S, "the scheduler"):
+            return await self._scheduler.mailbox.ask(request)
+        raise AssertionError("answer_within always raises on time-out")
+
+    async def run(self, user: UserId, run: str) -> Run | None:
+        """A run by its id, with what it has spent so far."""
+        job = self._scheduler.live.get(run)
+        if job is not None and job.run.user == user:
+            return job.run
+        return await self._readers.run(runs.get, user, run)
+
+    async def runs(
+        self,
+        user: UserId,
+        *,
+        task: str | None = None,
+        status: RunStatus | None = None,
+        before: str | None = None,
+        limit: int = 20,
+    ) -> list[Run]:
+        """A user's runs, the newest first. Raises NoSuchTask for a name that none can have."""
+        name = None if task is None else _name(task)
+
+        def read(connection: Any) -> list[Run]:
+            return runs.newest(connection, user, task=name, status=status, before=before, limit=limit)
+
+        return await self._readers.run(read)
+
+    def waits(self, run: str) -> bool:
+        """Whether a running run still waits for a place."""
+        return any(job.run.id == run for job in self._scheduler.queued)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _providers(self) -> frozenset[str]:
+        return frozenset({LOCAL_PROVIDER, *self._config.providers})
+
+    async def _task(self, user: UserId, name: str) -> Task:
+        task = await self._readers.run(tasks.get, user, _name(name))
+        if task is None:
+            raise NoSuchTask(f"there is no task {_name(name)}")
+        return task
+
+    async def _view(self, task: Task) -> TaskView:
+        now = self._clock.now()
+        attempts = (await self._readers.run(due_runs.latest_attempts, iso(now))).get((task.user, task.name), [])
+        last = await self.runs(task.user, task=task.name, limit=1)
+        timed = heartbeat.timed(task, self._config.heartbeat.interval_s)
+        fires: tuple[float, ...] = ()
+        if timed is not None and timed.enabled:
+            first = next_fire(timed, attempts, now=now)
+            if first is not None:
+                following = next_fires(
+                    timed.trigger, anchor=from_iso(timed.anchor_at), after=first, count=SHOWN_FIRES - 1
+                )
+                fires = (first, *following)
+        return TaskView(
+            task=task,
+            next_fires=fires,
+            last=last[0] if last else None,
+            running=any(
+                job.run.task == task.name and job.run.user == task.user for job in self._scheduler.live.values()
+            ),
+            warning=await self._warning(task),
+        )
+
+    async def _warning(self, task: Task) -> str | None:
+        if task.inject_into is None:
+            return None
+        if await self._readers.run(messages.session, chat_id(task.user, task.inject_into)) is None:
+            return f"there is no chat {task.inject_into} yet: until there is, results stay in the records of the runs"
+        return None
+
+
+def _name(text: str) -> TaskName:
+    """A name that a task may have. Raises NoSuchTask: what cannot be a name is nobody's."""
+    try:
+        return task_name(text)
+    except InvalidName as error:
+        raise NoSuchTask(str(error)) from error
