@@ -30,7 +30,14 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
-from klaw.health import coverage_problems, embedder_problems, local_model_problems, supervisor_problems, watch
+from klaw.health import (
+    coverage_problems,
+    embedder_problems,
+    local_model_problems,
+    supervisor_problems,
+    task_problems,
+    watch,
+)
 from klaw.llm.local.process import LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
@@ -49,6 +56,12 @@ from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.places import Places
 from klaw.store.sql import messages, vectors
 from klaw.store.store import Store, open_store
+from klaw.subagents import scheduler as scheduler_actor
+from klaw.subagents.localzone import default_zone
+from klaw.subagents.run import RunServices
+from klaw.subagents.scheduler import Scheduler
+from klaw.subagents.service import Scheduling
+from klaw.subagents.tools import scheduling_tools
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
 from klaw.toolbox.builtin.skills import skill_tools
@@ -77,8 +90,13 @@ class App:
     local: LocalModel
     router: Router
     slots: Slots
+    scheduler: Scheduler
+    scheduling: Scheduling
+    """What users can ask of tasks and runs."""
     executor: Executor
     """Carries out tool calls; its toolbox holds all tools."""
+    runs: RunServices
+    """What the runs of tasks and subagents share."""
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -159,6 +177,11 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         correction=TokenCorrection(),
         executor=executor,
     )
+    scheduler = Scheduler()
+    zone = default_zone(config.subagents.zone)
+    scheduling = Scheduling(scheduler, store.readers, store.writer, config, clock, default_zone=zone)
+    toolbox.register(*scheduling_tools(scheduling, scheduler))
+    sources.append(partial(task_problems, scheduler))
     return App(
         config=config,
         paths=paths,
@@ -173,7 +196,24 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         local=local,
         router=router,
         slots=slots,
+        scheduler=scheduler,
+        scheduling=scheduling,
         executor=executor,
+        runs=RunServices(
+            config=config,
+            writer=store.writer,
+            readers=store.readers,
+            router=router,
+            slots=slots,
+            workspace=services.workspace,
+            conversations=paths.conversations,
+            files=files,
+            executor=executor,
+            correction=services.correction,
+            said=embedder.nudge,
+            clock=clock,
+            new_id=new_id,
+        ),
         hub=hub,
         coverage=coverage,
         health=health,
@@ -268,6 +308,14 @@ async def _start(app: App) -> None:
         )
     )
     await app.supervisor.start(
+        ActorSpec(
+            name=app.scheduler.mailbox.name,
+            mailbox=app.scheduler.mailbox,
+            stop_budget_s=config.shutdown.grace_s,
+            run=partial(scheduler_actor.run, scheduler=app.scheduler, services=app.runs),
+        )
+    )
+    await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
     )
 
@@ -292,6 +340,7 @@ async def _stop(app: App) -> None:
     """Stop the parts in stages; each has its own budget."""
     supervisor, shutdown = app.supervisor, app.config.shutdown
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor.stop, app.scheduler.mailbox.name, "shutdown")
         for name in app.directory.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop("health.watch", "shutdown")

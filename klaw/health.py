@@ -13,6 +13,7 @@ from klaw.domain.events import EventSink, Noticed
 from klaw.llm.local.state import LocalModel, LocalState
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.subagents.scheduler import Scheduler
 
 WATCH_S = 2.0
 """How often the parts are asked whether anything changed."""
@@ -49,6 +50,15 @@ def coverage_problems(coverage: Coverage) -> Mapping[str, str]:
         return {}
     found = "1 message cannot" if count == 1 else f"{count} messages cannot"
     return {"uncovered": f"{found} be found by search; `klaw doctor` says which"}
+
+
+def task_problems(scheduler: Scheduler) -> Mapping[str, str]:
+    """Whether tasks failed at their last run. All users see this: a number, no names."""
+    count = len(scheduler.failing)
+    if not count:
+        return {}
+    failed = "1 task failed" if count == 1 else f"{count} tasks failed"
+    return {"tasks_failed": f"{failed} at the last run; /tasks and `klaw runs` say why"}
 
 
 def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:

@@ -215,9 +215,7 @@ def describe_run(run: Run, scheduling: Scheduling) -> Mapping[str, Any]:
         "tokens": run.prompt_tokens + run.completion_tokens,
         "delivered": run.delivered,
     }
-    for key, value in (("error", run.error), ("note", run.note)):
-        if value is not None:
-            told[key] = value
+    told |= {key: value for key, value in (("error", run.error), ("note", run.note)) if value is not None}
     if run.result:
         told["result"] = run.result[:RESULT_CHARS]
     return told
