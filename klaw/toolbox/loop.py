@@ -241,12 +241,17 @@ class _State:
                 prompt_tokens=request_tokens(messages),
                 completion_tokens=message_tokens(answer) - tokens.PER_MESSAGE,
             )
-        cached = None if used.cached_tokens is None else (self.usage.cached_tokens or 0) + used.cached_tokens
         self.usage = Usage(
             prompt_tokens=self.usage.prompt_tokens + used.prompt_tokens,
             completion_tokens=self.usage.completion_tokens + used.completion_tokens,
-            cached_tokens=cached if cached is not None else self.usage.cached_tokens,
+            cached_tokens=_sum(self.usage.cached_tokens, used.cached_tokens),
+            cache_write_tokens=_sum(self.usage.cache_write_tokens, used.cache_write_tokens),
         )
+
+
+def _sum(so_far: int | None, more: int | None) -> int | None:
+    """Of counts that a provider may not give."""
+    return so_far if more is None else (so_far or 0) + more
 
 
 def _last_call(
