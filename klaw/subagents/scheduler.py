@@ -245,6 +245,9 @@ class _Actor:
         now = services.clock.now()
         every = await services.readers.run(partial(tasks.everybodys, enabled_only=True))
         attempts = await services.readers.run(due_runs.latest_attempts, iso(now))
+        # A task that was removed or switched off is no longer a worry.
+        for gone in self.scheduler.failing.keys() - {(task.user, task.name) for task in every}:
+            del self.scheduler.failing[gone]
         for key, run in self.passed.items():
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
                 attempts[key] = [run]
