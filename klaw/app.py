@@ -61,6 +61,7 @@ from klaw.subagents.localzone import default_zone
 from klaw.subagents.run import RunServices
 from klaw.subagents.scheduler import Scheduler
 from klaw.subagents.service import Scheduling
+from klaw.subagents.slash import TaskAnswers
 from klaw.subagents.tools import scheduling_tools
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
@@ -217,7 +218,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         hub=hub,
         coverage=coverage,
         health=health,
-        directory=ChatDirectory(supervisor, services, health),
+        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling)),
         threads=(files, tool_files),
     )
 

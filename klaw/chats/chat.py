@@ -17,9 +17,10 @@ from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.chats import commands
-from klaw.chats.commands import Command, Unknown
+from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
+from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import Turn, TurnServices
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
@@ -31,6 +32,16 @@ from klaw.store.sql.pending import read_rows
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together."""
+
+
+@attrs.frozen
+class _Done:
+    """What came of a command: the answer, its metadata, and messages to store before it."""
+
+    text: str
+    before: tuple[NewMessage, ...] = ()
+    metadata: dict[str, Any] = attrs.Factory(dict)
+
 
 log = structlog.get_logger("klaw.chat")
 
@@ -86,12 +97,18 @@ class ChatHandle:
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, handle: ChatHandle, services: TurnServices, health: Health
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    handle: ChatHandle,
+    services: TurnServices,
+    health: Health,
+    tasks: TaskCommands,
 ) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
     async with trio.open_nursery() as nursery:
         handle.turn = None
-        actor = _ChatActor(vitals=vitals, handle=handle, services=services, health=health, nursery=nursery)
+        actor = _ChatActor(vitals=vitals, handle=handle, services=services, health=health, tasks=tasks, nursery=nursery)
         if vitals.restarts:
             await actor.recover()
         task_status.started()
@@ -104,6 +121,7 @@ class _ChatActor:
     handle: ChatHandle
     services: TurnServices
     health: Health
+    tasks: TaskCommands
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
 
@@ -186,7 +204,7 @@ class _ChatActor:
                 self.debounce = self.debounce.add(trio.current_time())
                 self.services.embedder.nudge()
 
-    async def _command(self, submit: Submit, command: Command | Unknown) -> None:
+    async def _command(self, submit: Submit, command: Given | Unknown) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
         again."""
         self.vitals.doing("carrying out a command")
@@ -199,39 +217,50 @@ class _ChatActor:
         if appended.repeated:
             return
         try:
-            text, extra = await self._carry_out(command)
-            answer = self._system(Kind.COMMAND, text, {"command": submit.id})
-            await self.services.writer.append([*extra, answer])
+            done = await self._carry_out(command)
+            answer = self._system(Kind.COMMAND, done.text, {"command": submit.id, **done.metadata})
+            await self.services.writer.append([*done.before, answer])
         except KlawError as error:
             log.warning("command_failed", chat=self.chat, error=type(error).__name__)
 
-    async def _carry_out(self, command: Command | Unknown) -> tuple[str, list[NewMessage]]:
-        """Returns the answer and messages to store before it."""
-        match command:
-            case Unknown():
-                return commands.unknown_text(command), []
+    async def _carry_out(self, asked: Given | Unknown) -> _Done:
+        if isinstance(asked, Unknown):
+            return _Done(commands.unknown_text(asked))
+        match asked.command:
             case Command.NEW:
                 await self._stop("/new")
-                return "A new segment begins. What was said before is kept.", [self._system(Kind.SESSION_BREAK, "", {})]
+                text = "A new segment begins. What was said before is kept."
+                return _Done(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
             case Command.STOP:
-                return ("Stopped." if await self._stop("/stop") else "There was nothing to stop."), []
+                return _Done("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
-                if self.turn is not None:
-                    return "The answer is being made.", []
-                rows = await self.services.readers.run(read_rows, self.chat, 1)
-                if rows is None:
-                    return "Everything is answered.", []
-                self.debounce = self.debounce.hurry(trio.current_time())
-                return "Trying again.", []
+                return _Done(await self._retry())
             case Command.STATUS:
-                return commands.status_text(await self._describe(), self.health.problems()), []
+                return _Done(commands.status_text(await self._describe(), self.health.problems()))
             case Command.CONTEXT:
                 turn = await self.services.readers.run(turns.last, self.chat)
-                return commands.context_text(turn.receipt if turn else None), []
+                return _Done(commands.context_text(turn.receipt if turn else None))
+            case Command.TASKS:
+                return _Done(await self.tasks.list_tasks(self.user))
+            case Command.RUNS:
+                return _Done(await self.tasks.list_runs(self.user, asked.rest))
+            case Command.CANCEL:
+                return _Done(await self.tasks.cancel(self.user, asked.rest))
+            case Command.HEARTBEAT:
+                return _Done(await self.tasks.heartbeat(self.chat, asked.rest))
             case Command.HELP:
-                return commands.help_text(), []
+                return _Done(commands.help_text())
             case _:
-                assert_never(command)
+                assert_never(asked.command)
+
+    async def _retry(self) -> str:
+        if self.turn is not None:
+            return "The answer is being made."
+        rows = await self.services.readers.run(read_rows, self.chat, 1)
+        if rows is None:
+            return "Everything is answered."
+        self.debounce = self.debounce.hurry(trio.current_time())
+        return "Trying again."
 
     async def _describe(self) -> dict[str, Any]:
         session = await self.services.readers.run(messages.session, self.chat)

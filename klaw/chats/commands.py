@@ -15,6 +15,10 @@ class Command(enum.StrEnum):
     RETRY = "/retry"
     STATUS = "/status"
     CONTEXT = "/context"
+    TASKS = "/tasks"
+    RUNS = "/runs"
+    CANCEL = "/cancel"
+    HEARTBEAT = "/heartbeat"
     HELP = "/help"
 
 
@@ -24,6 +28,10 @@ _MEANING: Mapping[Command, str] = {
     Command.RETRY: "try again to answer what has no answer yet",
     Command.STATUS: "show what this chat and the server do now",
     Command.CONTEXT: "show what the last answer was made from",
+    Command.TASKS: "list your scheduled tasks: when they fire next, and how they ended last",
+    Command.RUNS: "list what tasks and subagents did; /runs TASK for one of them",
+    Command.CANCEL: "end a run: /cancel with its id or the name of its task",
+    Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
     Command.HELP: "show this list",
 }
 
@@ -35,7 +43,15 @@ class Unknown:
     word: str
 
 
-def parse(text: str) -> Command | Unknown | None:
+@attrs.frozen
+class Given:
+    """A command with what stands behind it, without surrounding spaces. Commands that take nothing ignore it."""
+
+    command: Command
+    rest: str = ""
+
+
+def parse(text: str) -> Given | Unknown | None:
     """The command of a message; None for an ordinary message.
 
     Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages.
@@ -44,7 +60,7 @@ def parse(text: str) -> Command | Unknown | None:
     if not word.startswith("/") or not word[1:].isalpha() or (rest and not _is_known(word)):
         return None
     lowered = word.lower()
-    return Command(lowered) if _is_known(word) else Unknown(lowered)
+    return Given(Command(lowered), rest.strip()) if _is_known(word) else Unknown(lowered)
 
 
 def _is_known(word: str) -> bool:
@@ -52,7 +68,7 @@ def _is_known(word: str) -> bool:
 
 
 def help_text() -> str:
-    return "\n".join(["Commands:", *(f"  {command.value:<9} {meaning}" for command, meaning in _MEANING.items())])
+    return "\n".join(["Commands:", *(f"  {command.value:<10} {meaning}" for command, meaning in _MEANING.items())])
 
 
 def unknown_text(unknown: Unknown) -> str:

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any
 
 from klaw.cli.admin_call import line, table
+from klaw.domain.zones import clock_text
 
 _TASK_HEAD = ["task", "fires", "next", "chat", "last run"]
 _RUN_HEAD = ["run", "task", "kind", "status", "started", "took", "tokens", "sent", "note"]
@@ -36,7 +37,7 @@ def task_lines(task: dict[str, Any]) -> list[str]:
     rows = [
         ["task", task["name"] if task["enabled"] else f"{task['name']} (disabled)"],
         ["fires", task["trigger"]["shown"]],
-        *[["next" if not place else "", clock(moment)] for place, moment in enumerate(task["next_fires"])],
+        *[["next" if not place else "", clock_text(moment)] for place, moment in enumerate(task["next_fires"])],
         *([["next", "never"]] if task["enabled"] and not task["next_fires"] else []),
         ["chat", task["inject_into"] or "none: results stay in the records of the runs"],
         *[
@@ -103,14 +104,6 @@ def minute(moment: str) -> str:
     return f"{moment[:10]} {moment[11:16]}Z"
 
 
-def clock(moment: str) -> str:
-    """A local ISO time with its offset, as people write it: ``2026-11-23 Mon 09:00 +01:00``."""
-    when = dt.datetime.fromisoformat(moment)
-    day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[when.weekday()]
-    seconds = f"{when:%H:%M:%S}" if when.second else f"{when:%H:%M}"
-    return f"{when:%Y-%m-%d} {day} {seconds} {moment[19:]}"
-
-
 def took(run: dict[str, Any]) -> str:
     """How long a run took, in seconds; empty while it goes on."""
     if run["ended_at"] is None:
@@ -124,7 +117,7 @@ def _next(task: dict[str, Any]) -> str:
         return "disabled"
     if task["running"]:
         return "runs now"
-    return clock(task["next_fires"][0]) if task["next_fires"] else "never"
+    return clock_text(task["next_fires"][0]) if task["next_fires"] else "never"
 
 
 def _status(run: dict[str, Any]) -> str:

@@ -4,14 +4,12 @@ Times at which a task fires are given on the clock of its zone with their offset
 for; what happened is given in UTC, as everywhere else.
 """
 
-import datetime as dt
 from typing import Any, assert_never
 
 import attrs
 
-from klaw.domain.names import InvalidName
 from klaw.domain.task import At, Cron, Every, Run, RunStatus, Task, Trigger
-from klaw.domain.zones import zone as zone_of
+from klaw.domain.zones import local_time
 from klaw.subagents.triggers import shown
 
 WAITING = "waiting"
@@ -31,15 +29,6 @@ class TaskView:
     running: bool = False
     warning: str | None = None
     """What is odd about it and may be meant."""
-
-
-def local_time(moment: float, zone: str) -> str:
-    """A moment on the clock of a zone, with its offset: ``2026-11-23T09:00:00+01:00``. An unknown zone gives UTC."""
-    try:
-        known: dt.tzinfo = zone_of(zone)
-    except InvalidName:
-        known = dt.UTC
-    return dt.datetime.fromtimestamp(moment, known).isoformat(timespec="seconds")
 
 
 def task_json(view: TaskView) -> dict[str, Any]:

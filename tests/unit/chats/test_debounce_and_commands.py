@@ -3,7 +3,7 @@
 import pytest
 
 from klaw.chats import commands
-from klaw.chats.commands import Command, Unknown
+from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.correction import TokenCorrection
 from klaw.chats.debounce import Debounce
 
@@ -34,13 +34,13 @@ def test_hurry_is_due_at_once_and_clear_forgets() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/new", Command.NEW),
-        ("  /STOP ", Command.STOP),
-        ("/retry please", Command.RETRY),
+        ("/new", Given(Command.NEW)),
+        ("  /STOP ", Given(Command.STOP)),
+        ("/retry please", Given(Command.RETRY, "please")),
         ("/nonsense", Unknown("/nonsense")),
         ("/etc/hosts", None),
         ("/привет", Unknown("/привет")),
-        ("/help", Command.HELP),
+        ("/help", Given(Command.HELP)),
         ("/foo is a path I like", None),
         ("hello /new", None),
         ("/", None),
