@@ -65,12 +65,8 @@ async def test_a_task_from_the_first_command_to_its_result(tmp_path):
             done = await klaw.ended(run["id"])
             assert (done["status"], done["delivered"], done["result"]) == ("done", 1, "Завтра дождь.")
             assert done["message"] == asked
-            message = await talk.until(
-                lambda: next(
-                    (e.message for e in talk.entries if getattr(e.message, "text", "") == "Завтра дождь."), None
-                )
-            )
-            assert message is not None
+            said = await talk.until(lambda: [each for each in talk.entries if each.kind == "scheduled"])
+            assert [(each.role, each.content) for each in said] == [("assistant", "Завтра дождь.")]
         text = await klaw.good("runs", "show", run["id"])
         assert "    Какая завтра погода?" in text
         assert "    Завтра дождь." in text

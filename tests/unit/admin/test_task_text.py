@@ -1,0 +1,70 @@
+"""Tasks and runs as text: every field in its place, and nothing that commands a terminal."""
+
+from typing import Any
+
+import pytest
+
+from klaw.cli import task_text
+from klaw.cli.schedule import _WrongOption, read_message
+from klaw.domain.zones import clock_text, local_time
+
+RUN: dict[str, Any] = {
+    "id": "r1",
+    "user": "local",
+    "task": "day",
+    "kind": "manual",
+    "status": "timed_out",
+    "due": "2026-11-22T08:00:00.000Z",
+    "attempt": 2,
+    "started_at": "2026-11-22T08:00:00.000Z",
+    "ended_at": "2026-11-22T08:00:04.500Z",
+    "model": "local/m",
+    "inject_into": "Дом",
+    "prompt_tokens": 10,
+    "completion_tokens": 5,
+    "delivered": 1,
+    "error": "late",
+    "note": "x" * 100,
+    "parent": "r0",
+    "message": "Что\n\x1b[31mнового?",
+    "result": "\x07Ничего.\u202e",
+}
+
+
+def test_a_run_is_shown_in_a_line_and_in_full() -> None:
+    head, row = task_text.run_table([RUN])
+    assert head.split()[:4] == ["run", "task", "kind", "status"]
+    assert "timed out  2026-11-22 08:00Z  4.5 s      15     1  xxx" in row
+    assert row.endswith("x…")
+    text = "\n".join(task_text.run_lines(RUN))
+    assert "kind        manual, attempt 2" in text
+    assert "status      timed out (late)" in text
+    assert "chat        Дом, 1 messages sent" in text
+    assert "started by  run r0" in text
+    assert "    Что\n    ␛[31mнового?" in text
+    assert "    ␇Ничего.\ufffd" in text
+    assert task_text.run_table([]) == ["no runs"]
+    assert task_text.took({**RUN, "ended_at": None}) == ""
+
+
+def test_local_times_have_their_offset() -> None:
+    assert local_time(1_793_494_800, "Europe/Berlin") == "2026-11-01T02:00:00+01:00"
+    assert local_time(1_793_494_800, "Asia/Kathmandu") == "2026-11-01T06:45:00+05:45"
+    assert local_time(1_793_494_800, "No/Where") == "2026-11-01T01:00:00+00:00"
+    assert clock_text("2026-11-01T02:00:00+01:00") == "2026-11-01 Sun 02:00 +01:00"
+    assert clock_text("2026-11-01T02:00:07-03:30") == "2026-11-01 Sun 02:00:07 -03:30"
+
+
+def test_a_message_comes_from_a_file_and_bad_ones_are_refused(tmp_path) -> None:
+    file = tmp_path / "запрос.txt"
+    file.write_bytes("\ufeffПривет".encode())
+    assert read_message(f"@{file}") == "Привет"
+    assert read_message("да") == "да"
+    assert len(read_message("м" * 8192)) == 8192
+    for name, raw in (("big", b"x" * 16_385), ("latin", b"\xe9t\xe9"), ("empty", b" \n")):
+        (tmp_path / name).write_bytes(raw)
+        with pytest.raises(_WrongOption, match=r"^--message: "):
+            read_message(f"@{tmp_path / name}")
+    for given in ("м" * 8193, "\udcff", " ", f"@{tmp_path}", "@"):
+        with pytest.raises(_WrongOption, match=r"^--message: "):
+            read_message(given)
