@@ -87,7 +87,7 @@ def _tasks(tasks: dict[str, Any]) -> list[str]:
     ]
     if tasks["undelivered"]:
         out.append(
-            f"{tasks['undelivered']} results of the last 30 days were not delivered: their chat does not exist; "
+            f"results of the last 30 days without a chat to go to: {tasks['undelivered']}; "
             "see `klaw runs --status failed`"
         )
     return out

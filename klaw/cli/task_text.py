@@ -41,12 +41,12 @@ def task_lines(task: dict[str, Any]) -> list[str]:
         *([["next", "never"]] if task["enabled"] and not task["next_fires"] else []),
         ["chat", task["inject_into"] or "none: results stay in the records of the runs"],
         *[
-            [word, str(task[name])]
-            for word, name in (
-                ("model", "model"),
-                ("timeout", "timeout_s"),
-                ("tokens of a run", "max_tokens"),
-                ("tokens of a day", "daily_tokens"),
+            [word, f"{task[name]}{unit}"]
+            for word, name, unit in (
+                ("model", "model", ""),
+                ("timeout", "timeout_s", " s"),
+                ("tokens of a run", "max_tokens", ""),
+                ("tokens of a day", "daily_tokens", ""),
             )
             if task[name] is not None
         ],

@@ -190,7 +190,7 @@ async def test_a_result_for_an_unknown_chat_is_kept_and_the_status_tells_it(tmp_
         assert status["tasks"]["failing"] == [{"user": "local", "task": "lost", "error": "no_such_chat"}]
         text = await klaw.good("status")
         assert "failing: lost of local (no_such_chat)" in text
-        assert "1 results of the last 30 days were not delivered" in text
+        assert "results of the last 30 days without a chat to go to: 1;" in text
 
 
 def _names(node: dict[str, Any]) -> dict[str, str]:

@@ -128,7 +128,7 @@ def test_status_tells_how_tasks_stand() -> None:
     assert first == "3 tasks, 1 of them disabled, 1 runs go on, 2 wait"
     assert following == "next: day of anna at 2026-11-23T08:00:00.000Z"
     assert failing == "failing: mail of anna (no_such_chat); see `klaw schedule runs mail --user anna`"
-    assert undelivered.startswith("4 results")
+    assert undelivered.startswith("results of the last 30 days without a chat to go to: 4;")
 
 
 def test_status_lists_what_is_degraded() -> None:
