@@ -62,6 +62,8 @@ PURE = (
     "toolbox/calls.py",
     "toolbox/spec.py",
     "toolbox/registry.py",
+    "toolbox/web/charset.py",
+    "toolbox/web/convert.py",
     "llm/types.py",
     "llm/wire.py",
     "llm/sse.py",
