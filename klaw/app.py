@@ -24,7 +24,7 @@ from klaw.chats.directory import ChatDirectory
 from klaw.chats.health import GatheredHealth
 from klaw.chats.turn import TurnServices
 from klaw.chats.workspace import Workspace
-from klaw.config.paths import Paths, ensure_private_dir
+from klaw.config.paths import Paths, ensure_private_dir, folder_of_user
 from klaw.config.schema import EngineConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
@@ -49,6 +49,10 @@ from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.places import Places
 from klaw.store.sql import messages, vectors
 from klaw.store.store import Store, open_store
+from klaw.toolbox.builtin.clock import clock_tools
+from klaw.toolbox.executor import Executor
+from klaw.toolbox.overflow import Overflow
+from klaw.toolbox.registry import Toolbox
 
 log = structlog.get_logger("klaw.app")
 
@@ -70,6 +74,8 @@ class App:
     local: LocalModel
     router: Router
     slots: Slots
+    executor: Executor
+    """Carries out tool calls; its toolbox holds all tools."""
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -120,6 +126,14 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
+    toolbox = Toolbox(config.tools.disabled)
+    toolbox.register(*clock_tools(clock))
+    executor = Executor(
+        toolbox=toolbox,
+        overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
+        max_output_chars=config.tools.max_output_chars,
+        timeout_s=config.tools.timeout_s,
+    )
     services = TurnServices(
         config=config,
         writer=store.writer,
@@ -135,6 +149,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         new_id=new_id,
         composer=Composer(clock=clock, new_id=new_id),
         correction=TokenCorrection(),
+        executor=executor,
     )
     return App(
         config=config,
@@ -150,6 +165,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         local=local,
         router=router,
         slots=slots,
+        executor=executor,
         hub=hub,
         coverage=coverage,
         health=health,

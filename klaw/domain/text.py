@@ -21,7 +21,10 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def clean_output(text: str) -> str:
-    """Text of a tool or a program as plain data: line ends as line feeds, terminal codes and control characters left out,
-    and what cannot be stored replaced (see ``clean``)."""
+    """Text of a tool or a program as plain data.
+
+    Line ends become line feeds, terminal codes and control characters are left out, and what cannot be stored is
+    replaced (see ``clean``).
+    """
     plain = _ESCAPES.sub("", clean(text)).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", plain)

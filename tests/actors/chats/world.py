@@ -92,10 +92,11 @@ class World:
 
 
 @asynccontextmanager
-async def world(home: Path, **sections: dict[str, Any]) -> AsyncIterator[World]:
+async def world(home: Path, *, tools_for_model: bool = False, **sections: dict[str, Any]) -> AsyncIterator[World]:
     async with serve_llm() as llm:
+        models = {"model": {"tools": True}} if tools_for_model else {}
         config: dict[str, Any] = {
-            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0}},
+            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0, "models": models}},
             "routing": {"default": "stub/model"},
             "processing": {"debounceMs": 30},
             "embedding": {"enabled": False},
