@@ -64,7 +64,7 @@ def prepare(
         elif number >= most:
             problem = TOO_MANY.format(most=most)
         if problem is None:
-            own = attrs.evolve(own, arguments=json.dumps(arguments, ensure_ascii=False))
+            own = attrs.evolve(own, arguments=clean(json.dumps(arguments, ensure_ascii=False)))
         prepared.append(PreparedCall(call=own, arguments={} if problem else arguments, problem=problem))
     return tuple(prepared)
 

@@ -104,6 +104,7 @@ class Executor:
         Cancellation: the tools are cancelled; results that ``on_result`` was not called with are lost.
         """
         results: dict[int, CallResult] = {}
+        failures: list[Exception] = []
         limiter = trio.CapacityLimiter(MAX_AT_ONCE)
 
         async def carry_out(number: int, prepared: PreparedCall) -> None:
@@ -111,12 +112,19 @@ class Executor:
                 if on_start is not None:
                     on_start(prepared.call)
                 results[number] = await self._result(prepared, attrs.evolve(context, call=prepared.call.id), allowed)
-            if on_result is not None:
+            if on_result is None:
+                return
+            try:
                 await on_result(results[number])
+            except Exception as error:  # noqa: BLE001 - raised below, without the nursery's group around it
+                failures.append(error)
+                nursery.cancel_scope.cancel(reason="a result could not be handed on")
 
         async with trio.open_nursery() as nursery:
             for number, prepared in enumerate(calls):
                 nursery.start_soon(carry_out, number, prepared)
+        if failures:
+            raise failures[0]
         return tuple(results[number] for number in range(len(calls)))
 
     # -- inside ----------------------------------------------------------------------------------------------------
