@@ -49,8 +49,11 @@ from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.places import Places
 from klaw.store.sql import messages, vectors
 from klaw.store.store import Store, open_store
+from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
+from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.executor import Executor
+from klaw.toolbox.outside import outside_tools
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
 
@@ -74,6 +77,7 @@ class App:
     local: LocalModel
     router: Router
     slots: Slots
+    approvals: Approvals
     executor: Executor
     """Carries out tool calls; its toolbox holds all tools."""
     hub: Hub
@@ -127,12 +131,19 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     toolbox = Toolbox(config.tools.disabled)
-    toolbox.register(*clock_tools(clock))
+    composer = Composer(clock=clock, new_id=new_id)
+    workspace_of = partial(folder_of_user, paths.workspace)
+    toolbox.register(*clock_tools(clock), *message_tools(store.readers, store.writer, composer.own, embedder.nudge))
+    toolbox.register(*outside_tools(config.tools, workspace_of, files))
+    approvals = Approvals(
+        events=hub, clock=clock, new_id=new_id, wait_s=config.tools.exec.approval_s, watchers=hub.watchers
+    )
     executor = Executor(
         toolbox=toolbox,
-        overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
+        overflow=Overflow(files, workspace_of, new_id),
         max_output_chars=config.tools.max_output_chars,
         timeout_s=config.tools.timeout_s,
+        approve=approvals.approve,
     )
     services = TurnServices(
         config=config,
@@ -147,7 +158,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         events=hub,
         clock=clock,
         new_id=new_id,
-        composer=Composer(clock=clock, new_id=new_id),
+        composer=composer,
         correction=TokenCorrection(),
         executor=executor,
     )
@@ -166,6 +177,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         router=router,
         slots=slots,
         executor=executor,
+        approvals=approvals,
         hub=hub,
         coverage=coverage,
         health=health,
@@ -283,6 +295,7 @@ async def recover_chats(app: App) -> None:
 async def _stop(app: App) -> None:
     """Stop the parts in stages; each has its own budget."""
     supervisor, shutdown = app.supervisor, app.config.shutdown
+    app.approvals.close()
     async with trio.open_nursery() as nursery:
         for name in app.directory.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")

@@ -62,6 +62,7 @@ PURE = (
     "toolbox/calls.py",
     "toolbox/spec.py",
     "toolbox/registry.py",
+    "toolbox/exec/command.py",
     "toolbox/web/charset.py",
     "toolbox/web/convert.py",
     "llm/types.py",

@@ -1,7 +1,5 @@
 """The keys of engine.json for the tools that reach out of Klaw: ``tools.web`` and ``tools.exec``. Both are off."""
 
-# ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
-
 from typing import Literal
 
 import attrs
@@ -30,8 +28,8 @@ class ExecToolConfig:
     allow: tuple[str, ...] = key(
         "Commands that run without asking, word by word; * in a word is any text, a last word ** any further words.",
         (),
-        pattern=r"[^\s*?\[][^\x00-\x1f]*",
-        hint="be a command that begins with the name of a program, without wildcard",
+        pattern=r"[A-Za-z0-9_./+-]+( [^|&;<>`$'\"\\\x00-\x1f]*)?",
+        hint="begin with a program's name, and have no quotes and nothing that only a shell understands",
     )
     sandbox: Literal["auto", "bubblewrap", "none"] = key(
         "Run commands in a sandbox: auto = where bubblewrap works, bubblewrap = only there, none = never.", "auto"

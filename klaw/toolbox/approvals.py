@@ -1,8 +1,8 @@
 """Asking the user before a tool does something: the open questions of all chats, and who may answer them.
 
-No actor: every change is one step without an await. Who asks waits here, with a deadline; who answers (the gateway, for
-a client that watches the chat) only resolves it. Nothing is stored: a restart ends the turn that asked, too. No LLM slot
-is held meanwhile, because slots are taken for single LLM calls.
+No actor: every change is one step without an await. Who asks waits here, with a deadline; who answers (the gateway,
+for a client that watches the chat) only resolves it. Nothing is stored: a restart ends the turn that asked, too. No LLM
+slot is held meanwhile, because slots are taken for single LLM calls.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Which addresses of the web may be fetched: the rules for URLs and for the IP addresses behind them. Pure.
 
-The check of a URL is for a clear answer; what protects is the check of the IP address that is connected to (``connect``).
+The check of a URL is for a clear answer; what protects is that of the IP address that is connected to (``connect``).
 """
 
 import ipaddress

@@ -229,9 +229,7 @@ async def start(tmp_path, **changes):
         chats=FakeChats(hub),
         hub=hub,
         auth=Authenticator(tmp_path / "tokens.json"),
-        approvals=Approvals(
-            events=hub, clock=SystemClock(), new_id=new_id, wait_s=60, watchers=hub.watchers
-        ),
+        approvals=Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=60, watchers=hub.watchers),
         clock=SystemClock(),
     )
 
