@@ -160,13 +160,14 @@ class Executor:
             return _failed(spec, error)
         try:
             return await self._invoke(spec, context, arguments)
-        except BaseException as error:
-            failure, rest = split_cancelled(error)
-            if isinstance(error, SystemExit):  # a library that thinks it is a program
-                return _failed(spec, error)
-            if rest is not None or failure is None:
-                raise
-            return _failed(spec, failure)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - SystemExit: a library that thinks it is a program
+            return _failed(spec, error)
+        except BaseExceptionGroup as group:
+            # Only the cancellation goes on: what failed beside it concerns nobody any more.
+            failure, rest = split_cancelled(group)
+            if failure is not None:
+                _failed(spec, failure)
+            raise (rest or group) from None
 
     async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | ToolFailure:
         if spec.permission is Permission.APPROVAL:
