@@ -14,13 +14,19 @@ from klaw.config.describe import json_schema, key_paths, show
 from klaw.config.keys import file_key, rule_of
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig, ProviderConfig, ProviderModelConfig
+from klaw.config.tools import ExecToolConfig, WebToolConfig
 from klaw.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = (ROOT / "conf" / "engine.json").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = {file_key(field.name): field.type for field in attrs.fields(EngineConfig) if attrs.has(field.type)}
-TABLES = SECTIONS | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
+TABLES = SECTIONS | {
+    "providers": ProviderConfig,
+    "providers: models": ProviderModelConfig,
+    "tools: web": WebToolConfig,
+    "tools: exec": ExecToolConfig,
+}
 
 
 def paths_in(tree, prefix=""):
@@ -75,6 +81,8 @@ def schema_of(name):
     properties = json_schema()["properties"]
     if name in SECTIONS:
         return properties[name]
+    if name.startswith("tools: "):
+        return properties["tools"]["properties"][name.removeprefix("tools: ")]
     provider = properties["providers"]["additionalProperties"]
     return provider if name == "providers" else provider["properties"]["models"]["additionalProperties"]
 
