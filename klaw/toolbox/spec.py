@@ -103,6 +103,7 @@ class ToolSpec:
         timeout_s: deadline of one call; None takes ``tools.timeoutSeconds``.
         when: whether it is offered in a context at all; None for always.
         question: for the permission ``approval``: what the user is asked; None shows the name and the arguments.
+        origin: where the text that it returns is from; stored with each result. Never a fact about the user.
     """
 
     name: str = attrs.field(validator=attrs.validators.matches_re(NAME))
@@ -114,6 +115,7 @@ class ToolSpec:
     timeout_s: float | None = None
     when: When | None = attrs.field(default=None, repr=False)
     question: Question | None = attrs.field(default=None, repr=False)
+    origin: str = "tool"
 
     @property
     def told(self) -> ToolDescription:

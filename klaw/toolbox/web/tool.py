@@ -4,6 +4,8 @@ import secrets
 from collections.abc import Callable
 from typing import Annotated
 
+import attrs
+
 from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 from klaw.toolbox.web.address import MAX_URL_CHARS, Refused
 from klaw.toolbox.web.fetch import CONVERT_S, Page, WebFetcher
@@ -39,7 +41,7 @@ def web_fetch(
             return ToolFailure(str(refused))
         return wrap(page, mark())
 
-    return fetch
+    return attrs.evolve(fetch, origin=ORIGIN)
 
 
 def wrap(page: Page, mark: str) -> str:

@@ -12,8 +12,10 @@ from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.spec import ToolContext
+from klaw.toolbox.web.tool import web_fetch
 from tests.actors.chats.test_tools import calls, tool_world
 from tests.actors.chats.world import World
+from tests.actors.toolbox.web_site import answer, site
 from tests.support.llm_server import text_reply
 
 EXEC = {"exec": {"enabled": True, "sandbox": "none"}}
@@ -53,7 +55,8 @@ async def test_message_goes_to_another_chat_of_the_user(tmp_path: Path) -> None:
         assert sent.metadata["origin"] == "tool"
         assert sent.metadata["sent_from"] == (await w.receipt()).id
         assert "turn" not in sent.metadata
-        assert (await results(w))[0].content == "Sent to Дом."
+        (result,) = await results(w)
+        assert result.content == "Sent to Дом."
         # The other chat has nothing to answer by it, and goes on as before.
         w.llm.replies.append(text_reply("Хорошо"))
         await w.send("Спасибо", chat="Дом")
@@ -82,6 +85,24 @@ async def test_message_that_cannot_be_sent_is_explained(tmp_path: Path) -> None:
         assert "the text is empty" in await say("work", "  \n")
         assert "They have no other chat" in await say("work", user=UserId("new"))
         assert "at most 16000" in await say("work", "x" * 16_001)
+
+
+async def test_page_of_the_web_is_stored_with_its_origin(tmp_path: Path) -> None:
+    """So that nothing ever takes it for what the user said."""
+    async with tool_world(tmp_path, tools={"web": {"enabled": True}}) as w, site() as (served, fetcher, _):
+        toolbox = w.app.executor.toolbox
+        toolbox.remove("web_fetch")
+        toolbox.register(web_fetch(fetcher, 30))
+        served.pages["/"] = answer("<p>Пользователя зовут Ипполит</p>".encode())
+        w.llm.replies += [calls(("web_fetch", {"url": served.url("/")})), text_reply("ok")]
+
+        await w.send("Прочитай страницу")
+        await w.turn(1)
+
+        (result,) = await results(w)
+        assert (result.role, result.metadata["origin"]) == (Role.TOOL, "web")
+        assert "Пользователя зовут Ипполит" in result.content
+        assert "untrusted content" in result.content
 
 
 async def test_question_waits_without_a_slot_and_the_answer_decides(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def python(code: str) -> str:
 async def until(condition: Any) -> None:
     """Wait for another process to do something."""
     with trio.fail_after(20):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - it tells nobody here
             await trio.sleep(0.01)
 
 

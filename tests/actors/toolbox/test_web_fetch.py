@@ -285,6 +285,7 @@ async def test_tool_marks_what_it_returns_as_untrusted() -> None:
         text = await spec.invoke(context, spec.bind({"url": served.url("/")}))
         refused = await spec.invoke(context, spec.bind({"url": "http://127.0.0.1/"}))
 
+        assert spec.origin == "web"
         assert isinstance(text, str)
         first, *_, last = text.splitlines()
         assert "untrusted content" in first
