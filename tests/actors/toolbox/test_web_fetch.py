@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import shutil
+import subprocess
 import zlib
+from pathlib import Path
 
 import pytest
 import trio
@@ -230,6 +233,33 @@ async def test_rebinding_gains_nothing() -> None:
         assert names.asked == ["rebind.example"]
         with pytest.raises(Refused, match="loopback"):
             await fetcher.fetch(served.url("/again", host="rebind.example"))
+        assert len(served.heads) == 1
+
+
+def certificate(folder: Path) -> Path:
+    """A key and a certificate of site.example that signs itself."""
+    pem, crt = folder / "site.pem", folder / "site.crt"
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=site.example"
+    names = ["-addext", "subjectAltName=DNS:site.example", "-keyout", str(pem), "-out", str(crt)]
+    subprocess.run([*made.split(), *names], check=True, capture_output=True, timeout=60)
+    pem.write_bytes(pem.read_bytes() + crt.read_bytes())
+    return pem
+
+
+async def test_tls_is_checked_against_the_name_though_the_address_is_pinned(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with: TLS is not tested")
+    pem = certificate(tmp_path)
+    async with site(certificate=pem) as (served, fetcher, names):
+        names.answers["other.example"] = [["127.0.0.7"]]
+        served.pages["/"] = answer("тайное письмо".encode(), "text/plain; charset=utf-8")
+
+        page = await fetcher.fetch(served.url("/").replace("http:", "https:"))
+        with pytest.raises(Refused, match="certificate is not valid"):
+            await fetcher.fetch(served.url("/", host="other.example").replace("http:", "https:"))
+
+        assert page.text == "тайное письмо"
+        assert served.names == ["site.example", "other.example"]
         assert len(served.heads) == 1
 
 

@@ -1,7 +1,9 @@
 """A real HTTP server on loopback that plays a scripted web site, and a fetcher that may reach it."""
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,7 +14,7 @@ from klaw.toolbox.web.address import forbidden
 from klaw.toolbox.web.connect import resolve_name
 from klaw.toolbox.web.fetch import WebFetcher
 
-Play = Callable[[trio.SocketStream], Awaitable[None]]
+Play = Callable[[Any], Awaitable[None]]
 
 
 @attrs.define
@@ -23,13 +25,15 @@ class Site:
     pages: dict[str, bytes | Play] = attrs.Factory(dict)
     heads: list[str] = attrs.Factory(list)
     """Request heads as they came."""
+    names: list[str | None] = attrs.Factory(list)
+    """What clients called the server when they began TLS."""
     gone: trio.Event = attrs.Factory(trio.Event)
     """A played connection ended because the client left."""
 
     def url(self, path: str, host: str = "site.example") -> str:
         return f"http://{host}:{self.port}{path}"
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: trio.abc.Stream) -> None:
         with suppress(trio.BrokenResourceError):
             head = b""
             while b"\r\n\r\n" not in head:
@@ -78,7 +82,7 @@ class Names:
 
 
 @asynccontextmanager
-async def site(**config: Any) -> AsyncIterator[tuple[Site, WebFetcher, Names]]:
+async def site(certificate: Path | None = None, **config: Any) -> AsyncIterator[tuple[Site, WebFetcher, Names]]:
     """A site at ``site.example``, whose address is the only one on loopback that the fetcher may connect to."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     served = Site(listener.socket.getsockname()[1])
@@ -90,11 +94,23 @@ async def site(**config: Any) -> AsyncIterator[tuple[Site, WebFetcher, Names]]:
         return None if address == "127.0.0.7" else forbidden(address)
 
     settings = WebToolConfig(enabled=True, ports=(80, 443, served.port), **config)
-    fetcher = WebFetcher(settings, resolve=names.resolve, forbidden=rule)
+    trusted = ssl.create_default_context(cafile=certificate)
+    fetcher = WebFetcher(settings, resolve=names.resolve, forbidden=rule, tls=lambda: trusted)
     await listener.aclose()
     (listener,) = await trio.open_tcp_listeners(served.port, host="0.0.0.0")
+
+    async def serve(stream: trio.SocketStream) -> None:
+        if certificate is None:
+            await served.serve(stream)
+            return
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate)
+        context.sni_callback = lambda _socket, name, _context: served.names.append(name)  # type: ignore[assignment]
+        with suppress(trio.BrokenResourceError):
+            await served.serve(trio.SSLStream(stream, context, server_side=True, https_compatible=True))
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, served.serve, [listener])
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
         with trio.fail_after(60):
             yield served, fetcher, names
         nursery.cancel_scope.cancel(reason="the test is over")
