@@ -62,10 +62,13 @@ from klaw.subagents.run import RunServices
 from klaw.subagents.scheduler import Scheduler
 from klaw.subagents.service import Scheduling
 from klaw.subagents.tools import scheduling_tools
+from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
+from klaw.toolbox.outside import outside_tools
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.skills.catalogue import Catalogue
@@ -93,6 +96,7 @@ class App:
     scheduler: Scheduler
     scheduling: Scheduling
     """What users can ask of tasks and runs."""
+    approvals: Approvals
     executor: Executor
     """Carries out tool calls; its toolbox holds all tools."""
     runs: RunServices
@@ -151,14 +155,21 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     toolbox = Toolbox(config.tools.disabled)
     # Threads of their own: slow file tools must not hold back the reading of prompt files.
     tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
-    toolbox.register(*clock_tools(clock))
+    composer = Composer(clock=clock, new_id=new_id)
+    workspace_of = partial(folder_of_user, paths.workspace)
+    toolbox.register(*clock_tools(clock), *message_tools(store.readers, store.writer, composer.own, embedder.nudge))
     toolbox.register(*file_tools(paths.workspace, tool_files, config.tools.max_output_chars))
     toolbox.register(*skill_tools(skills, tool_files))
+    toolbox.register(*outside_tools(config.tools, workspace_of, tool_files))
+    approvals = Approvals(
+        events=hub, clock=clock, new_id=new_id, wait_s=config.tools.exec.approval_s, watchers=hub.watchers
+    )
     executor = Executor(
         toolbox=toolbox,
-        overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
+        overflow=Overflow(files, workspace_of, new_id),
         max_output_chars=config.tools.max_output_chars,
         timeout_s=config.tools.timeout_s,
+        approve=approvals.approve,
     )
     services = TurnServices(
         config=config,
@@ -173,7 +184,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         events=hub,
         clock=clock,
         new_id=new_id,
-        composer=Composer(clock=clock, new_id=new_id),
+        composer=composer,
         correction=TokenCorrection(),
         executor=executor,
     )
@@ -214,6 +225,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
             clock=clock,
             new_id=new_id,
         ),
+        approvals=approvals,
         hub=hub,
         coverage=coverage,
         health=health,
@@ -339,6 +351,7 @@ async def recover_chats(app: App) -> None:
 async def _stop(app: App) -> None:
     """Stop the parts in stages; each has its own budget."""
     supervisor, shutdown = app.supervisor, app.config.shutdown
+    app.approvals.close()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(supervisor.stop, app.scheduler.mailbox.name, "shutdown")
         for name in app.directory.close("the server is shutting down"):

@@ -13,6 +13,7 @@ import attrs
 
 from klaw.config.keys import key, section
 from klaw.config.secret import Secret
+from klaw.config.tools import ExecToolConfig, WebToolConfig
 
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
@@ -228,6 +229,8 @@ class ToolsConfig:
         minimum=200,
         maximum=10_000_000,
     )
+    web: WebToolConfig = section(WebToolConfig)
+    exec: ExecToolConfig = section(ExecToolConfig)
 
 
 @attrs.frozen(kw_only=True)

@@ -261,6 +261,8 @@ class _Course:
     async def ended(self, result: CallResult) -> None:
         """See ``Hooks.ended``."""
         about = {"call": result.call.id, "name": result.call.name, "error": result.failed}
+        if result.origin != "tool":
+            about["origin"] = result.origin
         await self.live.transcribe(Role.TOOL, Kind.TOOL_RESULT, result.text, about)
 
 
