@@ -58,6 +58,30 @@ class IdConflict(StorageError):
     """A message id that the client chose is already used in another chat of the same user."""
 
 
+class TaskExists(StorageError):
+    """The user has a task of this name already."""
+
+
+class NoSuchTask(StorageError):
+    """The user has no task of this name."""
+
+
+class NoSuchRun(StorageError):
+    """The user has no run of this id."""
+
+
+class RunOver(StorageError):
+    """The run has ended already; what it ended with stays."""
+
+
+class NoSuchChat(StorageError):
+    """The chat that a run is to speak in does not exist, or is not its user's. ``chat`` is its name."""
+
+    def __init__(self, chat: str) -> None:
+        super().__init__("the chat does not exist")
+        self.chat = chat
+
+
 class ProtocolError(KlawError):
     """A peer broke the wire protocol. ``code`` is what the error frame carries."""
 

@@ -18,6 +18,7 @@ from klaw.domain.turn import TurnRecord
 from klaw.store import records
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.offline import read_offline
+from klaw.store.run_records import is_transcript
 
 MAX_NAMED = 5
 """Instances of one problem that are named; the rest is counted."""
@@ -56,7 +57,7 @@ def read_logs(data: Path) -> Disk:
     messages: list[Message] = []
     turns: list[TurnRecord] = []
     torn = 0
-    folder, names = records.CONVERSATIONS, {str(path.relative_to(data)) for path in data.glob("*/**/*.jsonl")}
+    names = {str(path.relative_to(data)) for path in data.glob("*/**/*.jsonl")}
     for name in sorted(names | committed.keys()):
         path = data / name
         lines = path.read_bytes().split(b"\n") if path.exists() else []
@@ -67,10 +68,10 @@ def read_logs(data: Path) -> Disk:
             except ValueError:
                 torn += bool(line)
                 continue
-            if name.startswith(f"{folder}/"):
-                messages.append(records.parse_message(record))
-            else:
+            if name.startswith(f"{records.TURNS}/"):
                 turns.append(records.parse_turn(record))
+            elif name.startswith(f"{records.CONVERSATIONS}/") and not is_transcript(name):
+                messages.append(records.parse_message(record))
     return Disk(messages=messages, turns=turns, torn=torn)
 
 
@@ -120,7 +121,8 @@ def check_answers(disk: Disk) -> list[str]:
     """Every user's message is covered by exactly one finished turn; every finished turn stored exactly one answer."""
     wrong = [f"turn {turn} is recorded {count} times" for turn, count in _repeated([turn.id for turn in disk.turns])]
     done = [turn for turn in disk.turns if turn.status == "done"]
-    answers = Counter(message.metadata.get("turn") for message in disk.messages if message.role == "assistant")
+    spoken = [message for message in disk.messages if message.role == "assistant" and "run" not in message.metadata]
+    answers = Counter(message.metadata.get("turn") for message in spoken)
     wrong += [f"turn {turn.id} has {answers[turn.id]} answers" for turn in done if answers[turn.id] != 1]
     strange = answers.keys() - {turn.id for turn in done}
     wrong += [f"answers of a turn that is not recorded as done: {turn}" for turn in strange]

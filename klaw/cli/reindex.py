@@ -28,12 +28,16 @@ _LABELS = {
     "scan": "reading the logs",
     "messages": "messages",
     "turns": "turns",
+    "tasks": "tasks",
+    "runs": "runs",
     "vectors": "vectors taken over",
     "embed": "vectors made",
     "compare": "comparing",
     "catch_up": "catching up",
     "swap": "swapping the databases",
 }
+_OTHERS = {"tasks": "changes of tasks", "runs": "runs"}
+"""Counts that are told when there are any."""
 _IN_BYTES = frozenset({"scan", "turns"})
 
 
@@ -218,7 +222,10 @@ def lines(answer: Mapping[str, Any], database: Path) -> list[str]:
     """The report as text."""
     tally, vectors = answer["tally"], answer["vectors"]
     count = tally["messages"] + tally["reused"]
-    out = [f"from the logs: {count:,} messages, {tally['turns']:,} turns, in {span(answer['seconds'])}"]
+    others = [f", {tally[word]:,} {noun}" for word, noun in _OTHERS.items() if tally[word]]
+    out = [
+        f"from the logs: {count:,} messages, {tally['turns']:,} turns{''.join(others)}, in {span(answer['seconds'])}"
+    ]
     if tally["malformed"] or tally["conflicts"]:
         out.append(
             f"left out: {tally['malformed']:,} lines that are no record, {tally['conflicts']:,} records whose place is"

@@ -127,15 +127,22 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
 
 def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool) -> None:
     """The logs were read before the database: of a running server the database has at least what they had."""
-    unknown, turns = _unknown(paths, logs)
-    if running and (unknown or turns):
+    unknown, others = _unknown(paths, logs)
+    if running and (unknown or any(others.values())):
         time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database
-        unknown, turns = _unknown(paths, logs)
+        unknown, others = _unknown(paths, logs)
     last_seqs = read_offline(paths.database, sql.last_seqs) if not running else {}
-    done.findings.append(judge.judge_tails(logs, unknown, turns, last_seqs, running=running))
+    change, entry = read_offline(paths.database, sql.last_changes)
+    done.findings.append(
+        judge.judge_tails(logs, unknown, others, last_seqs, last_change=change, last_entry=entry, running=running)
+    )
 
 
-def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], int]:
-    """What of the logs the database lacks: messages by chat, and turns."""
+def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], Mapping[str, int]]:
+    """What of the logs the database lacks: messages by chat, and how many of everything else."""
     messages = read_offline(paths.database, sql.unknown_messages, logs.messages)
-    return messages, read_offline(paths.database, sql.unknown_turns, logs.turns)
+    return messages, {
+        "turn": read_offline(paths.database, sql.unknown_turns, logs.turns),
+        "run": read_offline(paths.database, sql.unknown_runs, logs.runs),
+        "task change": read_offline(paths.database, sql.lacks_entries, logs.last_entry),
+    }

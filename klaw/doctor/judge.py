@@ -148,9 +148,11 @@ def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
 def judge_tails(
     report: LogReport,
     unknown: Mapping[ChatId, int],
-    unknown_turns: int,
+    others: Mapping[str, int],
     last_seqs: Mapping[ChatId, int],
     *,
+    last_change: int = 0,
+    last_entry: int = 0,
     running: bool,
 ) -> Finding:
     """The logs against the database.
@@ -158,19 +160,29 @@ def judge_tails(
     Args:
         report: what was read of the logs, before the database.
         unknown: messages of the logs that the database lacks, by chat.
-        unknown_turns: turns likewise.
+        others: turns, runs and changes of tasks likewise, by their word.
         last_seqs: the newest message of each chat in the database.
+        last_change: the newest change of a run there.
+        last_entry: the newest entry of the memory journal there.
         running: a server runs, so the database cannot be behind.
     """
     ahead = [chat for chat, seq in last_seqs.items() if seq > report.last_seqs.get(chat, 0)]
+    if not running and (last_change > max(report.runs.values(), default=0) or last_entry > report.last_entry):
+        return problem(
+            "log_tails",
+            "the database has newer tasks or runs than the logs",
+            "restore the folders memory/ and runs/ from a backup: lines are missing, and a rebuild would lose them",
+        )
     if ahead and not running:
         return problem(
             "log_tails",
             f"the database has newer messages than the logs of {listed(ahead)}",
             "restore the folder conversations/ from a backup: lines are missing, and a rebuild would lose them",
         )
-    if unknown or unknown_turns:
-        what = f"{plural(sum(unknown.values()), 'message')} and {plural(unknown_turns, 'turn')} of the logs"
+    if unknown or any(others.values()):
+        counts = {"message": sum(unknown.values()), "turn": 0, **others}
+        parts = [plural(count, word) for word, count in counts.items() if count or word in ("message", "turn")]
+        what = f"{', '.join(parts[:-1])} and {parts[-1]} of the logs"
         where = f" ({listed(list(unknown))})" if unknown else ""
         if running:
             return problem("log_tails", f"{what} are not in the database{where}", "restart the server")

@@ -9,23 +9,30 @@ import apsw
 import attrs
 import structlog
 
-from klaw.actor.failure import error_class
-from klaw.domain.message import Message
-from klaw.errors import IdConflict, KlawError, StorageError, StorageFull, VectorsDamaged
+from klaw.actor.failure import error_class, where
+from klaw.errors import KlawError, StorageError, StorageFull, VectorsDamaged
 from klaw.store import records
+from klaw.store.appending import append_message
 from klaw.store.journal import Entry, Journal
 from klaw.store.requests import (
     Append,
     Appended,
+    AppendTranscript,
+    BeginRun,
     EncodeVectors,
     EndReembedding,
+    OfTasks,
     OfVectors,
     PrepareVectors,
+    PutTask,
+    RemoveTask,
     RepairIndex,
     Request,
+    SaveRun,
     StoreVectors,
 )
-from klaw.store.sql import coverage, messages, turns, vector_codes, vectors
+from klaw.store.sql import coverage, turns, vector_codes, vectors
+from klaw.store.task_commit import execute_of_tasks
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 FLOAT_BYTES = 4
@@ -66,7 +73,7 @@ def _commit_group(connection: apsw.Connection, journal: Journal, requests: Seque
         connection.execute("BEGIN IMMEDIATE")
         outcomes = [_execute_alone(connection, request, entries) for request in requests]
         if entries:
-            journal.append(entries)
+            journal.append(_messages_first(entries))
         connection.execute("COMMIT")
     except (apsw.FullError, apsw.ReadOnlyError, OSError) as error:
         _undo(connection, journal)
@@ -80,6 +87,17 @@ def _commit_group(connection: apsw.Connection, journal: Journal, requests: Seque
     if journal.wants_checkpoint:
         checkpoint(connection, journal)
     return outcomes
+
+
+def _messages_first(entries: Sequence[Entry]) -> list[Entry]:
+    """The order in which a group's lines are written: what is said before what refers to it.
+
+    A process that is killed between two logs leaves some of the lines, and the next start takes what it finds. Then a
+    message may stand there without the turn or the run that it belongs to: it is found by its id, and not said twice.
+    The other way round a turn would be over, or a run would have delivered, and nobody would see the answer again.
+    The journal writes each log once, in the order in which they are named here, so the whole group has to be sorted.
+    """
+    return sorted(entries, key=lambda entry: not entry.path.startswith(f"{records.CONVERSATIONS}/"))
 
 
 def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
@@ -119,6 +137,12 @@ def _execute_alone(connection: apsw.Connection, request: Request, entries: list[
             outcome = Outcome(value=_execute(connection, request, mine))
     except KlawError as error:
         return Outcome(error=error)
+    except (apsw.ConstraintError, ValueError, TypeError, LookupError, OverflowError) as error:
+        if not isinstance(request, OfTasks):
+            raise
+        # A value that is none: the scheduler's, and no reason to end the process for all.
+        log.error("request_refused", name=type(request).__name__, error=error_class(error), where=where(error))
+        return Outcome(error=StorageError(f"the values cannot be stored ({error_class(error)})"))
     entries += mine
     return outcome
 
@@ -149,6 +173,8 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
                 return vectors.model(connection) is not None and vector_codes.advance(connection)
         case RepairIndex():
             return _repair(connection, request)
+        case PutTask() | RemoveTask() | BeginRun() | AppendTranscript() | SaveRun():
+            return execute_of_tasks(connection, request, entries)
         case _:
             return None
 
@@ -171,15 +197,7 @@ def _repair(connection: apsw.Connection, request: RepairIndex) -> coverage.Repai
 
 
 def _append(connection: apsw.Connection, request: Append, entries: list[Entry]) -> tuple[Appended, ...]:
-    appended = []
-    for new in request.messages:
-        known = messages.find(connection, new.user, new.id)
-        if known is not None and known.chat != new.chat:
-            raise IdConflict("this message id is already used in another chat")
-        message: Message = known or messages.append(connection, new)
-        if known is None:
-            entries.append(Entry(records.message_path(message), records.message_line(message)))
-        appended.append(Appended(message, repeated=known is not None))
+    appended = tuple(append_message(connection, new, entries) for new in request.messages)
     if request.turn is not None and turns.insert(connection, request.turn):
         entries.append(Entry(records.turn_path(request.turn), records.turn_line(request.turn)))
-    return tuple(appended)
+    return appended

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from klaw.domain.names import ChatId, UserId
-from klaw.store import records
+from klaw.store import memory_records, records, run_records
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.jsonl import lines_backwards
 
@@ -28,7 +28,7 @@ class LogReport:
     logs: int = 0
     lines: int = 0
     malformed: dict[str, int] = attrs.Factory(dict)
-    """Log -> lines that are no message or turn; the last line of a torn log is not among them."""
+    """Log -> lines that are no record of its kind; the last line of a torn log is not among them."""
     torn: list[str] = attrs.Factory(list)
     """Logs whose last line has no end."""
     unreadable: list[str] = attrs.Factory(list)
@@ -37,6 +37,10 @@ class LogReport:
     last_seqs: dict[ChatId, int] = attrs.Factory(dict)
     """The highest number that was read, by chat."""
     turns: list[str] = attrs.Factory(list)
+    runs: dict[str, int] = attrs.Factory(dict)
+    """The highest change that was read, by run."""
+    last_entry: int = 0
+    """The highest number of the memory journal."""
     pending_lines: int = 0
     """Lines of the commit log: what the logs themselves may lack after a power cut."""
 
@@ -49,9 +53,10 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
         whole: read every line of every log.
     """
     report = LogReport()
-    for folder in _folders(data_dir / records.CONVERSATIONS, report, data_dir):
-        _read_folder(folder, report, data_dir, _take_message, whole=whole)
-    _read_folder(data_dir / records.TURNS, report, data_dir, _take_turn, whole=whole)
+    folders = _folders(data_dir / records.CONVERSATIONS, report, data_dir)
+    folders += [data_dir / name for name in (records.TURNS, memory_records.MEMORY, run_records.RUNS)]
+    for folder in folders:
+        _read_folder(folder, report, data_dir, whole=whole)
     _read_commit_log(data_dir / COMMIT_LOG, report)
     return report
 
@@ -70,6 +75,28 @@ def _take_turn(report: LogReport, record: dict[str, Any]) -> None:
     report.turns.append(records.parse_turn(record).id)
 
 
+def _take_memory(report: LogReport, record: dict[str, Any]) -> None:
+    report.last_entry = max(report.last_entry, memory_records.parse_memory(record).entry)
+
+
+def _take_run(report: LogReport, record: dict[str, Any]) -> None:
+    state = run_records.parse_run(record)
+    report.runs[state.run.id] = max(state.change, report.runs.get(state.run.id, 0))
+
+
+def _take_spoken(_report: LogReport, record: dict[str, Any]) -> None:
+    """A transcript's line is nothing that the database has."""
+    run_records.parse_transcript(record)
+
+
+def _take_of(path: str) -> Take:
+    """What a log's lines are, by its path below the data folder."""
+    if run_records.is_transcript(path):
+        return _take_spoken
+    kinds = {records.TURNS: _take_turn, memory_records.MEMORY: _take_memory, run_records.RUNS: _take_run}
+    return kinds.get(path.split("/", 1)[0], _take_message)
+
+
 def _folders(root: Path, report: LogReport, data_dir: Path) -> list[Path]:
     try:
         return sorted(entry for entry in root.iterdir() if entry.is_dir())
@@ -80,13 +107,13 @@ def _folders(root: Path, report: LogReport, data_dir: Path) -> list[Path]:
         return []
 
 
-def _read_folder(folder: Path, report: LogReport, data_dir: Path, take: Take, *, whole: bool) -> None:
+def _read_folder(folder: Path, report: LogReport, data_dir: Path, *, whole: bool) -> None:
     logs = sorted(folder.glob("*.jsonl"), reverse=True)
     for path in logs if whole else logs[:TAIL_LOGS]:
-        name = str(path.relative_to(data_dir))
+        name = path.relative_to(data_dir).as_posix()
         report.logs += 1
         try:
-            _read_log(path, name, report, take, whole=whole)
+            _read_log(path, name, report, _take_of(name), whole=whole)
         except OSError:
             report.unreadable.append(name)
 
@@ -123,21 +150,18 @@ def _is_torn(path: Path) -> bool:
 def _read_commit_log(path: Path, report: LogReport) -> None:
     """Count its lines, and learn what they name: the next start puts them into the logs."""
     try:
-        for line in _commit_lines(path):
+        for log, line in _commit_lines(path):
             report.pending_lines += 1
-            _taken(line, report, _take_either)
+            _taken(line, report, _take_of(log))
     except FileNotFoundError:
         pass
     except OSError:
         report.unreadable.append(COMMIT_LOG)
 
 
-def _commit_lines(path: Path) -> Iterator[bytes]:
+def _commit_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
-                yield line.partition(b"\t")[2]
-
-
-def _take_either(report: LogReport, record: dict[str, Any]) -> None:
-    (_take_turn if "turn_id" in record else _take_message)(report, record)
+                log, _, record = line.partition(b"\t")
+                yield log.decode(errors="replace"), record

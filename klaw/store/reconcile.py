@@ -1,7 +1,8 @@
 """Start-up reconciliation: what the tails of the logs have and the database lacks is inserted.
 
 Runs in the writer's thread after the journal put back what its commit log kept. Each chat's logs are read from their
-end until a message that the database knows; a lost database is so rebuilt from nothing by the same walk.
+end until a message that the database knows; a lost database is so rebuilt from nothing by the same walk. Likewise the
+logs of turns and runs and the memory journal. Transcripts of runs are no chats' logs and are left alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +14,9 @@ import attrs
 import structlog
 
 from klaw.domain.message import Message
-from klaw.store import records
+from klaw.store import memory_records, records, run_records
 from klaw.store.jsonl import records_backwards
-from klaw.store.sql import messages, turns
+from klaw.store.sql import messages, runs, tasks, turns
 
 T = TypeVar("T")
 
@@ -31,6 +32,10 @@ class Reconciled:
 
     messages: int
     turns: int
+    tasks: int = 0
+    """Changes of tasks."""
+    runs: int = 0
+    """States of runs."""
     conflicts: int
     """Lines that could not be inserted because another row has their place; they stay in the logs."""
 
@@ -45,15 +50,21 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
     conversations = data_dir / records.CONVERSATIONS
     if conversations.is_dir():
         for folder in sorted(conversations.iterdir()):
-            if folder.is_dir():
+            if folder.is_dir() and not run_records.is_transcript(folder.relative_to(data_dir).as_posix()):
                 found += _unknown_messages(connection, folder)
     # By rowid, so that chats get their keys in the order in which they first spoke.
     found.sort(key=lambda message: message.rowid)
     restored = sum(_insert(connection, message) for message in found)
-    restored_turns = _restore_turns(connection, data_dir / records.TURNS)
-    outcome = Reconciled(messages=restored, turns=restored_turns, conflicts=len(found) - restored)
-    if restored or restored_turns or outcome.conflicts:
-        log.warning("reconciled", messages=restored, count=restored_turns, missing=outcome.conflicts)
+    outcome = Reconciled(
+        messages=restored,
+        turns=_restore_turns(connection, data_dir / records.TURNS),
+        tasks=_restore_tasks(connection, data_dir / memory_records.MEMORY),
+        runs=_restore_runs(connection, data_dir / run_records.RUNS),
+        conflicts=len(found) - restored,
+    )
+    rows = outcome.turns + outcome.tasks + outcome.runs
+    if restored or rows or outcome.conflicts:
+        log.warning("reconciled", messages=restored, count=rows, missing=outcome.conflicts)
     return outcome
 
 
@@ -103,6 +114,34 @@ def _restore_turns(connection: apsw.Connection, folder: Path) -> int:
                 restored += turns.insert(connection, turn)
         except apsw.ConstraintError as error:
             log.error("log_conflict", turn=turn.id, error=type(error).__name__)
+    return restored
+
+
+def _restore_tasks(connection: apsw.Connection, folder: Path) -> int:
+    """Carry out what the database lacks of the memory journal, in the order of its numbers."""
+    last = tasks.last_entry(connection)
+    unknown = _unknown(folder, memory_records.parse_memory, lambda entry: entry.entry <= last)
+    restored = 0
+    for entry in sorted(unknown, key=lambda entry: entry.entry):
+        try:
+            with connection:
+                restored += tasks.apply(connection, entry)
+        except apsw.ConstraintError as error:
+            log.error("log_conflict", line=entry.entry, error=type(error).__name__)
+    return restored
+
+
+def _restore_runs(connection: apsw.Connection, folder: Path) -> int:
+    def known(state: run_records.RunState) -> bool:
+        return runs.change_of(connection, state.run.id) >= state.change
+
+    restored = 0
+    for state in sorted(_unknown(folder, run_records.parse_run, known), key=lambda state: state.change):
+        try:
+            with connection:
+                restored += runs.restore(connection, state)
+        except apsw.ConstraintError as error:
+            log.error("log_conflict", line=state.change, error=type(error).__name__)
     return restored
 
 

@@ -7,6 +7,8 @@ import attrs
 from klaw.actor.reply import Reply
 from klaw.domain.coverage import Damage
 from klaw.domain.message import Message, NewMessage
+from klaw.domain.names import UserId
+from klaw.domain.task import Run, Task, TaskName
 from klaw.domain.turn import TurnRecord
 from klaw.store.reindex.places import Places
 from klaw.store.reindex.values import Committed, Handover, Ready
@@ -30,6 +32,87 @@ class Append:
     messages: tuple[NewMessage, ...]
     reply: Reply[tuple[Appended, ...]]
     turn: TurnRecord | None = None
+
+
+@attrs.frozen(kw_only=True)
+class PutTask:
+    """Store a task, a new one or in place of one of its name. Answers it."""
+
+    task: Task
+    expected: Literal["new", "existing"]
+    reply: Reply[Task]
+
+
+@attrs.frozen(kw_only=True)
+class RemoveTask:
+    """Remove a task; its runs stay. Answers what it was."""
+
+    user: UserId
+    name: TaskName
+    at: str
+    """When. ISO-8601 UTC with milliseconds."""
+    reply: Reply[Task]
+
+
+@attrs.frozen(kw_only=True)
+class Transcript:
+    """Messages of a run for its JSONL. They are no rows of ``messages``, and recall never finds them."""
+
+    first_seq: int
+    """Place of the first one within the run: 1, 2 …"""
+    messages: tuple[NewMessage, ...]
+
+
+@attrs.frozen
+class Begun:
+    """Outcome of a ``BeginRun``."""
+
+    run: Run
+    repeated: bool
+    """There was a run of this user, task, kind, due and attempt already; it is ``run``, and nothing was written."""
+    appended: tuple[Appended, ...] = ()
+    """The notice, if there was one."""
+
+
+@attrs.frozen(kw_only=True)
+class BeginRun:
+    """Store a run that begins, or that is refused, with what a chat is told of it: all or nothing."""
+
+    run: Run
+    notice: NewMessage | None
+    reply: Reply[Begun]
+
+
+@attrs.frozen(kw_only=True)
+class AppendTranscript:
+    """Add messages to the JSONL of a run that has not ended."""
+
+    run: Run
+    transcript: Transcript
+    reply: Reply[None]
+
+
+@attrs.frozen
+class RunSaved:
+    """Outcome of a ``SaveRun``."""
+
+    run: Run
+    appended: tuple[Appended, ...]
+    """The delivery and the notice, as far as there were any, in this order."""
+    repeated: bool
+    """The same was saved before; nothing was written."""
+
+
+@attrs.frozen(kw_only=True)
+class SaveRun:
+    """Store a run's next or last state with what it says: lines of its transcript, a delivery, a notice. All or
+    nothing."""
+
+    run: Run
+    transcript: Transcript | None
+    delivery: NewMessage | None
+    notice: NewMessage | None
+    reply: Reply[RunSaved]
 
 
 @attrs.frozen(kw_only=True)
@@ -102,4 +185,6 @@ OfVectors: TypeAlias = StoreVectors | PrepareVectors | EncodeVectors | EndReembe
 """What touches the vector tables."""
 Between: TypeAlias = MarkCommits | SwapDatabase
 """Carried out alone, between two groups."""
-Request: TypeAlias = Append | OfVectors | RepairIndex | Ping | Between
+OfTasks: TypeAlias = PutTask | RemoveTask | BeginRun | AppendTranscript | SaveRun
+"""What changes tasks and runs."""
+Request: TypeAlias = Append | OfTasks | OfVectors | RepairIndex | Ping | Between

@@ -32,6 +32,7 @@ from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.requests import (
     Append,
     Appended,
+    Begun,
     EncodeVectors,
     EndReembedding,
     MarkCommits,
@@ -39,11 +40,13 @@ from klaw.store.requests import (
     PrepareVectors,
     RepairIndex,
     Request,
+    RunSaved,
     StoreVectors,
     SwapDatabase,
 )
 from klaw.store.sql.coverage import Repaired
 from klaw.store.sql.vectors import Prepared
+from klaw.store.task_writes import TaskWrites
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -93,7 +96,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer:
+class Writer(TaskWrites):
     """Handle of the writer actor."""
 
     def __init__(self) -> None:
@@ -282,13 +285,20 @@ async def _commit(database: Database, journal: Journal, group: Sequence[Request]
         [
             appended.message
             for outcome in outcomes
-            if outcome.error is None and isinstance(outcome.value, tuple)
-            for appended in outcome.value
+            if outcome.error is None
+            for appended in _appended(outcome.value)
             if not appended.repeated
         ]
     )
     for request, outcome in zip(group, outcomes, strict=True):
         _answer(request, outcome.value, outcome.error)
+
+
+def _appended(value: object) -> tuple[Appended, ...]:
+    """The messages that the answer to a request is about."""
+    if isinstance(value, tuple):
+        return value
+    return value.appended if isinstance(value, Begun | RunSaved) else ()
 
 
 async def _between(

@@ -52,7 +52,7 @@ def run_scripts(connection: apsw.Connection, first: int, last: int) -> None:
 
 
 def make_old(path: Path, version: int) -> None:
-    """A database of an earlier schema with messages in it. Its tokenizer knew no pairs."""
+    """A database of an earlier schema with messages in it. The tokenizer of the first one knew no pairs."""
     connection = open_with(path, apsw.fts5.UnicodeWordsTokenizer)
     run_scripts(connection, 1, 1)
     rows = [("user", "text", text) for text, _ in SAID] + [("user", "command", "/status калитка")]
@@ -63,6 +63,8 @@ def make_old(path: Path, version: int) -> None:
             connection.execute(
                 "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)", (seq, text, "c1 u616e6e")
             )
+    connection.close()
+    connection = open_with(path)
     run_scripts(connection, 2, version)
     connection.close()
 

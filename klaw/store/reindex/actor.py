@@ -307,7 +307,7 @@ class _Job:
     async def _compare(self, building: Building, mark: Committed) -> list[TableComparison]:
         live = self._live
         assert live is not None
-        bounds = Bounds(last_rowid=mark.last_rowid, last_turn=mark.last_turn)
+        bounds = Bounds.up_to(mark)
         try:
             return await self._steps(compare(live, building.connection, bounds, whole=False))
         except (apsw.CorruptError, apsw.SQLError, apsw.IOError) as error:
@@ -331,7 +331,7 @@ class _Job:
                 await self.swapped()
                 return None
             if outcome == "differs":
-                return "the newest rows are not the same in both databases"
+                return "the newest rows, the chats or the tasks are not the same in both databases"
             await self._threads.run(building.reopen, positions)
             self._live = await self._threads.run(self._open_live)
         return "so much is being written that no moment for the swap was found: try again later"

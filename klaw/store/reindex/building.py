@@ -6,7 +6,7 @@ transactions. What an earlier run inserted is not believed but compared with the
 
 import json
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,11 +15,11 @@ import attrs
 import structlog
 
 from klaw.domain.message import Message
-from klaw.store import connect, migrations, records
-from klaw.store.reindex.logs import MessageIndex, grown, is_turns, lines, parse
+from klaw.store import connect, memory_records, migrations, records, run_records
+from klaw.store.reindex.logs import NUMBERS, RecordIndex, folder_of, grown, lines, parse
 from klaw.store.reindex.places import Places, remove
-from klaw.store.reindex.values import Progress, Tally
-from klaw.store.sql import content, messages, meta, turns, vectors
+from klaw.store.reindex.values import Phase, Progress, Tally
+from klaw.store.sql import content, messages, meta, runs, tasks, turns, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
@@ -79,6 +79,8 @@ class Building:
             # Few bytes each and quickly made, so not worth a comparison.
             with self.connection:
                 turns.clear(self.connection)
+                tasks.clear(self.connection)
+                runs.clear(self.connection)
             log.info("reindex_resumed")
             return True
         return False
@@ -135,14 +137,35 @@ class Building:
             apsw.Error, OSError: the database cannot be written or the logs cannot be read.
         """
         parts = grown(self.positions, sizes)
-        index = MessageIndex(self._root)
-        yield from self._scan(index, {path: part for path, part in parts.items() if not is_turns(path)})
-        yield from self._insert_messages(index, whole=whole)
-        self._count(malformed=index.malformed)
-        yield from self._insert_turns({path: part for path, part in parts.items() if is_turns(path)})
+        of: dict[str, dict[str, tuple[int, int]]] = {}
+        for path, part in parts.items():
+            of.setdefault(folder_of(path), {})[path] = part
+        talks = of.get(records.CONVERSATIONS, {})
+        accepted = yield from self._insert_ordered(records.CONVERSATIONS, talks, "messages", self._insert_message)
+        if whole and content.count_messages(self.connection) != accepted:
+            raise StaleBuild
+        yield from self._insert_turns(of.get(records.TURNS, {}))
+        if changes := of.get(memory_records.MEMORY):
+            yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._apply_memory)
+        if states := of.get(run_records.RUNS):
+            yield from self._insert_ordered(run_records.RUNS, states, "runs", self._insert_run)
         self.positions.update({path: part[1] for path, part in parts.items()})
 
-    def _scan(self, index: MessageIndex, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
+    def _insert_ordered(
+        self,
+        folder: str,
+        parts: Mapping[str, tuple[int, int]],
+        phase: Phase,
+        insert: Callable[[str, bytes], int | None],
+    ) -> Generator[Progress, None, int]:
+        """Insert the records of a kind in the order of their numbers. Returns how many numbers have a record."""
+        index = RecordIndex(self._root, NUMBERS[folder])
+        yield from self._scan(index, parts)
+        accepted = yield from self._insert_all(index, phase, insert)
+        self._count(malformed=index.malformed)
+        return accepted
+
+    def _scan(self, index: RecordIndex, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
         total = sum(end - start for start, end in parts.values())
         done, seen, begin = 0, 0, time.monotonic()
         for path, (start, end) in sorted(parts.items()):
@@ -154,7 +177,9 @@ class Building:
             done += end - start
         yield Progress("scan", total, total)
 
-    def _insert_messages(self, index: MessageIndex, *, whole: bool) -> Iterator[Progress]:
+    def _insert_all(
+        self, index: RecordIndex, phase: Phase, insert: Callable[[str, bytes], int | None]
+    ) -> Generator[Progress, None, int]:
         work, done, last = index.lines(), 0, 0
         accepted = 0
         try:
@@ -163,18 +188,17 @@ class Building:
                 more, begin = False, time.monotonic()
                 with self.connection:
                     for path, line in work:
-                        rowid = self._insert_message(path, line)
-                        accepted += rowid not in (None, last)
-                        last = rowid or last
+                        number = insert(path, line)
+                        accepted += number not in (None, last)
+                        last = number or last
                         done += 1
                         if time.monotonic() - begin >= self._slice_s:
                             more = True
                             break
-                yield Progress("messages", done, len(index))
+                yield Progress(phase, done, len(index))
         finally:
             work.close()
-        if whole and content.count_messages(self.connection) != accepted:
-            raise StaleBuild
+        return accepted
 
     def _insert_message(self, path: str, line: bytes) -> int | None:
         """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
@@ -239,6 +263,40 @@ class Building:
         elif turns.get(self.connection, turn.user, turn.id) != turn:
             log.error("log_conflict", turn=turn.id, error="AnotherTurn")
             self._count(conflicts=1)
+
+    def _apply_memory(self, path: str, line: bytes) -> int | None:
+        try:
+            entry = memory_records.parse_memory(parse(line) or {})
+        except (KeyError, TypeError, ValueError) as error:
+            self._skip(path, error)
+            return None
+        try:
+            with self.connection:
+                applied = tasks.apply(self.connection, entry)
+        except apsw.ConstraintError as error:
+            log.error("log_conflict", line=entry.entry, error=type(error).__name__)
+            self._count(conflicts=1)
+            return None
+        self._count(tasks=int(applied))
+        return entry.entry
+
+    def _insert_run(self, path: str, line: bytes) -> int | None:
+        """A run's states come in their order, each in place of the one before."""
+        try:
+            state = run_records.parse_run(parse(line) or {})
+        except (KeyError, TypeError, ValueError) as error:
+            self._skip(path, error)
+            return None
+        first = runs.change_of(self.connection, state.run.id) == 0
+        try:
+            with self.connection:
+                runs.restore(self.connection, state)
+        except apsw.ConstraintError as error:
+            log.error("log_conflict", line=state.change, error=type(error).__name__)
+            self._count(conflicts=1)
+            return None
+        self._count(runs=int(first))
+        return state.change
 
     def _conflict(self, message: Message) -> None:
         log.error("log_conflict", rowid=message.rowid, seq=message.seq, error="PlaceTaken")

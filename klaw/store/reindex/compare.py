@@ -7,12 +7,13 @@ vector that only one side has is no difference: it is work that is done or still
 
 import hashlib
 from collections.abc import Callable, Generator, Iterator
+from typing import Self
 
 import apsw
 import attrs
 
 from klaw.store.records import dumps
-from klaw.store.reindex.values import Progress, Side, TableComparison
+from klaw.store.reindex.values import Committed, Progress, Side, TableComparison
 from klaw.store.sql import content, vectors
 from klaw.store.sql.content import END, Row, Table
 
@@ -78,6 +79,11 @@ class Bounds:
 
     last_rowid: int = END
     last_turn: int = END
+    last_change: int = END
+
+    @classmethod
+    def up_to(cls, mark: Committed) -> Self:
+        return cls(last_rowid=mark.last_rowid, last_turn=mark.last_turn, last_change=mark.last_change)
 
 
 def compare(
@@ -97,31 +103,55 @@ def compare(
     found = [
         (yield from _compare(content.MESSAGES, live, built, bounds.last_rowid)),
         (yield from _compare(content.TURNS, live, built, bounds.last_turn)),
+        (yield from _compare_runs(live, built, bounds.last_change)),
         (yield from _compare(content.FULL_TEXT, live, built, bounds.last_rowid)),
     ]
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
         found.append((yield from _compare(content.SESSIONS, live, built, END)))
+        found.append((yield from _compare(content.TASKS, live, built, END)))
     found.append((yield from _compare_vectors(live, built, bounds.last_rowid)))
     return found
 
 
-def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, *, sessions: bool) -> bool:
-    """Whether what came after the bounds is the same in both. Quick: for the moment of the swap."""
+def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, *, small: bool) -> bool:
+    """Whether what came after the bounds is the same in both. Quick: for the moment of the swap.
+
+    Args:
+        live: the database in use, to which nobody writes now.
+        built: the new one.
+        bounds: up to here all was compared.
+        small: also the small tables, whose rows change and are in no order: chats and tasks.
+
+    Raises:
+        apsw.Error: one of them cannot be read.
+    """
     by_rowid = (content.MESSAGES, content.FULL_TEXT)
     tables: list[tuple[Table, int | str]] = [(table, bounds.last_rowid) for table in by_rowid]
-    if sessions:
-        tables.append((content.SESSIONS, content.SESSIONS.first))
+    if small:
+        tables += [(table, table.first) for table in (content.SESSIONS, content.TASKS)]
     for table, after in tables:
         if list(table.rows(live, after=after)) != list(table.rows(built, after=after)):
             return False
     return all(
         content.turn(live, turn) == content.turn(built, turn) for turn in content.turns_after(live, bounds.last_turn)
-    )
+    ) and all(content.run(live, run) == content.run(built, run) for run in content.runs_after(live, bounds.last_change))
 
 
 def _compare(table: Table, live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built)))
+
+
+def _compare_runs(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """A run that goes on has a new row beyond the end, and the new database has it as it was: that is compared at the
+    swap. It may go on at any moment, so whether it has is asked for each row that seems to be in the new one only."""
+
+    def goes_on(row: Row) -> bool:
+        now = content.run(live, row[0])
+        return now is not None and now[1] > end
+
+    table = content.RUNS
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
 def _merge(
@@ -130,10 +160,12 @@ def _merge(
     built: Iterator[Row],
     *,
     also: Callable[[Row], bool] = lambda _row: True,
+    excused: Callable[[Row], bool] = lambda _row: False,
     missing_is_fine: bool = False,
     show_keys: bool = True,
 ) -> Steps:
-    """Walk two ordered lists of rows side by side. ``also`` is asked about rows that are equal."""
+    """Walk two ordered lists of rows side by side. ``also`` is asked about rows that are equal, ``excused`` about those
+    that only the new database has: they are left out."""
     seen = 0
     left, right = next(live, None), next(built, None)
     while left is not None or right is not None:
@@ -148,10 +180,11 @@ def _merge(
                 state.example(left[0])
             left = next(live, None)
         elif left is None or right[0] < left[0]:
-            state.take(1, right)
-            state.only[1] += 1
-            if not missing_is_fine:
-                state.example(right[0])
+            if not excused(right):
+                state.take(1, right)
+                state.only[1] += 1
+                if not missing_is_fine:
+                    state.example(right[0])
             right = next(built, None)
         else:
             if left == right and also(left):
@@ -188,7 +221,15 @@ def _compare_vectors(live: apsw.Connection, built: apsw.Connection, end: int) ->
 def digests(connection: apsw.Connection) -> dict[str, str]:
     """The content digest of each table of a database that nobody writes to."""
     found = {}
-    tables = (content.MESSAGES, content.SESSIONS, content.TURNS, content.FULL_TEXT, content.VECTORS)
+    tables = (
+        content.MESSAGES,
+        content.SESSIONS,
+        content.TURNS,
+        content.TASKS,
+        content.RUNS,
+        content.FULL_TEXT,
+        content.VECTORS,
+    )
     for name, rows in [(table.name, table.rows(connection)) for table in tables] + [
         ("words", content.words(connection))
     ]:

@@ -42,9 +42,14 @@ def mark(
     watched.vectors = set() if step != "end" else None
     if step != "next":
         journal.watch(on=step == "begin")
-    last_rowid, last_turn = content.last_rowids(connection)
+    last_rowid, last_turn, last_change = content.last_rowids(connection)
     return Committed(
-        sizes=sizes, last_rowid=last_rowid, last_turn=last_turn, vectors=found, model=vectors.model(connection)
+        sizes=sizes,
+        last_rowid=last_rowid,
+        last_turn=last_turn,
+        last_change=last_change,
+        vectors=found,
+        model=vectors.model(connection),
     )
 
 
@@ -71,9 +76,9 @@ def hand_over(
             pass
         if not ready.options.embed_again:
             building.copy_vectors(connection, sorted(newest.vectors))
-        bounds = Bounds(last_rowid=ready.compared.last_rowid, last_turn=ready.compared.last_turn)
-        sessions = not ready.options.accept_differences
-        if not compare_tail(connection, building.connection, bounds, sessions=sessions):
+        bounds = Bounds.up_to(ready.compared)
+        small = not ready.options.accept_differences
+        if not compare_tail(connection, building.connection, bounds, small=small):
             return "differs"
         building.finish()
     finally:

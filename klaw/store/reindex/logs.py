@@ -1,4 +1,4 @@
-"""Reading the logs forward in bounded memory: where each record is first, then the records in the order of row ids.
+"""Reading the logs forward in bounded memory: where each record is first, then the records in the order of numbers.
 
 The order matters: chats get their short keys in the order in which they first spoke, as they did when it happened.
 """
@@ -14,29 +14,36 @@ from typing import Any
 import numpy as np
 import structlog
 
-from klaw.store import records
+from klaw.store import memory_records, records, run_records
 
-_ROWID = b'{"rowid":'
-"""How Klaw begins a message's line; other spellings are read too, only slower."""
+FOLDERS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
+"""Below the data folder."""
+NUMBERS = {records.CONVERSATIONS: "rowid", memory_records.MEMORY: "entry", run_records.RUNS: "change"}
+"""What the records of a folder are ordered by. Klaw begins a line with it; others are read too, only slower."""
 _MAX_OPEN = 64
 
 log = structlog.get_logger("klaw.reindex")
 
 
 def sizes(root: Path) -> dict[str, int]:
-    """Size of every log by its path below the data folder, which has ``/`` between its parts."""
+    """Size of every log by its path below the data folder, which has ``/`` between its parts.
+
+    Transcripts of runs are left out: no database has them.
+    """
     found = {}
-    for folder in (root / records.CONVERSATIONS, root / records.TURNS):
-        for directory, _, names in os.walk(folder):
+    for folder in FOLDERS:
+        for directory, _, names in os.walk(root / folder):
             for name in names:
-                if name.endswith(".jsonl"):
-                    path = Path(directory, name)
-                    found[path.relative_to(root).as_posix()] = path.stat().st_size
+                path = Path(directory, name)
+                relative = path.relative_to(root).as_posix()
+                if name.endswith(".jsonl") and not run_records.is_transcript(relative):
+                    found[relative] = path.stat().st_size
     return found
 
 
-def is_turns(path: str) -> bool:
-    return path.startswith(f"{records.TURNS}/")
+def folder_of(path: str) -> str:
+    """The folder below the data folder that a log is in: it tells what its lines are."""
+    return path.split("/", 1)[0]
 
 
 def lines(file: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -56,45 +63,48 @@ def lines(file: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
             start += len(line)
 
 
-class MessageIndex:
-    """Where in the logs each message is. About 40 bytes a message.
+class RecordIndex:
+    """Where in the logs of one kind each record is. About 40 bytes a record.
 
     Args:
         root: the data folder.
+        number: name of the number that records are ordered by.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, number: str) -> None:
         self.malformed = 0
         self._root = root
+        self._number = number
+        self._begin = f'{{"{number}":'.encode()
         self._paths: list[str] = []
-        self._rowids = array("q")
+        self._numbers = array("q")
         self._files = array("q")
         self._offsets = array("q")
         self._lengths = array("q")
 
     def __len__(self) -> int:
-        return len(self._rowids)
+        return len(self._numbers)
 
     def add(self, path: str, start: int, end: int) -> Iterator[int]:
         """Look through a part of a log; yields the offset reached after every line."""
         number = len(self._paths)
         self._paths.append(path)
         for offset, line in lines(self._root / path, start, end):
-            rowid = _rowid(line)
-            if rowid is None:
+            found = self._number_in(line)
+            if found is None:
                 self.malformed += 1
-                log.warning("malformed_line", file=Path(path).name, error="NoRowId")
+                log.warning("malformed_line", file=Path(path).name, error="NoNumber")
             else:
-                self._rowids.append(rowid)
+                self._numbers.append(found)
                 self._files.append(number)
                 self._offsets.append(offset)
                 self._lengths.append(len(line))
             yield offset + len(line)
 
     def lines(self) -> Generator[tuple[str, bytes], None, None]:
-        """Path and line of every message, in the order of row ids; of equal ones the first that was added first."""
+        """Path and line of every record, in the order of numbers; of equal ones the first that was added first."""
         # Python's own sort would keep the interpreter for a second with a million messages.
-        order = np.argsort(np.frombuffer(self._rowids, np.int64), kind="stable")
+        order = np.argsort(np.frombuffer(self._numbers, np.int64), kind="stable")
         opened: OrderedDict[int, int] = OrderedDict()
         try:
             for place in map(int, order):
@@ -109,16 +119,15 @@ class MessageIndex:
             for descriptor in opened.values():
                 os.close(descriptor)
 
-
-def _rowid(line: bytes) -> int | None:
-    """The row id in a message's line, None if there is none."""
-    if line.startswith(_ROWID):
-        digits = line[len(_ROWID) : line.find(b",")]
-        if digits.isdigit() and len(digits) < 19:
-            return int(digits)
-    record = parse(line)
-    rowid = record.get("rowid") if record else None
-    return rowid if isinstance(rowid, int) and abs(rowid) < 1 << 62 else None
+    def _number_in(self, line: bytes) -> int | None:
+        """The number in a line, None if there is none."""
+        if line.startswith(self._begin):
+            digits = line[len(self._begin) : line.find(b",")]
+            if digits.isdigit() and len(digits) < 19:
+                return int(digits)
+        record = parse(line)
+        found = record.get(self._number) if record else None
+        return found if isinstance(found, int) and abs(found) < 1 << 62 else None
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
@@ -131,5 +140,9 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def grown(positions: Mapping[str, int], now: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Parts of logs that have not been read: from and to, by path."""
-    return {path: (positions.get(path, 0), size) for path, size in now.items() if size > positions.get(path, 0)}
+    """Parts of logs that have not been read: from and to, by path. Transcripts of runs are in no database."""
+    return {
+        path: (positions.get(path, 0), size)
+        for path, size in now.items()
+        if size > positions.get(path, 0) and not run_records.is_transcript(path)
+    }

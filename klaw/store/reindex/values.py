@@ -8,15 +8,17 @@ import attrs
 from klaw.errors import StorageError
 from klaw.store.sql.vectors import Unembedded
 
-Phase: TypeAlias = Literal["scan", "messages", "turns", "vectors", "embed", "compare", "catch_up", "swap"]
-"""scan: the logs are looked through (bytes). messages, turns: they are inserted. vectors: taken over from the old
-database. embed: made by the model. compare: rows of both databases. catch_up: what came in meanwhile. swap: the
-files."""
+Phase: TypeAlias = Literal[
+    "scan", "messages", "turns", "tasks", "runs", "vectors", "embed", "compare", "catch_up", "swap"
+]
+"""scan: logs of one kind are looked through (bytes). messages, turns, tasks, runs: they are inserted. vectors: taken
+over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
+swap: the files."""
 
 
 @attrs.frozen
 class Progress:
-    """One report; phases come in the order above, ``catch_up`` again and again."""
+    """One report; phases come in the order above, ``scan`` before each kind, ``catch_up`` again and again."""
 
     phase: Phase
     done: int = 0
@@ -82,6 +84,9 @@ class Tally:
 
     messages: int = 0
     turns: int = 0
+    tasks: int = 0
+    """Changes of tasks."""
+    runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""
     conflicts: int = 0
@@ -128,6 +133,8 @@ class Committed:
     """Of messages."""
     last_turn: int
     """Row id of the newest turn; only for this very file."""
+    last_change: int
+    """Of runs."""
     vectors: frozenset[int]
     """Rows that got a vector since the mark before."""
     model: tuple[str, int] | None

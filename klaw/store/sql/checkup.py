@@ -8,7 +8,7 @@ import attrs
 from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.names import ChatId, UserId
 from klaw.store import migrations
-from klaw.store.sql import coverage, turns, vectors
+from klaw.store.sql import coverage, runs, tasks, turns, vectors
 from klaw.store.sql.reading import snapshot
 
 BATCH_ROWS = 2_000
@@ -110,6 +110,24 @@ def unknown_messages(connection: apsw.Connection, wanted: Iterable[tuple[ChatId,
 def unknown_turns(connection: apsw.Connection, wanted: Sequence[str]) -> int:
     """How many of the given turns the database lacks."""
     return sum(not turns.exists(connection, turn) for turn in wanted)
+
+
+def unknown_runs(connection: apsw.Connection, wanted: Mapping[str, int]) -> int:
+    """Of how many runs the database lacks the given change, or the whole run."""
+    return sum(runs.change_of(connection, run) < change for run, change in wanted.items())
+
+
+def lacks_entries(connection: apsw.Connection, last: int) -> int:
+    """How many entries of the memory journal, which ends with this one, the database lacks."""
+    return max(0, last - tasks.last_entry(connection))
+
+
+_LAST_CHANGE = "SELECT max(change) FROM runs"
+
+
+def last_changes(connection: apsw.Connection) -> tuple[int, int]:
+    """Numbers of the newest change of a run and of the newest entry of the memory journal; 0 for none."""
+    return int(connection.execute(_LAST_CHANGE).get or 0), tasks.last_entry(connection)
 
 
 _NEWEST = "SELECT max(updated_at) FROM sessions"

@@ -24,7 +24,7 @@ class Table:
     """One table's content.
 
     ``page(connection, after, end, limit)`` gives the next rows after a key, in the order of keys. ``end`` is the last
-    row id that counts (of messages, or of turns in their own table), END for all.
+    row id that counts (of messages, or of turns in their own table, or the last change of a run), END for all.
     """
 
     name: str
@@ -84,6 +84,35 @@ def turn(connection: apsw.Connection, turn_id: str) -> Row | None:
     return connection.execute(_TURN, (turn_id,)).fetchone()
 
 
+_TASKS = """
+SELECT user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,
+    timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at
+FROM tasks WHERE key > :after ORDER BY key LIMIT :limit
+"""
+TASKS = Table(name="tasks", first="", page=_by(_TASKS))
+
+_RUNS = """
+SELECT id, change, user_id, task, kind, due, attempt, status, message, model, inject_into, started_at, ended_at,
+    prompt_tokens, completion_tokens, error, note, result, delivered, parent, notify, depth, details
+FROM runs WHERE id > :after AND change <= :end ORDER BY id LIMIT :limit
+"""
+RUNS = Table(name="runs", first="", page=_by(_RUNS))
+
+_CHANGED_RUNS = "SELECT id FROM runs WHERE change > ? ORDER BY id"
+
+
+def runs_after(connection: apsw.Connection, change: int) -> list[str]:
+    """Ids of the runs that have changed after a change."""
+    return [run for (run,) in connection.execute(_CHANGED_RUNS, (change,))]
+
+
+_RUN = f"{_RUNS.split('WHERE', maxsplit=1)[0]} WHERE id = ?"
+
+
+def run(connection: apsw.Connection, run_id: str) -> Row | None:
+    return connection.execute(_RUN, (run_id,)).fetchone()
+
+
 # How many words each column of each row has in the index: FTS5 keeps that beside the index itself.
 _FULL_TEXT = """
 SELECT id, hex(sz) FROM messages_fts_docsize WHERE id > :after AND id <= :end ORDER BY id LIMIT :limit
@@ -113,10 +142,10 @@ def count_messages(connection: apsw.Connection) -> int:
     return int(connection.execute(_COUNT_MESSAGES).get)
 
 
-_LAST = "SELECT (SELECT max(rowid) FROM messages), (SELECT max(rowid) FROM turns)"
+_LAST = "SELECT (SELECT max(rowid) FROM messages), (SELECT max(rowid) FROM turns), (SELECT max(change) FROM runs)"
 
 
-def last_rowids(connection: apsw.Connection) -> tuple[int, int]:
-    """The newest row ids of messages and of turns, 0 where there is none."""
-    last_message, last_turn = connection.execute(_LAST).get
-    return last_message or 0, last_turn or 0
+def last_rowids(connection: apsw.Connection) -> tuple[int, int, int]:
+    """The newest row ids of messages and of turns, and the newest change of a run; 0 where there is none."""
+    last_message, last_turn, last_change = connection.execute(_LAST).get
+    return last_message or 0, last_turn or 0, last_change or 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import attrs
 import pytest
 import trio
 
@@ -20,11 +21,13 @@ from klaw.doctor.checkup import Checkup, check_up
 from klaw.doctor.finding import Finding, Level, listed
 from klaw.doctor.places import Server
 from klaw.domain.message import Kind
+from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
 from klaw.store.connect import prepare_writer
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.making import new, running_store
+from tests.support.tasks import exchange, result, run_of, task
 from tests.support.turns import record
 
 NOW = 1_770_000_000.0
@@ -245,6 +248,57 @@ def test_a_database_that_is_ahead_of_the_logs(paths: Paths) -> None:
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-2]))
     found = one(look(paths), "log_tails")
     assert (found.level, "newer messages than the logs of local:main" in found.text) == (Level.PROBLEM, True)
+
+
+async def with_tasks(store: Store) -> None:
+    """A task, and a run of it with a transcript and a result."""
+    await store.writer.put_task(task(message=CANARY), "new")
+    begun = (await store.writer.begin_run(run_of())).run
+    await store.writer.append_transcript(begun, 1, exchange(begun))
+    final = attrs.evolve(begun, status=RunStatus.DONE, delivered=1)
+    await store.writer.save_run(final, delivery=result(begun, chat="other"))
+
+
+def log_in(paths: Paths, folder: str) -> Path:
+    return next(paths.data_dir.glob(f"{folder}/*.jsonl"))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_tasks_runs_and_transcripts_are_in_order(paths: Paths, *, whole: bool) -> None:
+    """A transcript is no damage, and no chat that the database lacks."""
+    use(paths, with_tasks)
+    done = look(paths, whole=whole)
+    assert (one(done, "logs").level, one(done, "log_tails").level) == (Level.OK, Level.OK)
+
+
+@pytest.mark.parametrize("folder", ["memory", "runs", "conversations/scheduler_news"])
+def test_malformed_lines_of_tasks_and_runs(paths: Paths, folder: str) -> None:
+    use(paths, with_tasks)
+    log = log_in(paths, folder)
+    log.write_text('{"id": 1}\n' + log.read_text())
+    found = one(look(paths), "logs")
+    assert found.level is Level.WARNING
+    assert f"1 line cannot be read: {folder}/{log.name} (1)" in found.text
+
+
+def test_tasks_and_runs_that_the_database_lacks(paths: Paths) -> None:
+    use(paths, with_tasks)
+    for folder, number in (("memory", "entry"), ("runs", "change")):
+        log = log_in(paths, folder)
+        last = json.loads(log.read_text().splitlines()[-1])
+        with log.open("a") as file:
+            file.write(json.dumps({**last, number: last[number] + 1}) + "\n")
+    found = one(look(paths), "log_tails")
+    assert found.level is Level.WARNING
+    assert "0 messages, 0 turns, 1 run and 1 task change of the logs are not in the database yet" in found.text
+
+
+@pytest.mark.parametrize("folder", ["memory", "runs"])
+def test_tasks_and_runs_that_the_logs_lack(paths: Paths, folder: str) -> None:
+    use(paths, with_tasks)
+    log_in(paths, folder).unlink()
+    found = one(look(paths), "log_tails")
+    assert (found.level, "newer tasks or runs" in found.text) == (Level.PROBLEM, True)
 
 
 # -- around the data ---------------------------------------------------------------------------------------------------

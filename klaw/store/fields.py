@@ -1,0 +1,34 @@
+"""Values of a log's JSON objects, taken only as what they should be. Pure."""
+
+_WHOLE = 1 << 62
+
+
+def text(value: object) -> str:
+    """Text that can be stored. Raises TypeError, or ValueError for lone surrogates."""
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    value.encode()
+    return value
+
+
+def optional_text(value: object) -> str | None:
+    return None if value is None else text(value)
+
+
+def whole(value: object) -> int:
+    """A whole number that SQLite can hold. Raises TypeError or ValueError."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("not a whole number")
+    if not -_WHOLE < value < _WHOLE:
+        raise ValueError("too large a number")
+    return value
+
+
+def optional_whole(value: object) -> int | None:
+    return None if value is None else whole(value)
+
+
+def yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("not true or false")
+    return value

@@ -1,0 +1,135 @@
+"""SQL of tasks, and of the number of the memory journal's last entry."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from klaw.domain.names import UserId
+from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger
+from klaw.store.memory_records import TaskEntry
+from klaw.store.sql import meta
+
+_COLUMNS = (
+    "user_id, name, fires, expression, zone, every_s, at, message, model, inject_into, enabled, timeout_s, max_tokens,"
+    " daily_tokens, created_at, updated_at, anchor_at"
+)
+
+
+def _task(row: Sequence[Any]) -> Task:
+    return Task(
+        user=UserId(row[0]),
+        name=TaskName(row[1]),
+        trigger=_trigger(*row[2:7]),
+        message=row[7],
+        model=row[8],
+        inject_into=row[9],
+        enabled=bool(row[10]),
+        timeout_s=row[11],
+        max_tokens=row[12],
+        daily_tokens=row[13],
+        created_at=row[14],
+        updated_at=row[15],
+        anchor_at=row[16],
+    )
+
+
+def _trigger(fires: str, expression: str, zone: str, every_s: int, at: str) -> Trigger:
+    match fires:
+        case "cron":
+            return Cron(expression=expression, zone=zone)
+        case "every":
+            return Every(seconds=every_s)
+        case _:
+            return At(instant=at)
+
+
+def _row(task: Task) -> tuple[Any, ...]:
+    match task.trigger:
+        case Cron():
+            fires: tuple[Any, ...] = ("cron", task.trigger.expression, task.trigger.zone, None, None)
+        case Every():
+            fires = ("every", None, None, task.trigger.seconds, None)
+        case At():
+            fires = ("at", None, None, None, task.trigger.instant)
+    return (
+        task.user,
+        task.name,
+        *fires,
+        task.message,
+        task.model,
+        task.inject_into,
+        int(task.enabled),
+        task.timeout_s,
+        task.max_tokens,
+        task.daily_tokens,
+        task.created_at,
+        task.updated_at,
+        task.anchor_at,
+    )
+
+
+_GET = f"SELECT {_COLUMNS} FROM tasks WHERE user_id = ? AND name = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, name: TaskName) -> Task | None:
+    """A user's task by its name."""
+    row = connection.execute(_GET, (user, name)).fetchone()
+    return _task(row) if row else None
+
+
+_OF_USER = f"SELECT {_COLUMNS} FROM tasks WHERE user_id = ? ORDER BY name"  # noqa: S608 - constant columns
+
+
+def of_user(connection: apsw.Connection, user: UserId) -> list[Task]:
+    """A user's tasks by name."""
+    return [_task(row) for row in connection.execute(_OF_USER, (user,))]
+
+
+_ALL = f"SELECT {_COLUMNS} FROM tasks ORDER BY user_id, name"  # noqa: S608 - constant columns
+_ENABLED = f"SELECT {_COLUMNS} FROM tasks WHERE enabled ORDER BY user_id, name"  # noqa: S608 - constant columns
+
+
+def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]:
+    """All users' tasks: for the scheduler, and for whoever runs the server."""
+    return [_task(row) for row in connection.execute(_ENABLED if enabled_only else _ALL)]
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+_ENTRY = "memory_entry"
+"""In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
+
+
+def last_entry(connection: apsw.Connection) -> int:
+    """Number of the memory journal's last entry that this database has; 0 for none."""
+    return int(meta.get(connection, _ENTRY) or 0)
+
+
+_PUT = f"INSERT OR REPLACE INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608 - constant columns
+_REMOVE = "DELETE FROM tasks WHERE user_id = ? AND name = ?"
+
+
+def apply(connection: apsw.Connection, entry: TaskEntry) -> bool:
+    """Carry out an entry of the memory journal. False when it, or a later one, was carried out before.
+
+    Raises:
+        apsw.ConstraintError: its value is none for a task.
+    """
+    if entry.entry <= last_entry(connection):
+        return False
+    if entry.task is None:
+        connection.execute(_REMOVE, (entry.user, entry.name))
+    else:
+        connection.execute(_PUT, _row(entry.task))
+    meta.put(connection, _ENTRY, str(entry.entry))
+    return True
+
+
+_CLEAR = "DELETE FROM tasks"
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all tasks; for a database that is being made from the logs."""
+    connection.execute(_CLEAR)
+    meta.remove(connection, _ENTRY)
