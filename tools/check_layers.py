@@ -66,6 +66,8 @@ PURE = (
     "llm/openai.py",
     "llm/sse.py",
     "llm/thinking.py",
+    "llm/prices.py",
+    "llm/budget.py",
 )
 IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}
 
