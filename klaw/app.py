@@ -22,6 +22,7 @@ from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
 from klaw.chats.directory import ChatDirectory
 from klaw.chats.health import GatheredHealth
+from klaw.chats.models import ModelChoice
 from klaw.chats.turn import TurnServices
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths, ensure_private_dir
@@ -31,9 +32,12 @@ from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
 from klaw.health import coverage_problems, embedder_problems, local_model_problems, supervisor_problems, watch
+from klaw.llm.budget import Budget
 from klaw.llm.local.process import LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
+from klaw.llm.meter import Accounts
+from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory import coverage as coverage_actor
@@ -47,8 +51,12 @@ from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.places import Places
-from klaw.store.sql import messages, vectors
+from klaw.store.sql import messages, usage, vectors
+from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store, open_store
+
+CORRECTION_TURNS = 200
+"""The newest turns, from which the corrections of token estimates are taken at the start."""
 
 log = structlog.get_logger("klaw.app")
 
@@ -70,6 +78,8 @@ class App:
     local: LocalModel
     router: Router
     slots: Slots
+    accounts: Accounts
+    correction: TokenCorrection
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -99,6 +109,7 @@ async def running(config: EngineConfig, paths: Paths, *, fsync: Callable[[int], 
     ):
         app = _build(config, paths, clock, store, Supervisor(nursery, clock))
         await _start(app)
+        nursery.start_soon(app.accounts.registry.know_configured)
         yield app
         await _stop(app)
         nursery.cancel_scope.cancel(reason="all parts have stopped")
@@ -108,18 +119,28 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     embedder = Embedder(clock, enabled=config.embedding.enabled)
     coverage = Coverage(clock)
     local = LocalModel()
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
+    registry = Registry(config, clock)
+    router = Router(
+        config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s), registry.context_tokens
+    )
     sources: list[Callable[[], Mapping[str, str]]] = [
         partial(embedder_problems, embedder),
         partial(coverage_problems, coverage),
         partial(supervisor_problems, supervisor),
         router.problems,
     ]
+    llm = config.llm
+    accounts = Accounts(
+        registry=registry,
+        budget=Budget(llm.daily_budget, llm.daily_tokens, llm.budget_warn_share, clock),
+    )
+    sources += [accounts.budget.problems, registry.problems]
     if router.uses_local:
         sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
     health = GatheredHealth(sources)
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
+    correction = TokenCorrection()
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     services = TurnServices(
         config=config,
@@ -135,7 +156,9 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         clock=clock,
         new_id=new_id,
         composer=Composer(clock=clock, new_id=new_id),
-        correction=TokenCorrection(),
+        correction=correction,
+        accounts=accounts,
+        models=ModelChoice(config=config, router=router, registry=accounts.registry),
     )
     return App(
         config=config,
@@ -151,6 +174,8 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         local=local,
         router=router,
         slots=slots,
+        accounts=accounts,
+        correction=correction,
         hub=hub,
         coverage=coverage,
         health=health,
@@ -184,6 +209,7 @@ async def _start(app: App) -> None:
             ),
         )
     )
+    await _remember(app)
     await app.supervisor.start(
         ActorSpec(
             name=app.reindexer.mailbox.name,
@@ -247,6 +273,13 @@ async def _start(app: App) -> None:
     await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
     )
+
+
+async def _remember(app: App) -> None:
+    """Take over from the store what was spent today, and how far off token estimates were."""
+    today = app.accounts.budget.today()
+    app.accounts.budget.restore(today, await app.store.readers.run(usage.total, UsageFilters(since=today)))
+    app.correction.seed(await app.store.readers.run(usage.corrections, CORRECTION_TURNS))
 
 
 async def _recount_vectors(app: App) -> None:

@@ -13,6 +13,7 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
+from klaw.chats.models import ModelChoice
 from klaw.chats.workspace import Workspace
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
@@ -25,6 +26,7 @@ from klaw.domain.recall import NOTHING
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
+from klaw.llm.meter import Accounts, Meter
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import Completion, Delta, Request, TextDelta
@@ -56,6 +58,8 @@ class TurnServices:
     new_id: Callable[[], str]
     composer: Composer
     correction: TokenCorrection
+    accounts: Accounts
+    models: ModelChoice
 
 
 @attrs.define(kw_only=True)
@@ -76,6 +80,7 @@ class Turn:
     _began: float = 0.0
     _pieces: list[str] = attrs.Factory(list)
     _length: int = 0
+    _meter: Meter | None = None
     _answered_by: str = ""
 
     def stop(self, reason: str) -> None:
@@ -113,9 +118,9 @@ class Turn:
             # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
             # twice.
             if completion is not None:
-                status = await self._store(completion.text, TurnStatus.DONE, usage=_usage(completion))
+                status = await self._store(completion.text, TurnStatus.DONE)
             elif self.stopped and self._rows is not None:
-                status = await self._store("".join(self._pieces), TurnStatus.STOPPED, usage={})
+                status = await self._store("".join(self._pieces), TurnStatus.STOPPED)
             else:
                 status = None
         except ActorStopped:
@@ -138,7 +143,8 @@ class Turn:
                 return None
             self._rows = rows
             services.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
-            self._route = route = services.router.route(rows.session.model)
+            self._meter = services.accounts.meter()
+            self._route = route = self._meter.wrap(services.router.route(rows.session.model, key="/model"))
             context = await self._context(rows, route)
             self._timings["context"] = (trio.current_time() - begin) * 1000
             return await self._ask(route, context)
@@ -220,7 +226,7 @@ class Turn:
         self._pieces.append(text)
         self._length += len(text)
 
-    async def _store(self, text: str, status: TurnStatus, *, usage: dict[str, Any]) -> TurnStatus:
+    async def _store(self, text: str, status: TurnStatus) -> TurnStatus:
         assert self._rows is not None
         self.vitals.doing("storing the answer")
         answer = clean(text)
@@ -228,7 +234,7 @@ class Turn:
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
         message = self.services.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
-        record = self._record(self._rows, status, None, usage)
+        record = self._record(self._rows, status, None)
         await self.services.writer.append([message] if answer.strip() else [], record)
         self.services.embedder.nudge()
         self._end(status, None, None)
@@ -242,13 +248,13 @@ class Turn:
         )
         if self._rows is not None:
             try:
-                await self.services.writer.append([], self._record(self._rows, TurnStatus.FAILED, code, {}))
+                await self.services.writer.append([], self._record(self._rows, TurnStatus.FAILED, code))
             except StorageFull:
                 log.error("turn_not_recorded", turn=self.id, code="storage_full")
         self._end(TurnStatus.FAILED, code, text)
         return TurnStatus.FAILED
 
-    def _record(self, rows: ChatRows, status: TurnStatus, error: str | None, usage: dict[str, Any]) -> TurnRecord:
+    def _record(self, rows: ChatRows, status: TurnStatus, error: str | None) -> TurnRecord:
         now = self.services.clock.now()
         return TurnRecord(
             id=self.id,
@@ -263,7 +269,7 @@ class Turn:
             ended_at=iso(now),
             error=error,
             receipt=self._receipt,
-            usage=usage,
+            usage=self._meter.record() if self._meter is not None else {},
             timings={name: round(spent, 2) for name, spent in self._timings.items()},
         )
 
@@ -286,7 +292,3 @@ def describe_failure(error: Exception) -> tuple[str, str]:
         case _:
             code, text = "internal", "an internal error occurred; the log has its place"
     return code, f"{text}. Your message is kept: send another one or /retry to try again."
-
-
-def _usage(completion: Completion) -> dict[str, Any]:
-    return attrs.asdict(completion.usage) if completion.usage is not None else {}

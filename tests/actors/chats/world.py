@@ -92,10 +92,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(home: Path, **sections: dict[str, Any]) -> AsyncIterator[World]:
+async def world(
+    home: Path, *, models: dict[str, Any] | None = None, only: dict[str, Any] | None = None, **sections: dict[str, Any]
+) -> AsyncIterator[World]:
+    """Run it. ``models``: what is known of the stub's models; ``only``: sections that take the place of the usual."""
     async with serve_llm() as llm:
         config: dict[str, Any] = {
-            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0}},
+            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0, "models": models or {}}},
             "routing": {"default": "stub/model"},
             "processing": {"debounceMs": 30},
             "embedding": {"enabled": False},
@@ -103,6 +106,7 @@ async def world(home: Path, **sections: dict[str, Any]) -> AsyncIterator[World]:
         }
         for name, section in sections.items():
             config[name] = config.get(name, {}) | section
+        config |= only or {}
         parsed, _ = parse(json.dumps(config), {})
         async with running(parsed, Paths.resolve(home, {})) as app:
             watcher = Watcher()
