@@ -22,6 +22,7 @@ from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
 from klaw.chats.directory import ChatDirectory
 from klaw.chats.health import GatheredHealth
+from klaw.chats.models import ModelChoice
 from klaw.chats.turn import TurnServices
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths, ensure_private_dir, folder_of_user
@@ -38,9 +39,12 @@ from klaw.health import (
     task_problems,
     watch,
 )
+from klaw.llm.budget import Budget
 from klaw.llm.local.process import LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
+from klaw.llm.meter import Accounts
+from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory import coverage as coverage_actor
@@ -54,7 +58,8 @@ from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.places import Places
-from klaw.store.sql import messages, vectors
+from klaw.store.sql import messages, usage, vectors
+from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store, open_store
 from klaw.subagents import scheduler as scheduler_actor
 from klaw.subagents.localzone import default_zone
@@ -72,6 +77,9 @@ from klaw.toolbox.outside import outside_tools
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.skills.catalogue import Catalogue
+
+CORRECTION_TURNS = 200
+"""The newest turns, from which the corrections of token estimates are taken at the start."""
 
 log = structlog.get_logger("klaw.app")
 
@@ -101,6 +109,8 @@ class App:
     """Carries out tool calls; its toolbox holds all tools."""
     runs: RunServices
     """What the runs of tasks and subagents share."""
+    accounts: Accounts
+    correction: TokenCorrection
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -130,6 +140,7 @@ async def running(config: EngineConfig, paths: Paths, *, fsync: Callable[[int], 
     ):
         app = _build(config, paths, clock, store, Supervisor(nursery, clock))
         await _start(app)
+        nursery.start_soon(app.accounts.registry.know_configured)
         yield app
         await _stop(app)
         nursery.cancel_scope.cancel(reason="all parts have stopped")
@@ -139,18 +150,28 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     embedder = Embedder(clock, enabled=config.embedding.enabled)
     coverage = Coverage(clock)
     local = LocalModel()
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
+    registry = Registry(config, clock)
+    router = Router(
+        config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s), registry.context_tokens
+    )
     sources: list[Callable[[], Mapping[str, str]]] = [
         partial(embedder_problems, embedder),
         partial(coverage_problems, coverage),
         partial(supervisor_problems, supervisor),
         router.problems,
     ]
+    llm = config.llm
+    accounts = Accounts(
+        registry=registry,
+        budget=Budget(llm.daily_budget, llm.daily_tokens, llm.budget_warn_share, clock),
+    )
+    sources += [accounts.budget.problems, registry.problems]
     if router.uses_local:
         sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
     health = GatheredHealth(sources)
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
+    correction = TokenCorrection()
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     toolbox = Toolbox(config.tools.disabled)
     # Threads of their own: slow file tools must not hold back the reading of prompt files.
@@ -185,8 +206,10 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         clock=clock,
         new_id=new_id,
         composer=composer,
-        correction=TokenCorrection(),
+        correction=correction,
         executor=executor,
+        accounts=accounts,
+        models=ModelChoice(config=config, router=router, registry=accounts.registry),
     )
     scheduler = Scheduler()
     zone = default_zone(config.subagents.zone)
@@ -220,12 +243,15 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
             conversations=paths.conversations,
             files=files,
             executor=executor,
-            correction=services.correction,
+            accounts=accounts,
+            correction=correction,
             said=embedder.nudge,
             clock=clock,
             new_id=new_id,
         ),
         approvals=approvals,
+        accounts=accounts,
+        correction=correction,
         hub=hub,
         coverage=coverage,
         health=health,
@@ -259,6 +285,7 @@ async def _start(app: App) -> None:
             ),
         )
     )
+    await _remember(app)
     await app.supervisor.start(
         ActorSpec(
             name=app.reindexer.mailbox.name,
@@ -330,6 +357,13 @@ async def _start(app: App) -> None:
     await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
     )
+
+
+async def _remember(app: App) -> None:
+    """Take over from the store what was spent today, and how far off token estimates were."""
+    today = app.accounts.budget.today()
+    app.accounts.budget.restore(today, await app.store.readers.run(usage.total, UsageFilters(since=today)))
+    app.correction.seed(await app.store.readers.run(usage.corrections, CORRECTION_TURNS))
 
 
 async def _recount_vectors(app: App) -> None:

@@ -90,6 +90,8 @@ PURE = (
     "subagents/past.py",
     "subagents/result.py",
     "subagents/triggers.py",
+    "llm/prices.py",
+    "llm/budget.py",
 )
 IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}
 

@@ -27,9 +27,14 @@ MAX_QUERY = 4_000
 MAX_LIMIT = 100
 """Most results on a page."""
 
+MAX_DAYS = 3660
+"""Most days that usage goes back."""
+
 Level = Literal["debug", "info", "warning", "error"]
 Speaker = Literal["user", "assistant"]
 """Whose messages are searched."""
+Grouping = Literal["chat", "model", "day", "task"]
+"""What sums of usage are made for."""
 ReindexAction = Literal["start", "status", "cancel"]
 
 
@@ -113,6 +118,24 @@ class Search:
     """A number, or the name of a next page."""
 
 
+Days = NewType("Days", int)
+"""How many UTC days back, today included."""
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """What calls to models used and cost, in the last days."""
+
+    command: ClassVar[str] = "usage"
+    deadline_s: ClassVar[float] = 10.0
+    days: Days | None = None
+    """Default: 30."""
+    by: Grouping | None = None
+    """Default: day."""
+    user: str | None = None
+    """Default: all users."""
+
+
 @attrs.frozen(kw_only=True)
 class Tasks:
     """The tree of Trio's tasks with their stacks."""
@@ -151,7 +174,7 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health | Reindex
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Reindex
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -223,8 +246,9 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
+    converter.register_structure_hook_func(lambda cls: cls is Days, _read_days)
     converter.register_structure_hook(bool, _read_bool)
-    for words in (Level, ReindexAction, Speaker):
+    for words in (Level, ReindexAction, Speaker, Grouping):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
@@ -256,6 +280,12 @@ def _read_limit(value: object, _: object) -> Limit:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LIMIT:
         raise _WrongValue(f"must be a number from 1 to {MAX_LIMIT}")
     return Limit(value)
+
+
+def _read_days(value: object, _: object) -> Days:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DAYS:
+        raise _WrongValue(f"must be a number from 1 to {MAX_DAYS}")
+    return Days(value)
 
 
 def _read_word(words: tuple[str, ...], value: object, _: object) -> str:

@@ -16,8 +16,8 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.chats import commands
-from klaw.chats.commands import Command, Unknown
+from klaw.chats import commands, models, spending
+from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
 from klaw.chats.turn import Turn, TurnServices
@@ -31,6 +31,16 @@ from klaw.store.sql.pending import read_rows
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together."""
+
+
+@attrs.frozen
+class _Done:
+    """What came of a command: the answer, its metadata, and messages to store before it."""
+
+    text: str
+    before: tuple[NewMessage, ...] = ()
+    metadata: dict[str, Any] = attrs.Factory(dict)
+
 
 log = structlog.get_logger("klaw.chat")
 
@@ -166,8 +176,19 @@ class _ChatActor:
                 if self.turn is message.turn:
                     self.handle.turn = None
                     self.handle.state = "failed" if message.status is TurnStatus.FAILED else "idle"
+                await self._warn()
             case _:
                 assert_never(message)
+
+    async def _warn(self) -> None:
+        """Tell this chat, in which money was just spent, that a daily limit is nearly used up: once a day."""
+        warning = self.services.accounts.budget.take_warning()
+        if warning is None:
+            return
+        try:
+            await self.services.writer.append([self._system(Kind.TEXT, warning, {"budget": "warning"})])
+        except KlawError as error:
+            log.warning("warning_not_stored", chat=self.chat, error=type(error).__name__)
 
     async def _store(self, submits: Sequence[Submit]) -> None:
         """Append messages in order; each is answered by itself, so that one refused id does not refuse the others."""
@@ -186,7 +207,7 @@ class _ChatActor:
                 self.debounce = self.debounce.add(trio.current_time())
                 self.services.embedder.nudge()
 
-    async def _command(self, submit: Submit, command: Command | Unknown) -> None:
+    async def _command(self, submit: Submit, command: Given | Unknown) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
         again."""
         self.vitals.doing("carrying out a command")
@@ -199,39 +220,60 @@ class _ChatActor:
         if appended.repeated:
             return
         try:
-            text, extra = await self._carry_out(command)
-            answer = self._system(Kind.COMMAND, text, {"command": submit.id})
-            await self.services.writer.append([*extra, answer])
+            done = await self._carry_out(command)
+            answer = self._system(Kind.COMMAND, done.text, {"command": submit.id, **done.metadata})
+            await self.services.writer.append([*done.before, answer])
         except KlawError as error:
             log.warning("command_failed", chat=self.chat, error=type(error).__name__)
 
-    async def _carry_out(self, command: Command | Unknown) -> tuple[str, list[NewMessage]]:
-        """Returns the answer and messages to store before it."""
-        match command:
-            case Unknown():
-                return commands.unknown_text(command), []
+    async def _carry_out(self, asked: Given | Unknown) -> _Done:
+        if isinstance(asked, Unknown):
+            return _Done(commands.unknown_text(asked))
+        match asked.command:
             case Command.NEW:
                 await self._stop("/new")
-                return "A new segment begins. What was said before is kept.", [self._system(Kind.SESSION_BREAK, "", {})]
+                text = "A new segment begins. What was said before is kept."
+                return _Done(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
             case Command.STOP:
-                return ("Stopped." if await self._stop("/stop") else "There was nothing to stop."), []
+                return _Done("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
-                if self.turn is not None:
-                    return "The answer is being made.", []
-                rows = await self.services.readers.run(read_rows, self.chat, 1)
-                if rows is None:
-                    return "Everything is answered.", []
-                self.debounce = self.debounce.hurry(trio.current_time())
-                return "Trying again.", []
+                return _Done(await self._retry())
             case Command.STATUS:
-                return commands.status_text(await self._describe(), self.health.problems()), []
+                return _Done(commands.status_text(await self._describe(), self.health.problems()))
             case Command.CONTEXT:
                 turn = await self.services.readers.run(turns.last, self.chat)
-                return commands.context_text(turn.receipt if turn else None), []
+                return _Done(commands.context_text(turn.receipt if turn else None))
+            case Command.MODEL:
+                return await self._model(asked.rest)
+            case Command.MODELS:
+                return _Done(await models.list_models(self.services.models, await self._model_name()))
+            case Command.USAGE:
+                return _Done(await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat))
             case Command.HELP:
-                return commands.help_text(), []
+                return _Done(commands.help_text())
             case _:
-                assert_never(command)
+                assert_never(asked.command)
+
+    async def _retry(self) -> str:
+        if self.turn is not None:
+            return "The answer is being made."
+        rows = await self.services.readers.run(read_rows, self.chat, 1)
+        if rows is None:
+            return "Everything is answered."
+        self.debounce = self.debounce.hurry(trio.current_time())
+        return "Trying again."
+
+    async def _model(self, wanted: str) -> _Done:
+        """Show the chat's model, or change it from the next turn on: the answer's metadata is what the store reads."""
+        if not wanted:
+            return _Done(await models.show_model(self.services.models, await self._model_name()))
+        chosen = await models.choose(self.services.models, wanted)
+        return _Done(chosen.text, metadata={"model": chosen.name} if chosen.changed else {})
+
+    async def _model_name(self) -> str | None:
+        """The model that was chosen for this chat; None for ``routing.default``."""
+        session = await self.services.readers.run(messages.session, self.chat)
+        return session.model if session is not None else None
 
     async def _describe(self) -> dict[str, Any]:
         session = await self.services.readers.run(messages.session, self.chat)

@@ -15,6 +15,9 @@ class Command(enum.StrEnum):
     RETRY = "/retry"
     STATUS = "/status"
     CONTEXT = "/context"
+    MODEL = "/model"
+    MODELS = "/models"
+    USAGE = "/usage"
     HELP = "/help"
 
 
@@ -24,6 +27,9 @@ _MEANING: Mapping[Command, str] = {
     Command.RETRY: "try again to answer what has no answer yet",
     Command.STATUS: "show what this chat and the server do now",
     Command.CONTEXT: "show what the last answer was made from",
+    Command.MODEL: "show this chat's model; /model NAME changes it, /model default takes it back",
+    Command.MODELS: "list the models with their context length and prices",
+    Command.USAGE: "show tokens and cost of this chat, of today and of the last 30 days",
     Command.HELP: "show this list",
 }
 
@@ -35,7 +41,15 @@ class Unknown:
     word: str
 
 
-def parse(text: str) -> Command | Unknown | None:
+@attrs.frozen
+class Given:
+    """A command with what stands behind it, without surrounding spaces. Commands that take nothing ignore it."""
+
+    command: Command
+    rest: str = ""
+
+
+def parse(text: str) -> Given | Unknown | None:
     """The command of a message; None for an ordinary message.
 
     Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages.
@@ -44,7 +58,7 @@ def parse(text: str) -> Command | Unknown | None:
     if not word.startswith("/") or not word[1:].isalpha() or (rest and not _is_known(word)):
         return None
     lowered = word.lower()
-    return Command(lowered) if _is_known(word) else Unknown(lowered)
+    return Given(Command(lowered), rest.strip()) if _is_known(word) else Unknown(lowered)
 
 
 def _is_known(word: str) -> bool:
