@@ -25,7 +25,7 @@ from klaw.chats.health import GatheredHealth
 from klaw.chats.models import ModelChoice
 from klaw.chats.turn import TurnServices
 from klaw.chats.workspace import Workspace
-from klaw.config.paths import Paths, ensure_private_dir
+from klaw.config.paths import Paths, ensure_private_dir, folder_of_user
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
@@ -54,6 +54,10 @@ from klaw.store.reindex.places import Places
 from klaw.store.sql import messages, usage, vectors
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store, open_store
+from klaw.toolbox.builtin.clock import clock_tools
+from klaw.toolbox.executor import Executor
+from klaw.toolbox.overflow import Overflow
+from klaw.toolbox.registry import Toolbox
 
 CORRECTION_TURNS = 200
 """The newest turns, from which the corrections of token estimates are taken at the start."""
@@ -80,6 +84,8 @@ class App:
     slots: Slots
     accounts: Accounts
     correction: TokenCorrection
+    executor: Executor
+    """Carries out tool calls; its toolbox holds all tools."""
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -142,6 +148,14 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
     correction = TokenCorrection()
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
+    toolbox = Toolbox(config.tools.disabled)
+    toolbox.register(*clock_tools(clock))
+    executor = Executor(
+        toolbox=toolbox,
+        overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
+        max_output_chars=config.tools.max_output_chars,
+        timeout_s=config.tools.timeout_s,
+    )
     services = TurnServices(
         config=config,
         writer=store.writer,
@@ -159,6 +173,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         correction=correction,
         accounts=accounts,
         models=ModelChoice(config=config, router=router, registry=accounts.registry),
+        executor=executor,
     )
     return App(
         config=config,
@@ -176,6 +191,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         slots=slots,
         accounts=accounts,
         correction=correction,
+        executor=executor,
         hub=hub,
         coverage=coverage,
         health=health,

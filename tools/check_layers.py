@@ -27,7 +27,7 @@ LAYERS = (
 )
 """Low to high. A package imports its own layer's packages only where SAME_LAYER allows it."""
 
-SAME_LAYER = {("actor", "domain"), ("memory", "context")}
+SAME_LAYER = {("actor", "domain"), ("memory", "context"), ("toolbox", "context")}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
@@ -58,6 +58,10 @@ PURE = (
     "memory/passage.py",
     "gateway/frames.py",
     "gateway/limits.py",
+    "toolbox/shapes.py",
+    "toolbox/calls.py",
+    "toolbox/spec.py",
+    "toolbox/registry.py",
     "llm/types.py",
     "llm/adapt.py",
     "llm/anthropic.py",

@@ -24,7 +24,7 @@ FIELDS = frozenset(
         "address", "attempt", "batch", "bytes", "budget_s", "chats", "count", "crashes", "dimension", "dropped_fields",
         "duration_ms", "depth", "files", "limit", "messages", "missing", "path", "percent", "port", "recalled",
         "retry_s", "rowid", "schema", "seconds", "seq", "size", "tokens", "tokens_in", "tokens_out", "total", "uid",
-        "from_version", "to_version", "threads", "restarts", "watchers",
+        "from_version", "to_version", "threads", "restarts", "watchers", "tool",
     }
 )  # fmt: skip
 

@@ -144,7 +144,8 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
             history=rows.history,
             has_older=rows.has_older,
             pending=rows.pending,
-            tools_tokens=0,
+            unfinished=rows.unfinished,
+            tools_tokens=_tools_tokens(about),
             budget=Budget(
                 # As the last turn had it: the server may know the model's length from the list of prices.
                 context_tokens=int((budgets[0] if budgets else {}).get("context_tokens", 0))
@@ -159,6 +160,12 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
             ),
         )
     )
+
+
+def _tools_tokens(about: Whereabouts) -> int:
+    """Of the newest receipt that says it: the tool list changes seldom."""
+    layers = next((turn.receipt["layers"] for turn in about.turns if "layers" in turn.receipt), ())
+    return next((int(layer["tokens"]) for layer in layers if layer["name"] == "tools"), 0)
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""One turn: pending messages -> recall and context -> model -> stored answer. Runs inside its chat's actor."""
+"""One turn: pending messages -> recall and context -> model <-> tools -> stored answer. Runs in its chat's actor."""
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import attrs
@@ -13,29 +14,36 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
+from klaw.chats.failures import describe_failure
 from klaw.chats.models import ModelChoice
+from klaw.chats.rounds import Rounds
 from klaw.chats.workspace import Workspace
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.context.request import request_tokens
 from klaw.domain.events import EventSink, TextStreamed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.recall import NOTHING
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
+from klaw.errors import ActorStopped, ContextTooLong, ProviderMalformed, StorageFull
 from klaw.llm.meter import Accounts, Meter
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
-from klaw.llm.types import Completion, Delta, Request, TextDelta
+from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Scope
 from klaw.store.sql.pending import ChatRows, read_rows
 from klaw.store.writer import Writer
+from klaw.toolbox.executor import Executor
+from klaw.toolbox.loop import Outcome, Prompt, converse
+from klaw.toolbox.registry import tools_tokens
+from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")
 
@@ -60,6 +68,8 @@ class TurnServices:
     correction: TokenCorrection
     accounts: Accounts
     models: ModelChoice
+    executor: Executor
+    """Its toolbox holds the tools of all models that can use them."""
 
 
 @attrs.define(kw_only=True)
@@ -75,6 +85,8 @@ class Turn:
     stopped: bool = False
     _rows: ChatRows | None = None
     _route: Route | None = None
+    _tools: tuple[ToolDescription, ...] = ()
+    _rounds: Rounds | None = None
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _timings: dict[str, float] = attrs.Factory(dict)
     _began: float = 0.0
@@ -82,6 +94,7 @@ class Turn:
     _length: int = 0
     _meter: Meter | None = None
     _answered_by: str = ""
+    _refused_by: ContextTooLong | None = None
 
     def stop(self, reason: str) -> None:
         """Cancel it on the user's wish: what was streamed is kept, its messages count as dealt with."""
@@ -112,13 +125,13 @@ class Turn:
         self._began = self.services.clock.now()
         status: TurnStatus | None
         try:
-            completion = None
+            outcome = None
             with self.scope:
-                completion = await self._answer()
+                outcome = await self._answer()
             # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
             # twice.
-            if completion is not None:
-                status = await self._store(completion.text, TurnStatus.DONE)
+            if outcome is not None:
+                status = await self._store(outcome.text, TurnStatus.DONE)
             elif self.stopped and self._rows is not None:
                 status = await self._store("".join(self._pieces), TurnStatus.STOPPED)
             else:
@@ -133,10 +146,11 @@ class Turn:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _answer(self) -> Completion | None:
+    async def _answer(self) -> Outcome | None:
         """Ask the model. None when there is nothing to answer."""
         services = self.services
-        async with services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals):
+        async with AsyncExitStack() as slot:
+            await slot.enter_async_context(services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
             begin = trio.current_time()
             rows = await services.readers.run(read_rows, self.chat, services.config.context.sliding_window)
             if rows is None:
@@ -145,9 +159,17 @@ class Turn:
             services.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
             self._meter = services.accounts.meter()
             self._route = route = self._meter.wrap(services.router.route(rows.session.model, key="/model"))
-            context = await self._context(rows, route)
+            about = ToolContext(user=rows.session.user, chat=self.chat, turn=self.id, model=route.name)
+            if route.tools and services.config.processing.max_tool_call_rounds:
+                self._tools = services.executor.toolbox.describe(about)
+            prompt = await self._prompt(rows, route)
             self._timings["context"] = (trio.current_time() - begin) * 1000
-            return await self._ask(route, context)
+            return await self._converse(rows, route, prompt, about, slot)
+
+    async def _prompt(self, rows: ChatRows, route: Route) -> Prompt:
+        context = await self._context(rows, route)
+        system = sum(layer.tokens for layer in context.layers if layer.name == "tools")
+        return Prompt(messages=context.messages, max_tokens=self._receipt["budget"]["usable_tokens"] - system)
 
     async def _context(self, rows: ChatRows, route: Route) -> Context:
         services, config = self.services, self.services.config
@@ -160,12 +182,9 @@ class Turn:
             history=rows.history,
             has_older=rows.has_older,
             pending=rows.pending,
-            tools_tokens=0,
-            budget=Budget(
-                context_tokens=route.context_tokens,
-                reply_reserve_tokens=config.context.reply_reserve_tokens,
-                correction=services.correction.of(route.name),
-            ),
+            unfinished=rows.unfinished,
+            tools_tokens=tools_tokens(self._tools),
+            budget=self._budget(route),
             settings=Settings(
                 sliding_window=config.context.sliding_window,
                 recall_enabled=config.auto_rag.enabled,
@@ -179,6 +198,13 @@ class Turn:
             self._receipt["problems"] = [f"{name} was left out: it cannot be read" for name in fixed.problems]
         return context
 
+    def _budget(self, route: Route) -> Budget:
+        return Budget(
+            context_tokens=route.context_tokens,
+            reply_reserve_tokens=self.services.config.context.reply_reserve_tokens,
+            correction=self.services.correction.of(route.name),
+        )
+
     async def _recall(self, planned: Plan, rows: ChatRows) -> Any:
         if planned.guard is not Guard.SEARCH:
             return NOTHING
@@ -186,35 +212,106 @@ class Turn:
         scope = Scope(chat=self.chat, first_seq=rows.session.segment_start, end_seq=planned.search_end_seq)
         return await self.services.recall.search(query, scope)
 
-    async def _ask(self, route: Route, context: Context) -> Completion:
-        """Stream the model; when the prompt proves too long, shorten it once."""
+    async def _converse(
+        self, rows: ChatRows, route: Route, prompt: Prompt, about: ToolContext, slot: AsyncExitStack
+    ) -> Outcome:
+        """Ask the model and carry out its calls until it answers; when the prompt proves too long, shorten it once.
+
+        Args:
+            rows: what the turn answers.
+            route: who is asked.
+            prompt: the first messages.
+            about: for whom tools are called.
+            slot: holds the LLM slot of the first call; it is given back after each call and taken again for the next.
+        """
+        services, config = self.services, self.services.config
+        holding = True
+
+        async def ask(messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
+            nonlocal holding
+            if not holding:
+                await slot.enter_async_context(services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
+            try:
+                return await self._ask(route, messages, tools)
+            finally:
+                holding = False
+                await slot.aclose()
+
+        async def shorter(refused: tuple[ChatMessage, ...]) -> Prompt:
+            length = self._refused_by.context_tokens if self._refused_by is not None else None
+            if length is not None and length < route.context_tokens:  # a fallback with a shorter context
+                return await self._prompt(rows, attrs.evolve(route, context_tokens=length))
+            services.correction.overflowed(
+                route.name,
+                refused=request_tokens(refused) + tools_tokens(self._tools),
+                usable=self._budget(route).usable,  # not the receipt's: the rounds before taught a better correction
+            )
+            return await self._prompt(rows, route)
+
+        earlier = sum(message.type is Kind.TOOL_CALL for message in rows.unfinished)
+        self._rounds = Rounds(
+            chat=self.chat,
+            turn=self.id,
+            writer=services.writer,
+            composer=services.composer,
+            events=services.events,
+            vitals=self.vitals,
+            stored=self._begin_anew,
+        )
+        try:
+            outcome = await converse(
+                prompt,
+                self._tools,
+                ask,
+                executor=services.executor,
+                context=about,
+                hooks=self._rounds,
+                new_id=services.new_id,
+                max_rounds=config.processing.max_tool_call_rounds,
+                rounds_done=earlier,
+                shorter=shorter,
+            )
+        finally:
+            if self._tools:
+                self._receipt["tools"] = self._rounds.describe(len(self._tools), earlier)
+        if not outcome.text.strip():
+            raise ProviderMalformed("the model only called tools and gave no answer")
+        return outcome
+
+    async def _ask(
+        self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]
+    ) -> Completion:
+        """One LLM call."""
         config = self.services.config
         request = Request(
             model=route.model,
-            messages=context.messages,
+            messages=messages,
+            tools=tools,
             temperature=config.llm.temperature,
             max_tokens=min(route.max_output_tokens, config.context.reply_reserve_tokens),
         )
+        self._begin_anew()
         self.vitals.doing("waiting for the model")
         begin = trio.current_time()
         try:
             completion = await route.provider.stream(request, self._on_delta)
         except ContextTooLong as error:
-            assert self._rows is not None
-            if error.context_tokens is not None and error.context_tokens < route.context_tokens:
-                route = attrs.evolve(route, context_tokens=error.context_tokens)  # a fallback with a shorter context
-            else:
-                usable = self._receipt["budget"]["usable_tokens"]
-                self.services.correction.overflowed(route.name, refused=context.tokens, usable=usable)
-            context = await self._context(self._rows, route)
-            completion = await route.provider.stream(attrs.evolve(request, messages=context.messages), self._on_delta)
-        self._timings["llm"] = (trio.current_time() - begin) * 1000
+            self._refused_by = error
+            raise
+        self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
         self._answered_by = completion.model or route.name
         if completion.usage is not None:
             self.services.correction.learn(
-                self._answered_by, estimated=context.tokens, reported=completion.usage.prompt_tokens
+                self._answered_by,
+                estimated=request_tokens(messages) + tools_tokens(tools),
+                reported=completion.usage.prompt_tokens,
             )
         return completion
+
+    def _begin_anew(self) -> None:
+        """What was streamed so far is stored, or was never shown: the next piece has offset 0."""
+        self._pieces.clear()
+        self._length = 0
 
     def _on_delta(self, delta: Delta) -> None:
         if not isinstance(delta, TextDelta):
@@ -276,19 +373,3 @@ class Turn:
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
         self.services.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
         log.info("turn_ended", turn=self.id, chat=self.chat, status=status.value, code=code)
-
-
-def describe_failure(error: Exception) -> tuple[str, str]:
-    """Error code and what to tell the user. Never quotes the provider or unknown errors."""
-    match error:
-        case ProviderError():
-            code, text = error.code, str(error)
-        case StorageFull():
-            code, text = "storage_full", "the disk is full or read-only, the answer could not be stored"
-        case ConfigError():
-            code, text = "config", str(error)
-        case KlawError():
-            code, text = "failed", "the answer could not be made"
-        case _:
-            code, text = "internal", "an internal error occurred; the log has its place"
-    return code, f"{text}. Your message is kept: send another one or /retry to try again."

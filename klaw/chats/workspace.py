@@ -13,16 +13,14 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.config.paths import encode_name
-from klaw.domain.names import LOCAL_USER, UserId
+from klaw.config.paths import folder_of_user
+from klaw.domain.names import UserId
 from klaw.prompts import prompt
 
 AGENT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md")
 """What the agent is, the same for all users."""
 USER_FILE = "USER.md"
 CORE_MEMORY_FILE = "core_memory.json"
-USERS_FOLDER = "users"
-"""Below the workspace and below the data folder: one folder for each user but ``local``, whose files stand above it."""
 MAX_FILE_BYTES = 256 * 1024
 """A larger file is no prompt; it is left out."""
 
@@ -53,12 +51,12 @@ class Workspace:
         Blocks; run it in a thread.
         """
         problems: list[str] = []
-        paths = [*(self.folder / name for name in AGENT_FILES), _of_user(self.folder, user) / USER_FILE]
+        paths = [*(self.folder / name for name in AGENT_FILES), folder_of_user(self.folder, user) / USER_FILE]
         texts = [self._text(path, problems) for path in paths]
         found = "\n\n".join(text.strip() for text in texts if text.strip())
         return Fixed(
             system_prompt=found or prompt("default"),
-            core_memory=self._core_memory(_of_user(self.data_dir, user) / CORE_MEMORY_FILE, problems),
+            core_memory=self._core_memory(folder_of_user(self.data_dir, user) / CORE_MEMORY_FILE, problems),
             problems=tuple(problems),
         )
 
@@ -91,11 +89,6 @@ class Workspace:
     def _report(self, path: Path, error: Exception, problems: list[str]) -> None:
         log.warning("workspace_file_left_out", file=path.name, error=error_class(error))
         problems.append(path.name)
-
-
-def _of_user(folder: Path, user: UserId) -> Path:
-    """Where a user's own files are: what one user wrote must not stand in another's context."""
-    return folder if user == LOCAL_USER else folder / USERS_FOLDER / encode_name(user)
 
 
 def _read(path: Path, size: int) -> str:

@@ -31,6 +31,7 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
         return [*out, "", "No context was put together for this turn."]
     out += ["", *_budget(receipt["budget"]), "", *_layers(receipt["layers"]), "", *_window(receipt["window"]), ""]
     out += _recall(receipt["recall"])
+    out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
     out += [f"problem: {line(str(problem))}" for problem in receipt.get("problems", [])]
     return out
 
@@ -69,6 +70,16 @@ def _window(window: Mapping[str, Any]) -> list[str]:
     shown = f"window  {window['messages']} messages, {window['first_seq']} to {window['last_seq']}"
     older = ", older ones are in the segment" if window["older_in_segment"] else ""
     return [f"{shown}; left out {window['left_out']}{older}"]
+
+
+def _tools(tools: Mapping[str, Any]) -> list[str]:
+    earlier = f", {tools['earlier_rounds']} more before it was interrupted" if "earlier_rounds" in tools else ""
+    out = [f"tools   {tools['offered']} offered, {tools['rounds']} rounds{earlier}"]
+    rows = [["round", "tool", "state", "characters", "ms"]]
+    for call in tools["calls"]:
+        chars, spent = call.get("chars", "-"), call.get("duration_ms", "-")
+        rows.append([str(call["round"]), line(call["name"]), call["state"], str(chars), str(spent)])
+    return [*out, *table(rows, right=frozenset({0, 3, 4}))] if tools["calls"] else out
 
 
 def _recall(recall: Mapping[str, Any]) -> list[str]:

@@ -93,8 +93,19 @@ class Transcript:
             self._screen.line(entry.content or "--- a new conversation ---", Style.FAINT)
         elif entry.role == "system":
             self._screen.line(entry.content, Style.FAINT)
-        elif entry.role == "assistant" and entry.kind != "tool_call":
+        elif entry.role == "assistant" and entry.kind == "tool_call":
+            self._before_tools(entry)
+        elif entry.role == "assistant":
             self._final(entry)
+
+    def _before_tools(self, entry: Entry) -> None:
+        """What was said before a tool call; the answer goes on anew behind it."""
+        if self._answer is not None and entry.turn == self._answer.turn:
+            self._screen.write(self._answer.rest(entry.content))
+            self._answer = None
+            self._screen.end_line()
+        elif entry.content:
+            self._screen.line(entry.content)
 
     def _final(self, entry: Entry) -> None:
         if self._answer is not None and entry.turn == self._answer.turn:

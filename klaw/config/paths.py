@@ -12,6 +12,7 @@ from typing import Self
 
 import attrs
 
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import ConfigError, Problem
 
 SOCKET_PATH_MAX_BYTES = 107
@@ -100,6 +101,15 @@ class Paths:
             runtime_dir=Path(runtime) / "klaw" if runtime.startswith("/") else state_dir / "run",
             workspace=workspace or data_dir / "workspace",
         )
+
+
+USERS_FOLDER = "users"
+"""Below the workspace and below the data folder: one folder for each user but ``local``, whose files stand above it."""
+
+
+def folder_of_user(folder: Path, user: UserId) -> Path:
+    """Where a user's own files are below the workspace or the data folder: no user's texts reach another's context."""
+    return folder if user == LOCAL_USER else folder / USERS_FOLDER / encode_name(user)
 
 
 def encode_name(name: str) -> str:

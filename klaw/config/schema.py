@@ -88,7 +88,10 @@ class ProcessingConfig:
     )
     max_concurrent_llm: int = key("LLM calls that run at the same time, over all chats.", 2, minimum=1, maximum=64)
     max_tool_call_rounds: int = key(
-        "Rounds of tool calls in one turn; this version offers the model no tools.", 10, minimum=0, maximum=100
+        "Rounds of tool calls in one turn or run, before the model must answer; 0 = no tools.",
+        10,
+        minimum=0,
+        maximum=100,
     )
 
 
@@ -155,7 +158,7 @@ class ProviderModelConfig:
 
     context_tokens: int | None = key("Context length of the model.", None, minimum=64, maximum=_TOKENS_MAX)
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, minimum=1, maximum=_TOKENS_MAX)
-    tools: bool = key("The model can call tools.", False)
+    tools: bool = key("The model can call tools: it is offered Klaw's.", False)
     images: bool = key("The model takes images.", False)
     json_schema: bool = key(
         "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
@@ -231,6 +234,25 @@ class LlmConfig:
     )
     budget_warn_share: float = key(
         "Somebody is told, once a day, when this share of a daily limit is used up.", 0.8, above=0, maximum=1
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ToolsConfig:
+    """Tools that a model may call."""
+
+    disabled: tuple[str, ...] = key(
+        "Tools that are never offered: names, or patterns such as github__*.",
+        (),
+        pattern=r"[A-Za-z0-9_*?-]{1,64}",
+        hint="be a tool's name, with * for any characters",
+    )
+    timeout_s: float = key("A call must end within this time, if its tool has no other.", 60.0, above=0, maximum=_DAY_S)
+    max_output_chars: int = key(
+        "The model sees so many characters of a tool's output; longer ones go to a file of the workspace.",
+        16_000,
+        minimum=200,
+        maximum=10_000_000,
     )
 
 
@@ -364,6 +386,7 @@ class EngineConfig:
         names_hint=f"be letters, digits, '.', '_' or '-', and not {LOCAL_PROVIDER!r}, which is the built-in model",
     )
     llm: LlmConfig = section(LlmConfig)
+    tools: ToolsConfig = section(ToolsConfig)
     local_model: LocalModelConfig = section(LocalModelConfig)
     embedding: EmbeddingConfig = section(EmbeddingConfig)
     gateway: GatewayConfig = section(GatewayConfig)

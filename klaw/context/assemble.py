@@ -10,10 +10,12 @@ import enum
 import attrs
 
 from klaw.context.inputs import Snapshot
+from klaw.context.repair import repair, spoken
+from klaw.context.request import make_room, request_tokens
 from klaw.context.shorten import shorten
-from klaw.context.window import cost, fit
+from klaw.context.window import cost, fit, is_tool
 from klaw.domain import tokens
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import Message
 from klaw.domain.recall import NOTHING, Decision, Recalled
 from klaw.llm.types import ChatMessage
 
@@ -25,6 +27,9 @@ FIXED_SHARE = 0.2
 """Prompt files, core memory and summary may each take this share of the usable budget; longer ones are shortened."""
 PENDING_SHARE = 0.6
 """The pending messages together may take this share; longer ones are shortened in the middle."""
+ROUNDS_SHARE, ROUNDS_MOST = 0.25, 16_000
+"""Kept free for tool calls and results of the turn, when the model is offered tools: this share, at most so many
+tokens."""
 
 
 class Guard(enum.StrEnum):
@@ -55,8 +60,8 @@ class Plan:
     snapshot: Snapshot
     fixed: tuple[Layer, ...]
     """System prompt, core memory and summary; empty ones are left out."""
-    pending: str
-    """The pending messages, joined: also the query of the recall."""
+    pending: tuple[ChatMessage, ...]
+    """The pending messages, joined; where an interrupted turn goes on, its rounds stand after those that it answers."""
     pending_tokens: int
     pending_cut: bool
     window: tuple[Message, ...]
@@ -95,14 +100,17 @@ def plan(snapshot: Snapshot) -> Plan:
         )
         if text
     )
-    whole = "\n".join(message.content for message in snapshot.pending)
-    pending = shorten(whole, int(usable * PENDING_SHARE))
-    pending_tokens = tokens.estimate(pending) + tokens.PER_MESSAGE
+    if not snapshot.tools_tokens:
+        snapshot = attrs.evolve(snapshot, history=_without_tools(snapshot.history), unfinished=())
+    pending, pending_cut = _pending(snapshot, usable)
+    pending_tokens = request_tokens(pending)
     left = usable - sum(layer.tokens for layer in fixed) - pending_tokens - snapshot.tools_tokens
+    if snapshot.tools_tokens:
+        left -= min(int(usable * ROUNDS_SHARE), ROUNDS_MOST)
     unreserved = _fit(snapshot, left)
     if not snapshot.settings.recall_enabled:
         guard = Guard.DISABLED
-    elif len(unreserved) == len(snapshot.history) and not snapshot.has_older:
+    elif len(_without_tools(unreserved)) == len(_without_tools(snapshot.history)) and not snapshot.has_older:
         guard = Guard.ALL_IN_CONTEXT
     else:
         guard = Guard.SEARCH
@@ -113,7 +121,7 @@ def plan(snapshot: Snapshot) -> Plan:
         fixed=fixed,
         pending=pending,
         pending_tokens=pending_tokens,
-        pending_cut=pending != whole,
+        pending_cut=pending_cut,
         window=_fit(snapshot, left) if guard is Guard.SEARCH else unreserved,
         window_tokens=left,
         guard=guard,
@@ -137,7 +145,7 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING) -> Context:
     system = "\n\n".join(layer.text for layer in layers)
     stable = len("\n\n".join(layer.text for layer in plan.fixed))
     messages = [ChatMessage(role="system", content=system, stable_chars=stable)] if system else []
-    messages += _dialogue(window, plan.pending)
+    messages += repair([*spoken(window), *plan.pending])
     layers += [
         Layer(name="window", text="", tokens=cost(window)),
         Layer(name="pending", text="", tokens=plan.pending_tokens, cut=plan.pending_cut),
@@ -200,17 +208,22 @@ def _without(recalled: Recalled, window: tuple[Message, ...]) -> Recalled:
     )
 
 
-def _dialogue(window: tuple[Message, ...], pending: str) -> list[ChatMessage]:
-    """The window and the pending messages; neighbours of one role are joined, as many templates demand."""
-    joined: list[ChatMessage] = []
-    spoken = [
-        ChatMessage(role="user" if message.role is Role.USER else "assistant", content=message.content)
-        for message in window
-        if message.type in (Kind.TEXT, Kind.SCHEDULED)
-    ]
-    for message in [*spoken, ChatMessage(role="user", content=pending)]:
-        if joined and joined[-1].role == message.role:
-            joined[-1] = attrs.evolve(joined[-1], content=f"{joined[-1].content}\n{message.content}")
-        else:
-            joined.append(message)
-    return joined
+def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return tuple(message for message in messages if not is_tool(message))
+
+
+def _pending(snapshot: Snapshot, usable: int) -> tuple[tuple[ChatMessage, ...], bool]:
+    """What stands behind the window, and whether it was shortened."""
+    limit = int(usable * PENDING_SHARE)
+    rounds = spoken(snapshot.unfinished)
+    begin = snapshot.unfinished[0].seq if rounds else None
+    asked = [message.content for message in snapshot.pending if begin is None or message.seq < begin]
+    later = [message.content for message in snapshot.pending if begin is not None and message.seq > begin]
+    groups = [group for group in (asked, later) if group]
+    texts = ["\n".join(group) for group in groups]
+    shown = [ChatMessage(role="user", content=shorten(text, limit // len(texts))) for text in texts]
+    cut = any(said.content != text for said, text in zip(shown, texts, strict=True))
+    if rounds:
+        shown[1:1] = repair(rounds)[1:]  # without the opening that it puts before a first assistant message
+        shown = list(make_room(shown, 1, limit))
+    return tuple(shown), cut

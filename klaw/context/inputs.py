@@ -54,6 +54,10 @@ class Snapshot:
     pending: tuple[Message, ...]
     """The user messages that the turn is to answer, oldest first; at least one."""
     tools_tokens: int
-    """Estimated tokens of the request's tool list."""
+    """Estimated tokens of the request's tool list; 0 when the model is offered none. Earlier tool calls and results are
+    shown to models with tools only."""
     budget: Budget
     settings: Settings
+    unfinished: tuple[Message, ...] = ()
+    """Tool calls and results that an interrupted turn left on the pending messages, oldest first: the turn goes on with
+    them."""

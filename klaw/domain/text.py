@@ -1,5 +1,7 @@
 """What text Klaw accepts and keeps. Pure."""
 
+import re
+
 
 def has_forbidden(text: str) -> bool:
     """Whether a text holds NUL or a lone surrogate: neither can be stored or sent as UTF-8 faithfully."""
@@ -11,3 +13,18 @@ def clean(text: str) -> str:
     if not has_forbidden(text):
         return text
     return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
+
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\)|[@-Z\\-_])")
+"""What programs write to colour and move about on terminals."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def clean_output(text: str) -> str:
+    """Text of a tool or a program as plain data.
+
+    Line ends become line feeds, terminal codes and control characters are left out, and what cannot be stored is
+    replaced (see ``clean``).
+    """
+    plain = _ESCAPES.sub("", clean(text)).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", plain)

@@ -19,6 +19,7 @@ from klaw.domain.events import (
     TurnEnded,
     TurnStarted,
 )
+from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
 
@@ -77,6 +78,7 @@ class Hub:
         """Tell everybody concerned. Never waits; an error of one subscriber is logged and concerns nobody else."""
         match event:
             case MessageStored(message=message):
+                self._round_over(message)
                 watchers = self._watchers.get(message.chat)
                 if watchers:
                     stored = StoredOnce(message)
@@ -114,6 +116,12 @@ class Hub:
     def watchers(self, chat: ChatId) -> int:
         """How many connections watch a chat."""
         return len(self._watchers.get(chat, ()))
+
+    def _round_over(self, message: Message) -> None:
+        """What a turn said before a tool call is stored: who begins to watch now gets it as a message."""
+        running = self._running.get(message.chat)
+        if message.type is Kind.TOOL_CALL and running is not None and running.turn == message.metadata.get("turn"):
+            self._running[message.chat] = RunningAnswer(running.turn)
 
     def _follow(self, event: ChatEvent) -> None:
         if isinstance(event, TurnStarted):

@@ -122,14 +122,14 @@ ORDER BY last_seq DESC, ended_at DESC LIMIT 1
 _NEWEST_OF_SEGMENT = """
 SELECT min(seq) FROM (
     SELECT seq FROM messages
-    WHERE chat_id = ? AND seq >= ? AND role <> 'system' AND type NOT IN ('command', 'session_break')
+    WHERE chat_id = ? AND seq >= ? AND role <> 'system' AND type IN ('text', 'scheduled')
     ORDER BY seq DESC LIMIT ?)
 """
 
 
 def window_start(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> int:
     """The number from which on the messages of a chat stand in the window: what the last turn of the segment showed and
-    what came after it, but never more than ``sliding_window`` messages.
+    what came after it, but never more than ``sliding_window`` messages (tool messages do not count).
 
     Of a chat whose segment had no turn yet the newest ``sliding_window`` messages. After the last message's number when
     there is nothing in the window.

@@ -249,15 +249,24 @@ def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> l
     return [_message(row) for row in connection.execute(_BEFORE, (chat, seq, limit))][::-1]
 
 
+MAX_TOOL_ROWS = 400
+"""Tool calls and results that are read along with the dialogue."""
+
 _NEWEST = f"""
 SELECT {_COLUMNS} FROM messages
-WHERE chat_id = ? AND seq >= ? AND role <> 'system' AND type NOT IN ('command', 'session_break')
-ORDER BY seq DESC LIMIT ?
+WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
+    AND seq >= coalesce(
+        (SELECT min(seq) FROM (
+            SELECT seq FROM messages
+            WHERE chat_id = ?1 AND seq >= ?2 AND role <> 'system' AND type IN ('text', 'scheduled')
+            ORDER BY seq DESC LIMIT ?3)),
+        ?2)
+ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
 """  # noqa: S608 - constant columns
 
 
 def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
-    """The newest messages of the dialogue in a segment, oldest first."""
+    """The newest ``limit`` messages that were said in a segment, with the tool messages among them, oldest first."""
     return [_message(row) for row in connection.execute(_NEWEST, (chat, segment_start, limit))][::-1]
 
 

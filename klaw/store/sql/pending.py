@@ -1,11 +1,13 @@
 """SQL of a turn's rows: what is pending in a chat and the newest of its segment, in one transaction."""
 
+from collections.abc import Sequence
+
 import apsw
 import attrs
 
-from klaw.domain.message import Message
+from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
-from klaw.store.sql import messages
+from klaw.store.sql import messages, turns
 from klaw.store.sql.messages import Session
 from klaw.store.sql.reading import snapshot
 
@@ -21,6 +23,8 @@ class ChatRows:
     pending: tuple[Message, ...]
     history: tuple[Message, ...]
     has_older: bool
+    unfinished: tuple[Message, ...] = ()
+    """Tool messages of an interrupted turn on the pending ones; ``history`` is without them."""
 
 
 def read_rows(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
@@ -53,10 +57,29 @@ def _rows(connection: apsw.Connection, session: Session, pending: list[Message],
     # One more than the window shows, to know whether the segment has older ones.
     wanted = sliding_window + len(pending) + 1
     newest = messages.newest_of_segment(connection, session.chat, session.segment_start, wanted)
-    waiting = {message.rowid for message in pending}
+    unfinished = _unfinished(connection, newest, pending)
+    elsewhere = {message.rowid for message in (*pending, *unfinished)}
+    said = sum(message.type not in _TOOL_KINDS for message in newest)
     return ChatRows(
         session=session,
         pending=tuple(pending),
-        history=tuple(message for message in newest if message.rowid not in waiting),
-        has_older=len(newest) == wanted and newest[0].seq > session.segment_start,
+        history=tuple(message for message in newest if message.rowid not in elsewhere),
+        has_older=bool(newest)
+        and (said == wanted or len(newest) == wanted + messages.MAX_TOOL_ROWS)
+        and newest[0].seq > session.segment_start,
+        unfinished=unfinished,
     )
+
+
+_TOOL_KINDS = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
+
+
+def _unfinished(
+    connection: apsw.Connection, newest: Sequence[Message], pending: Sequence[Message]
+) -> tuple[Message, ...]:
+    """Tool messages behind the first pending message whose turn failed or was interrupted. Those of a finished turn can
+    stand there too: a question that came in while its tools ran."""
+    tools = [m for m in newest if pending and m.seq > pending[0].seq and m.type in _TOOL_KINDS]
+    ids = {str(message.metadata.get("turn")) for message in tools}
+    ended = turns.over(connection, ids) if ids else set()
+    return tuple(message for message in tools if message.metadata.get("turn") not in ended)

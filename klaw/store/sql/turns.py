@@ -1,7 +1,7 @@
 """SQL of turns and their receipts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
@@ -65,6 +65,17 @@ _EXISTS = "SELECT count(*) FROM turns WHERE turn_id = ?"
 
 def exists(connection: apsw.Connection, turn_id: str) -> bool:
     return bool(connection.execute(_EXISTS, (turn_id,)).get)
+
+
+_OVER = """
+SELECT turn_id FROM turns
+WHERE turn_id IN (SELECT value FROM json_each(?)) AND status IN ('done', 'stopped')
+"""
+
+
+def over(connection: apsw.Connection, turn_ids: Collection[str]) -> set[str]:
+    """Those of the turns that are done or were stopped; the others failed or were interrupted."""
+    return {row[0] for row in connection.execute(_OVER, (json.dumps(sorted(turn_ids)),))}
 
 
 _GET = f"SELECT {_COLUMNS} FROM turns WHERE user_id = ? AND turn_id = ?"  # noqa: S608 - constant columns

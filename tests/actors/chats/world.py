@@ -93,12 +93,18 @@ class World:
 
 @asynccontextmanager
 async def world(
-    home: Path, *, models: dict[str, Any] | None = None, only: dict[str, Any] | None = None, **sections: dict[str, Any]
+    home: Path,
+    *,
+    tools_for_model: bool = False,
+    models: dict[str, Any] | None = None,
+    only: dict[str, Any] | None = None,
+    **sections: dict[str, Any],
 ) -> AsyncIterator[World]:
     """Run it. ``models``: what is known of the stub's models; ``only``: sections that take the place of the usual."""
     async with serve_llm() as llm:
+        models = models or ({"model": {"tools": True}} if tools_for_model else {})
         config: dict[str, Any] = {
-            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0, "models": models or {}}},
+            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0, "models": models}},
             "routing": {"default": "stub/model"},
             "processing": {"debounceMs": 30},
             "embedding": {"enabled": False},

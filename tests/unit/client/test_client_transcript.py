@@ -100,12 +100,26 @@ def test_the_picture_is_the_text_and_then_the_input_line(steps: list[str | int])
     assert mixed.picture == plain.picture
 
 
+def test_what_is_said_before_tools_stands_once_and_the_answer_begins_behind_it() -> None:
+    stage = Stage(columns=80)
+    picture = stage.show(
+        delta(0, "Let me"),
+        entry("Let me look.", kind="tool_call", turn="t1"),
+        Tool(chat="main", turn="t1", call="c", name="clock", state="started"),
+        delta(0, "It is"),
+        entry("It is noon.", turn="t1"),
+        entry("Смотрю.", kind="tool_call", turn="t2"),
+        entry("Полдень.", turn="t2"),
+    )
+    assert picture == ["Let me look.", "[clock …]", "It is noon.", "Смотрю.", "Полдень.", ""]
+
+
 def test_commands_tools_breaks_and_errors() -> None:
     stage = Stage(columns=80)
     picture = stage.show(
         entry("Everything works.", role="system", kind="command"),
         entry("", role="system", kind="session_break"),
-        entry('{"name": "clock"}', kind="tool_call", turn="t1"),
+        entry("", kind="tool_call", turn="t1"),
         Tool(chat="main", turn="t1", call="c", name="clock", state="started"),
         Tool(chat="main", turn="t1", call="c", name="clock", state="done"),
         delta(0, "It is"),

@@ -1,0 +1,71 @@
+"""How large a request's messages are, and making room in them. Pure."""
+
+import json
+from collections.abc import Sequence
+
+import attrs
+
+from klaw.context.shorten import shorten
+from klaw.domain import tokens
+from klaw.llm.types import ChatMessage, ToolCall
+
+LEAST_RESULT_TOKENS = 48
+"""A shortened result or argument keeps at least so much: its beginning and its end."""
+
+
+def call_tokens(calls: Sequence[ToolCall]) -> int:
+    """Estimated tokens of tool calls: their names and arguments are part of the prompt."""
+    return sum(tokens.estimate(call.name + call.arguments) + tokens.PER_MESSAGE for call in calls)
+
+
+def message_tokens(message: ChatMessage) -> int:
+    return tokens.estimate(message.content) + call_tokens(message.tool_calls) + tokens.PER_MESSAGE
+
+
+def request_tokens(messages: Sequence[ChatMessage]) -> int:
+    """Estimated tokens of a request's messages."""
+    return sum(map(message_tokens, messages))
+
+
+def make_room(messages: Sequence[ChatMessage], first: int, max_tokens: int) -> tuple[ChatMessage, ...]:
+    """Shorten tool results, then long arguments of calls, each the oldest first, until the messages fit.
+
+    Args:
+        messages: of one request.
+        first: index of the first message that may be touched.
+        max_tokens: estimated tokens that all of them may take. When shortening does not suffice the result is longer.
+    """
+    fitted = list(messages)
+    over = request_tokens(fitted) - max_tokens
+    for shrink in (_shorter_result, _shorter_arguments):
+        for index in range(first, len(fitted)):
+            if over <= 0:
+                return tuple(fitted)
+            had = message_tokens(fitted[index])
+            fitted[index] = shrink(fitted[index], over)
+            over -= had - message_tokens(fitted[index])
+    return tuple(fitted)
+
+
+def _shorter_result(message: ChatMessage, over: int) -> ChatMessage:
+    if message.role != "tool":
+        return message
+    keep = max(LEAST_RESULT_TOKENS, tokens.estimate(message.content) - over)
+    return attrs.evolve(message, content=shorten(message.content, keep))
+
+
+def _shorter_arguments(message: ChatMessage, _over: int) -> ChatMessage:
+    return attrs.evolve(message, tool_calls=tuple(map(_shorter_call, message.tool_calls)))
+
+
+def _shorter_call(call: ToolCall) -> ToolCall:
+    """A call whose long texts are shortened; its arguments stay a JSON object of the same shape."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return call
+    short = {
+        name: shorten(value, LEAST_RESULT_TOKENS) if isinstance(value, str) else value
+        for name, value in arguments.items()
+    }
+    return attrs.evolve(call, arguments=json.dumps(short, ensure_ascii=False))

@@ -1,0 +1,1 @@
+"""Tools that a model may call: what a tool is, which there are, and how calls are carried out."""

@@ -1,0 +1,106 @@
+"""Making what a model wrote as tool calls fit to be stored, sent back and carried out. Pure.
+
+Providers refuse a request whose messages hold a call with a doubled id, an odd name or arguments that are no JSON
+object, and a chat whose history holds one would be stuck for ever. So a call is put right before it is stored; what was
+wrong with it is said in its result.
+"""
+
+import json
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from klaw.domain.text import clean
+from klaw.llm.types import ToolCall
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""What OpenAI and Anthropic both take."""
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+MAX_NAME = 64
+SHOWN_CHARS = 120
+
+DOUBLED = "Two calls of this round have the same id; only the first was carried out. Call it again by itself."
+TOO_MANY = "Too many calls at once: only {most} are carried out in one round. Call it again in the next one."
+
+
+@attrs.frozen(kw_only=True)
+class PreparedCall:
+    """A call that can be stored.
+
+    Args:
+        call: its id is unique, its name and arguments are such as every provider takes.
+        arguments: what the model wrote, parsed; empty when there is a problem.
+        problem: why it cannot be carried out, for the model; None when it can be tried.
+    """
+
+    call: ToolCall
+    arguments: Mapping[str, Any] = attrs.Factory(dict)
+    problem: str | None = None
+
+
+def prepare(
+    calls: Sequence[ToolCall], *, taken: Container[str], new_id: Callable[[], str], most: int
+) -> tuple[PreparedCall, ...]:
+    """Put the calls of one round right.
+
+    Args:
+        calls: as the provider handed them on.
+        taken: ids of earlier rounds; a provider that counts from 0 in each answer gets new ones here.
+        new_id: makes ids of letters and digits.
+        most: calls that are carried out in one round; those after them are told to come again.
+    """
+    prepared: list[PreparedCall] = []
+    seen: set[str] = set()
+    for number, call in enumerate(calls):
+        doubled = call.id in seen
+        seen.add(call.id)
+        unusable = doubled or call.id in taken or not _ID.fullmatch(call.id)
+        own = ToolCall(id=new_id() if unusable else call.id, name=_name(call.name), arguments="{}")
+        arguments, problem = parse_arguments(call.arguments)
+        if doubled:
+            problem = DOUBLED
+        elif number >= most:
+            problem = TOO_MANY.format(most=most)
+        if problem is None:
+            own = attrs.evolve(own, arguments=clean(json.dumps(arguments, ensure_ascii=False)))
+        prepared.append(PreparedCall(call=own, arguments={} if problem else arguments, problem=problem))
+    return tuple(prepared)
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """The arguments of a call and what is wrong with them."""
+    shown = json.dumps(clean(text)[:SHOWN_CHARS], ensure_ascii=False)
+    try:
+        value = json.loads(text, parse_constant=_no_constant) if text.strip() else {}
+        if isinstance(value, str):  # some models encode the object twice
+            value = json.loads(value, parse_constant=_no_constant)
+    except RecursionError:
+        return {}, "The arguments are nested too deep."
+    except ValueError:
+        return {}, f"The arguments are no JSON. They must be one JSON object; they began with {shown}."
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        return {}, f"The arguments must be one JSON object with the parameters by name; they were {shown}."
+    if not _is_sound(value):
+        return {}, "The arguments hold a number that is too large, or are nested too deep."
+    return value, None
+
+
+def _no_constant(_name: str) -> None:
+    raise ValueError("NaN and Infinity are no JSON")
+
+
+def _is_sound(value: object) -> bool:
+    """Whether it can be written as JSON again: 1e999 is read as infinity."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _name(name: str) -> str:
+    return _NOT_IN_NAME.sub("_", name)[:MAX_NAME] or "unnamed"

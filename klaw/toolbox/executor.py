@@ -1,0 +1,228 @@
+"""Carrying out the tool calls of one round: at once, each with its own deadline. A call never fails with an exception.
+
+Whatever is wrong with a call becomes a text that tells the model what to do about it. Results are data: they are
+cleaned of control characters, and what is too long goes to a file.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class, split_cancelled, where
+from klaw.domain.text import clean_output
+from klaw.errors import KlawError
+from klaw.llm.types import ToolCall
+from klaw.toolbox.calls import PreparedCall
+from klaw.toolbox.overflow import Overflow
+from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.spec import EVERYTHING, Arguments, Permission, Policy, ToolContext, ToolFailure, ToolSpec, Unfit
+
+MAX_CALLS = 32
+"""Calls of one round that are carried out."""
+MAX_AT_ONCE = 8
+"""Of them at the same time; the others wait for their start, and their deadline begins with it."""
+MAX_NAMES_SHOWN = 40
+MAX_CHARS = 50_000_000
+"""A longer result is cut here at once, before any work is done on it."""
+
+log = structlog.get_logger("klaw.tools")
+
+Approve: TypeAlias = Callable[[ToolContext, ToolSpec, Arguments], Awaitable[str | None]]
+"""Asks the user for a call of a tool that needs it. None when they agree; else why not, for the model. It has a
+deadline of its own; that of the tool begins after it."""
+
+
+@attrs.frozen(kw_only=True)
+class CallResult:
+    """What a call brought.
+
+    Args:
+        call: which.
+        text: for the model: cleaned, and at most about ``max_output_chars`` long.
+        failed: whether it is an error text.
+        chars: length of the whole output.
+        kept_in: file of the user's workspace that holds what was cut from the text.
+        duration_ms: from its start, with the user's approval.
+    """
+
+    call: ToolCall
+    text: str
+    failed: bool = False
+    chars: int = 0
+    kept_in: str | None = None
+    duration_ms: float = 0.0
+
+
+OnStart: TypeAlias = Callable[[ToolCall], None]
+OnResult: TypeAlias = Callable[[CallResult], Awaitable[None]]
+
+
+@attrs.frozen(kw_only=True)
+class Executor:
+    """Carries out calls for everybody; it holds no state of its own.
+
+    Args:
+        toolbox: where the tools are.
+        overflow: where too long outputs go; None cuts them.
+        max_output_chars: ``tools.maxOutputChars``.
+        timeout_s: ``tools.timeoutSeconds``, for tools without their own.
+        approve: asks the user; None refuses tools that need it.
+    """
+
+    toolbox: Toolbox
+    overflow: Overflow | None = None
+    max_output_chars: int = 16_000
+    timeout_s: float = 60.0
+    approve: Approve | None = None
+
+    async def run(
+        self,
+        calls: Sequence[PreparedCall],
+        context: ToolContext,
+        allowed: Policy = EVERYTHING,
+        *,
+        on_start: OnStart | None = None,
+        on_result: OnResult | None = None,
+    ) -> tuple[CallResult, ...]:
+        """Carry out the calls of one round.
+
+        Args:
+            calls: see ``calls.prepare``.
+            context: for whom; its ``call`` is filled in for each.
+            allowed: what the caller may use.
+            on_start: called when a call begins. Must not raise.
+            on_result: called as each call ends, in the order in which they end, so that its result can be stored. What
+                it raises ends the round.
+
+        Returns:
+            The results in the order of the calls.
+
+        Cancellation: the tools are cancelled; results that ``on_result`` was not called with are lost.
+        """
+        results: dict[int, CallResult] = {}
+        failures: list[Exception] = []
+        limiter = trio.CapacityLimiter(MAX_AT_ONCE)
+
+        async def carry_out(number: int, prepared: PreparedCall) -> None:
+            async with limiter:
+                if on_start is not None:
+                    on_start(prepared.call)
+                results[number] = await self._result(prepared, attrs.evolve(context, call=prepared.call.id), allowed)
+            if on_result is None:
+                return
+            try:
+                await on_result(results[number])
+            except Exception as error:  # noqa: BLE001 - raised below, without the nursery's group around it
+                failures.append(error)
+                nursery.cancel_scope.cancel(reason="a result could not be handed on")
+
+        async with trio.open_nursery() as nursery:
+            for number, prepared in enumerate(calls):
+                nursery.start_soon(carry_out, number, prepared)
+        if failures:
+            raise failures[0]
+        return tuple(results[number] for number in range(len(calls)))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _result(self, prepared: PreparedCall, context: ToolContext, allowed: Policy) -> CallResult:
+        begin = trio.current_time()
+        outcome = await self._attempt(prepared, context, allowed)
+        failed = isinstance(outcome, ToolFailure)
+        whole = outcome.text if isinstance(outcome, ToolFailure) else outcome
+        text, kept_in = await self._fit(context, prepared.call.name, whole)
+        return CallResult(
+            call=prepared.call,
+            text=text,
+            failed=failed,
+            chars=len(whole),
+            kept_in=kept_in,
+            duration_ms=(trio.current_time() - begin) * 1000,
+        )
+
+    async def _attempt(self, prepared: PreparedCall, context: ToolContext, allowed: Policy) -> str | ToolFailure:
+        """The cleaned output of a call, or what went wrong."""
+        name = prepared.call.name
+        spec = self.toolbox.find(name, context, allowed)
+        if spec is None:
+            return self._unknown(name, context, allowed)
+        if prepared.problem is not None:
+            return ToolFailure(prepared.problem)
+        try:
+            arguments = spec.bind(prepared.arguments)
+        except Unfit as unfit:
+            return ToolFailure(f"{name} was not run: {unfit}.")
+        except Exception as error:  # noqa: BLE001 - a source of tools with a faulty check must not end the turn
+            return _failed(spec, error)
+        try:
+            return await self._invoke(spec, context, arguments)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - SystemExit: a library that thinks it is a program
+            return _failed(spec, error)
+        except BaseExceptionGroup as group:
+            # Only the cancellation goes on: what failed beside it concerns nobody any more.
+            failure, rest = split_cancelled(group)
+            if failure is not None:
+                _failed(spec, failure)
+            raise (rest or group) from None
+
+    async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | ToolFailure:
+        if spec.permission is Permission.APPROVAL:
+            if self.approve is None:
+                return ToolFailure(f"{spec.name} was not run: nobody is there who could allow it.")
+            refusal = await self.approve(context, spec, arguments)
+            if refusal is not None:
+                return ToolFailure(refusal)
+        limit_s = spec.timeout_s if spec.timeout_s is not None else self.timeout_s
+        with trio.move_on_after(limit_s) as scope:
+            output = await spec.invoke(context, arguments)
+        if scope.cancelled_caught:
+            log.warning("tool_timed_out", tool=spec.name, seconds=limit_s)
+            return ToolFailure(
+                f"{spec.name} did not finish within {limit_s:g} s and was stopped. Whether it had an effect is unknown."
+            )
+        return _text(spec, output)
+
+    def _unknown(self, name: str, context: ToolContext, allowed: Policy) -> ToolFailure:
+        offered = [spec.name for spec in self.toolbox.offered(context, allowed)]
+        names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
+        return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There is none."))
+
+    async def _fit(self, context: ToolContext, name: str, text: str) -> tuple[str, str | None]:
+        """Cut a text that is too long and keep all of it in a file; says so in the text."""
+        if len(text) <= self.max_output_chars:
+            return text, None
+        shown = text[: self.max_output_chars]
+        kept = await self.overflow.keep(context, name, text) if self.overflow is not None else None
+        told = f"{shown}\n\n[Cut: these are the first {len(shown)} of {len(text)} characters."
+        if kept is None:
+            return f"{told} The rest was not kept.]", None
+        what = "All of it is" if kept.whole else "The first 1 MB of it is"
+        return f"{told} {what} in the file {kept.path} of the workspace.]", kept.path
+
+
+def _text(spec: ToolSpec, output: Any) -> str | ToolFailure:
+    """What a tool returned, as text."""
+    if isinstance(output, ToolFailure):
+        return ToolFailure(clean_output(output.text[:MAX_CHARS]))
+    if isinstance(output, str):
+        text = clean_output(output[:MAX_CHARS])
+    else:
+        try:
+            # A number that is no JSON, or an object of a type that is not, is the tool's fault; say so.
+            text = clean_output(json.dumps(output, ensure_ascii=False, allow_nan=False)[:MAX_CHARS])
+        except (TypeError, ValueError, RecursionError) as error:
+            log.warning("tool_output_unusable", tool=spec.name, error=error_class(error))
+            return ToolFailure(f"{spec.name} ran, but returned something that cannot be shown (NaN, or no JSON).")
+    return text if text.strip() else "(no output)"
+
+
+def _failed(spec: ToolSpec, error: BaseException) -> ToolFailure:
+    """The text of Klaw's own errors is safe to show; others may hold anything, so only their class is named."""
+    log.warning("tool_failed", tool=spec.name, error=error_class(error), where=where(error))
+    if isinstance(error, KlawError) and str(error):
+        return ToolFailure(f"{spec.name} failed: {clean_output(str(error))}.")
+    return ToolFailure(f"{spec.name} failed with {error_class(error)}. Try other arguments or another way.")

@@ -1,0 +1,86 @@
+"""Where the output of a tool goes that is too long for the model: a file in the user's workspace, which the file tools
+can read."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import structlog
+
+from klaw.actor.failure import error_class
+from klaw.actor.threads import Threads
+from klaw.domain.names import UserId
+from klaw.toolbox.spec import ToolContext
+
+FOLDER = "tool-output"
+MAX_FILE_BYTES = 1_000_000
+"""The file tools read files up to 1 MB."""
+MAX_FILES = 200
+"""The newest are kept."""
+
+log = structlog.get_logger("klaw.tools")
+
+
+@attrs.frozen(kw_only=True)
+class Kept:
+    """What became of an output."""
+
+    path: str
+    """Relative to the user's workspace."""
+    whole: bool
+    """Whether all of it is in the file."""
+
+
+@attrs.frozen
+class Overflow:
+    """Writes such files.
+
+    Args:
+        files: threads for it.
+        workspace_of: a user's workspace folder.
+        new_id: makes file names.
+    """
+
+    files: Threads
+    workspace_of: Callable[[UserId], Path]
+    new_id: Callable[[], str]
+
+    async def keep(self, context: ToolContext, name: str, text: str) -> Kept | None:
+        """Write an output to a new file. None when that failed (a full disk): the rest of the output is lost then.
+
+        Cancellation: the file may be there.
+        """
+        file = f"{FOLDER}/{name}-{self.new_id()}.txt"
+        try:
+            whole = await self.files.run(_write, self.workspace_of(context.user) / file, text)
+        except OSError as error:
+            log.warning("tool_output_not_kept", error=error_class(error))
+            return None
+        return Kept(path=file, whole=whole)
+
+
+def _write(path: Path, text: str) -> bool:
+    data = text.encode("utf-8", "replace")
+    whole = len(data) <= MAX_FILE_BYTES
+    if not whole:
+        data = data[:MAX_FILE_BYTES].decode("utf-8", "ignore").encode()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.parent.is_symlink():
+        raise OSError("the folder is a symbolic link")
+    # O_EXCL: the name is new, and nothing that a tool may have put there is followed or overwritten.
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    _prune(path.parent)
+    return whole
+
+
+def _prune(folder: Path) -> None:
+    """Remove the oldest files. Ids grow with time, but the names before them do not, so their times count."""
+    found = sorted(
+        (entry.stat(follow_symlinks=False).st_mtime_ns, entry.path)
+        for entry in os.scandir(folder)
+        if entry.is_file(follow_symlinks=False) and entry.name.endswith(".txt")
+    )
+    for _, path in found[:-MAX_FILES]:
+        Path(path).unlink(missing_ok=True)

@@ -1,0 +1,188 @@
+"""What a tool is: its name, its description, its parameters, what it may do, and the function behind it.
+
+A tool is an async function with typed parameters::
+
+    @tool(permission=Permission.READ)
+    async def current_time(context: ToolContext, zone: Annotated[str, "IANA time zone"] = "UTC") -> str:
+        \"\"\"Say what time it is now.\"\"\"
+
+``tool`` turns it into a ``ToolSpec``, which is registered in the ``Toolbox``. Sources of tools that bring their own
+JSON schema (MCP) make a ``ToolSpec`` themselves.
+"""
+
+import enum
+import inspect
+import re
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.task import TaskName
+from klaw.llm.types import ToolDescription
+from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of
+
+__all__ = ["Limit", "Permission", "Policy", "ToolContext", "ToolFailure", "ToolSpec", "Unfit", "tool"]
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What OpenAI and Anthropic both take as a tool's name."""
+
+_SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)
+
+
+class Permission(enum.StrEnum):
+    """The most that a tool may do. Each caller's policy says which of these it lets happen."""
+
+    READ = "read"
+    """It reads what belongs to the user."""
+    WRITE = "write"
+    """It changes what belongs to the user."""
+    EXTERNAL = "external"
+    """It reaches out of Klaw: the network, another program."""
+    APPROVAL = "approval"
+    """The user is asked before each call."""
+
+
+@attrs.frozen(kw_only=True)
+class ToolContext:
+    """For whom and where a call is made. A tool sees and changes only what belongs to ``user``."""
+
+    user: UserId
+    chat: ChatId | None
+    """The chat whose turn it is; None in a subagent's run."""
+    turn: str | None = None
+    """Id of the turn; None in a subagent's run."""
+    run: str | None = None
+    """Id of the subagent's run; None in a chat's turn."""
+    task: TaskName | None = None
+    """Name of the task that runs."""
+    deliver_to: ChatId | None = None
+    """The chat that gets the result of the run (``injectInto``)."""
+    depth: int = 0
+    """0 in a chat's turn and in a task's run, one more for each subagent above."""
+    model: str = ""
+    """``provider/model`` that asks."""
+    call: str = ""
+    """Id of the call, unique in its turn or run; the executor fills it in."""
+
+
+@attrs.frozen
+class ToolFailure:
+    """A tool's way to say that it could not do what was asked: for the model, what was wrong and what to do."""
+
+    text: str
+
+
+Arguments: TypeAlias = Mapping[str, Any]
+ToolResult: TypeAlias = Any
+"""A text, a ToolFailure, or anything that JSON can hold (it is shown to the model as JSON)."""
+Invoke: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[ToolResult]]
+Bind: TypeAlias = Callable[[Arguments], Arguments]
+When: TypeAlias = Callable[[ToolContext], bool]
+
+
+def _unchanged(arguments: Arguments) -> Arguments:
+    return arguments
+
+
+@attrs.frozen(kw_only=True)
+class ToolSpec:
+    """A tool.
+
+    Args:
+        name: ``[A-Za-z0-9_-]{1,64}``, unique.
+        description: for the model: what it does and when to use it.
+        parameters: JSON schema of type object.
+        permission: the most that it may do.
+        invoke: carries out a call. It may raise; the model is told the error's class, or its text if it is a KlawError.
+        bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises Unfit.
+        timeout_s: deadline of one call; None takes ``tools.timeoutSeconds``.
+        when: whether it is offered in a context at all; None for always.
+    """
+
+    name: str = attrs.field(validator=attrs.validators.matches_re(NAME))
+    description: str
+    parameters: Mapping[str, Any]
+    permission: Permission
+    invoke: Invoke = attrs.field(repr=False)
+    bind: Bind = attrs.field(default=_unchanged, repr=False)
+    timeout_s: float | None = None
+    when: When | None = attrs.field(default=None, repr=False)
+
+    @property
+    def told(self) -> ToolDescription:
+        """As the model is told of it."""
+        return ToolDescription(name=self.name, description=self.description, parameters=self.parameters)
+
+
+@attrs.frozen(kw_only=True)
+class Policy:
+    """Which tools a caller may use."""
+
+    permissions: frozenset[Permission] = frozenset(Permission)
+    only: frozenset[str] | None = None
+    """Names; None for all."""
+    without: frozenset[str] = frozenset()
+    """Names."""
+
+    def allows(self, spec: ToolSpec) -> bool:
+        return (
+            spec.permission in self.permissions
+            and (self.only is None or spec.name in self.only)
+            and spec.name not in self.without
+        )
+
+
+EVERYTHING = Policy()
+
+
+def tool(
+    *,
+    permission: Permission,
+    name: str | None = None,
+    timeout_s: float | None = None,
+    when: When | None = None,
+) -> Callable[[Callable[..., Awaitable[ToolResult]]], ToolSpec]:
+    """Make a tool of an async function.
+
+    The first parameter is the ``ToolContext`` and is no part of the schema. The others are keyword parameters of the
+    types that ``shapes.shape_of`` knows; ``Annotated[str, "what it means", Limit(at_most=100)]`` describes and bounds
+    them. The docstring, up to its first section (``Args:`` …), is the description.
+
+    Raises:
+        TypeError: no docstring, no context, or a parameter without a type that fits.
+    """
+
+    def decorate(function: Callable[..., Awaitable[ToolResult]]) -> ToolSpec:
+        own_name: str = name or str(getattr(function, "__name__", ""))
+        description = _SECTION.split(inspect.getdoc(function) or "", maxsplit=1)[0].strip()
+        if not description:
+            raise TypeError(f"the tool {own_name} needs a docstring: it is what the model is told")
+        _, *parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(function, include_extras=True)
+        missing = [parameter.name for parameter in parameters if parameter.name not in hints]
+        if missing:
+            raise TypeError(f"the tool {own_name} needs a type for {missing[0]}")
+        shape = object_shape({p.name: (shape_of(hints[p.name]), p.default) for p in parameters})
+
+        def bind(arguments: Arguments) -> Arguments:
+            bound: Arguments = shape.read(arguments, "")
+            return bound
+
+        async def invoke(context: ToolContext, arguments: Arguments) -> ToolResult:
+            return await function(context, **arguments)
+
+        return ToolSpec(
+            name=own_name,
+            description=description,
+            parameters=shape.schema,
+            permission=permission,
+            invoke=invoke,
+            bind=bind,
+            timeout_s=timeout_s,
+            when=when,
+        )
+
+    return decorate

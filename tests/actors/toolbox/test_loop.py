@@ -1,0 +1,196 @@
+"""The agent loop: rounds, limits, budgets, what it stores and what it sends."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from klaw.context.request import request_tokens
+from klaw.domain.names import LOCAL_USER
+from klaw.errors import ContextTooLong, ProviderNetworkError
+from klaw.llm.types import ChatMessage, Completion, ToolCall, ToolDescription, Usage
+from klaw.toolbox.calls import PreparedCall
+from klaw.toolbox.executor import CallResult, Executor
+from klaw.toolbox.loop import LAST_ROUND, Ending, Outcome, Prompt, converse
+from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.spec import Permission, ToolContext, tool
+
+CONTEXT = ToolContext(user=LOCAL_USER, chat=None, run="r1")
+PROMPT = Prompt(messages=(ChatMessage(role="user", content="Что у меня сегодня?"),), max_tokens=4000)
+TOO_LONG = ContextTooLong("too long", status=400, retryable=False)
+
+
+@tool(permission=Permission.READ)
+async def look(_context: ToolContext, much: int = 1) -> str:
+    """Look."""
+    return "a line of text\n" * much
+
+
+@attrs.define
+class Script:
+    """A model that says what it is told, and the hooks' record."""
+
+    answers: list[Completion | Exception]
+    requests: list[tuple[tuple[ChatMessage, ...], tuple[ToolDescription, ...]]] = attrs.Factory(list)
+    record: list[tuple[str, Any]] = attrs.Factory(list)
+
+    async def ask(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
+        self.requests.append((messages, tools))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
+        self.record.append(("called", [text, *(each.call.id for each in calls)]))
+
+    def started(self, call: PreparedCall) -> None:
+        self.record.append(("started", call.call.id))
+
+    async def ended(self, result: CallResult) -> None:
+        self.record.append(("ended", result.call.id))
+
+
+def wants(*calls: str, text: str = "", usage: Usage | None = None, **arguments: Any) -> Completion:
+    made = tuple(ToolCall(id=each, name="look", arguments=json.dumps(arguments)) for each in calls)
+    return Completion(text=text, tool_calls=made, finish_reason="tool_calls", usage=usage)
+
+
+def says(text: str, usage: Usage | None = None) -> Completion:
+    return Completion(text=text, usage=usage)
+
+
+async def run(script: Script, *, tools: bool = True, prompt: Prompt = PROMPT, **options: Any) -> Outcome:
+    toolbox = Toolbox()
+    toolbox.register(look)
+    ids = (f"new{number}" for number in itertools.count(1))
+    return await converse(
+        prompt,
+        toolbox.describe(CONTEXT) if tools else (),
+        script.ask,
+        executor=Executor(toolbox=toolbox),
+        context=CONTEXT,
+        hooks=script,
+        new_id=lambda: next(ids),
+        **{"max_rounds": 10, **options},
+    )
+
+
+async def test_an_answer_without_calls_ends_it() -> None:
+    script = Script([says("Ничего.", Usage(prompt_tokens=10, completion_tokens=3))])
+    outcome = await run(script)
+    assert (outcome.text, outcome.ending, outcome.rounds, outcome.calls) == ("Ничего.", Ending.ANSWERED, 0, ())
+    assert outcome.usage == Usage(prompt_tokens=10, completion_tokens=3)
+    assert script.record == []
+
+
+async def test_each_round_is_stored_before_its_tools_run() -> None:
+    script = Script([wants("a", "b", text="Смотрю"), wants("a"), says("Всё.")])
+    outcome = await run(script)
+    assert (outcome.rounds, outcome.calls, outcome.llm_calls) == (2, ("look", "look", "look"), 3)
+    assert script.record[0] == ("called", ["Смотрю", "a", "b"])
+    assert sorted(script.record[1:5]) == [("ended", "a"), ("ended", "b"), ("started", "a"), ("started", "b")]
+    # The second round's id was taken.
+    assert script.record[5:] == [("called", ["", "new1"]), ("started", "new1"), ("ended", "new1")]
+    messages, tools = script.requests[-1]
+    assert [m.role for m in messages] == ["user", "assistant", "tool", "tool", "assistant", "tool"]
+    assert [m.tool_call_id for m in messages if m.role == "tool"] == ["a", "b", "new1"]
+    assert [each.name for each in tools] == ["look"]
+
+
+async def test_usage_is_summed_over_all_calls() -> None:
+    used = [
+        Usage(prompt_tokens=100, completion_tokens=10, cached_tokens=None),
+        Usage(prompt_tokens=200, completion_tokens=20, cached_tokens=150),
+    ]
+    outcome = await run(Script([wants("a", usage=used[0]), says("ok", used[1])]))
+    assert outcome.usage == Usage(prompt_tokens=300, completion_tokens=30, cached_tokens=150)
+    assert outcome.usage_known
+    outcome = await run(Script([wants("a", usage=used[0]), says("ok")]))
+    assert outcome.usage.prompt_tokens > 100
+    assert not outcome.usage_known
+
+
+async def test_the_last_call_has_no_tools_and_says_so() -> None:
+    script = Script([wants("a"), wants("b"), says("Вот.")])
+    outcome = await run(script, max_rounds=2)
+    assert (outcome.text, outcome.ending, outcome.rounds) == ("Вот.", Ending.ROUNDS, 2)
+    assert [len(tools) for _, tools in script.requests] == [1, 1, 0]
+    assert script.requests[-1][0][-1].content.endswith(LAST_ROUND)
+    assert LAST_ROUND not in script.requests[-2][0][-1].content
+
+
+async def test_a_model_that_calls_tools_it_is_not_offered_ends_with_what_it_said() -> None:
+    outcome = await run(Script([wants("a"), wants("b", text="")]), max_rounds=1)
+    assert (outcome.text, outcome.ending, outcome.rounds) == ("", Ending.ROUNDS, 1)
+    outcome = await run(Script([wants("a", text="I cannot.")]), tools=False)
+    assert (outcome.text, outcome.ending, outcome.rounds) == ("I cannot.", Ending.ANSWERED, 0)
+
+
+@pytest.mark.parametrize(("done", "offered"), [(9, [1, 0]), (10, [0]), (20, [0])])
+async def test_rounds_of_an_interrupted_conversation_count(done: int, offered: list[int]) -> None:
+    script = Script([*[wants("a")] * (len(offered) - 1), says("ok")])
+    await run(script, rounds_done=done)
+    assert [len(tools) for _, tools in script.requests] == offered
+
+
+async def test_the_budget_ends_with_a_last_call_without_tools() -> None:
+    used = Usage(prompt_tokens=500, completion_tokens=100)
+    script = Script([wants("a", usage=used), wants("b", usage=used), says("Коротко.", used)])
+    outcome = await run(script, max_tokens=1500, reply_tokens=100)
+    assert (outcome.text, outcome.ending) == ("Коротко.", Ending.BUDGET)
+    assert [len(tools) for _, tools in script.requests] == [1, 1, 0]
+
+
+async def test_a_budget_that_is_spent_ends_without_another_call() -> None:
+    used = Usage(prompt_tokens=5000, completion_tokens=100)
+    script = Script([wants("a", usage=used)])
+    outcome = await run(script, max_tokens=5000)
+    assert (outcome.text, outcome.ending, outcome.rounds, outcome.llm_calls) == ("", Ending.BUDGET, 1, 1)
+    script = Script([])
+    outcome = await run(script, max_tokens=10)
+    assert (outcome.text, outcome.ending, outcome.llm_calls) == ("", Ending.BUDGET, 0)
+
+
+async def test_long_results_are_shortened_to_the_prompts_limit() -> None:
+    script = Script([wants("a", much=600), wants("b", much=600), wants("c", much=600), says("ok")])
+    await run(script, prompt=attrs.evolve(PROMPT, max_tokens=4000))
+    sizes = [request_tokens(messages) for messages, _ in script.requests]
+    assert max(sizes) <= 4000
+    newest = script.requests[-1][0][-1].content
+    assert newest.count("a line of text") > 500
+
+
+async def test_a_prompt_that_is_too_long_is_made_shorter_once() -> None:
+    async def shorter(refused: tuple[ChatMessage, ...]) -> Prompt:
+        asked.append(request_tokens(refused))
+        return Prompt(messages=PROMPT.messages, max_tokens=asked[-1] // 2)
+
+    asked: list[int] = []
+    script = Script([wants("a", much=300), TOO_LONG, says("ok")])
+    outcome = await run(script, shorter=shorter)
+    assert (outcome.text, outcome.llm_calls) == ("ok", 2)
+    assert request_tokens(script.requests[-1][0]) <= asked[0] // 2
+    with pytest.raises(ContextTooLong):
+        await run(Script([TOO_LONG, TOO_LONG]), shorter=shorter)
+    with pytest.raises(ContextTooLong):
+        await run(Script([TOO_LONG]))
+
+
+async def test_a_failing_call_keeps_what_was_stored() -> None:
+    script = Script([wants("a"), ProviderNetworkError("gone")])
+    with pytest.raises(ProviderNetworkError):
+        await run(script)
+    assert [what for what, _ in script.record] == ["called", "started", "ended"]
+
+
+async def test_what_a_hook_raises_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(_self: Script, _text: str, _calls: Sequence[PreparedCall]) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Script, "called", broken)
+    with pytest.raises(OSError, match="no space"):
+        await run(Script([wants("a")]))
