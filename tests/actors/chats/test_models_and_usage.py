@@ -17,6 +17,9 @@ from tests.support.llm_server import Cut, Reply, Text, Wait, error_reply, text_r
 PRICED = {"big": {"inputPrice": 1000, "outputPrice": 10_000, "contextTokens": 20_000, "tools": True}}
 """A thousandth of a dollar for a token of the prompt, a hundredth for one of the answer."""
 
+NO_TOOLS = {"disabled": ["*"]}
+"""Their list is part of each prompt, and grows; where pennies are counted there are none."""
+
 
 def priced(**more: Any) -> dict[str, Any]:
     """Sections for a chat with the model that has prices."""
@@ -96,7 +99,7 @@ async def test_a_refused_call_costs_nothing(tmp_path: Path) -> None:
 
 
 async def test_over_budget_a_turn_is_refused_before_the_call_and_its_message_waits(tmp_path: Path) -> None:
-    async with world(tmp_path, **priced(dailyBudget=2), models=PRICED) as w:
+    async with world(tmp_path, **priced(dailyBudget=2), models=PRICED, tools=NO_TOOLS) as w:
         w.llm.replies.append(text_reply("dear", usage=(1000, 95)))  # 1.95 dollars
         await w.send("первый")
         await w.turn(1)
@@ -112,19 +115,21 @@ async def test_over_budget_a_turn_is_refused_before_the_call_and_its_message_wai
         assert "budget_used_up" in w.app.health.problems()
         assert "used up" in await w.command("/status")
     # Raised, and after a restart: what was spent is remembered, and the message is answered.
-    async with world(tmp_path, **priced(dailyBudget=4), models=PRICED) as w:
+    async with world(tmp_path, **priced(dailyBudget=4), models=PRICED, tools=NO_TOOLS) as w:
         assert w.app.accounts.budget.report().spent_nano == round(1.95 * NANO)
         assert await w.command("/retry") == "Trying again."
         await w.turn(1)
         assert w.contents()[-1] == "второй"
         assert not [e for e in await w.app.directory.after(w.chat, 0, 99) if e.metadata.get("budget")][1:]
-    async with world(tmp_path, **priced(dailyBudget=1.5), models=PRICED) as w:
+    async with world(tmp_path, **priced(dailyBudget=1.5), models=PRICED, tools=NO_TOOLS) as w:
         await w.send("третий")
         assert (await w.turn(1)).code == "llm_over_budget"
 
 
 async def test_chats_that_ask_together_do_not_pass_the_limit_together(tmp_path: Path) -> None:
-    async with world(tmp_path, **priced(dailyBudget=0.9), models=PRICED, processing={"maxConcurrentLlm": 8}) as w:
+    async with world(
+        tmp_path, **priced(dailyBudget=0.9), models=PRICED, tools=NO_TOOLS, processing={"maxConcurrentLlm": 8}
+    ) as w:
         gate = trio.Event()
         w.llm.respond = lambda _request: Reply(steps=(Wait(gate), Text("ok")), usage=(20, 20))
         for number in range(8):
