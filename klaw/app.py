@@ -66,6 +66,7 @@ from klaw.subagents.localzone import default_zone
 from klaw.subagents.run import RunServices
 from klaw.subagents.scheduler import Scheduler
 from klaw.subagents.service import Scheduling
+from klaw.subagents.slash import TaskAnswers
 from klaw.subagents.tools import scheduling_tools
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
@@ -255,7 +256,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         hub=hub,
         coverage=coverage,
         health=health,
-        directory=ChatDirectory(supervisor, services, health),
+        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling)),
         threads=(files, tool_files),
     )
 

@@ -131,6 +131,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,
             health=app.health,
+            scheduling=app.scheduling,
             threads=app.threads,
             connections=listener.gateway.connections,
             address=lambda: listener.url,

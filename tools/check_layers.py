@@ -83,6 +83,7 @@ PURE = (
     "llm/thinking.py",
     "subagents/context.py",
     "subagents/cron.py",
+    "subagents/describe.py",
     "subagents/drafting.py",
     "subagents/due.py",
     "subagents/jumps.py",

@@ -1,14 +1,14 @@
 """The commands of the admin socket: each reads the running parts and answers with plain JSON values.
 
-No answer holds message content: receipts name messages by seq and id. ``why`` names a few words of one message, and
-``search`` shows pieces of those it finds.
+No answer holds message content: receipts name messages by seq and id. ``why`` names a few words of one message,
+``search`` shows pieces of those it finds, and tasks and runs are shown with what they ask for and what came of it.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import attrs
 import trio
@@ -35,6 +35,7 @@ from klaw.admin.requests import (
     Usage,
     Why,
 )
+from klaw.admin.scheduling import describe_overview, run_scheduled
 from klaw.admin.search import run_search
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
@@ -60,6 +61,7 @@ from klaw.store.reindex.values import Options
 from klaw.store.sql import messages, overview, replay, turns, usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.writer import Writer
+from klaw.subagents.service import Scheduling
 
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
@@ -85,6 +87,7 @@ class Sources:
     """None when no route leads to it."""
     coverage: Coverage
     health: Problems
+    scheduling: Scheduling
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
     """Of the gateway, now: attrs values, each with an ``id``."""
@@ -112,8 +115,8 @@ class Commands:
             BadRequest: it names something that does not exist.
             KlawError, trio.TooSlowError: a part did not answer.
 
-        Cancellation: commands only read (but for ``log``, which is done at once, and ``reindex``, whose work is the
-        reindexer's and goes on).
+        Cancellation: commands only read, but for ``log``, which is done at once, ``reindex``, whose work is the
+        reindexer's and goes on, and changes of tasks and runs, which may or may not be made.
         """
         match request:
             case Status():
@@ -139,7 +142,7 @@ class Commands:
             case Reindex():
                 return await self._reindex(request)
             case _:
-                assert_never(request)
+                return await run_scheduled(self._sources.scheduling, request)
 
     # -- commands --------------------------------------------------------------------------------------------------
 
@@ -177,6 +180,7 @@ class Commands:
                 "waiting": embedder.waiting,
             },
             "coverage": _coverage(sources.coverage),
+            "tasks": describe_overview(await sources.scheduling.overview()),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),
             "disk": await self._disk.run(_disk, sources.paths, abandon=True),

@@ -6,6 +6,7 @@ A request that exists is valid. Errors name the field and never quote its value.
 import difflib
 import json
 import operator
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, get_args
 
@@ -14,7 +15,20 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
+from klaw.admin.kinds import MAX_LIMIT, Fields, Limit
+from klaw.admin.schedule_requests import (
+    RunCancel,
+    Runs,
+    RunShow,
+    ScheduleAdd,
+    ScheduleEdit,
+    ScheduleEnable,
+    ScheduleList,
+    ScheduleRemove,
+    ScheduleRun,
+)
 from klaw.domain.text import has_forbidden
+from klaw.errors import Problem
 
 MAX_LINE_BYTES = 65_536
 """Longest request, without its line end."""
@@ -23,9 +37,6 @@ MAX_NAME = 128
 
 MAX_QUERY = 4_000
 """Longest question in a request; escaped as JSON it still fits into a line."""
-
-MAX_LIMIT = 100
-"""Most results on a page."""
 
 MAX_DAYS = 3660
 """Most days that usage goes back."""
@@ -93,10 +104,6 @@ class Why:
     chat: str | None = None
     query: Query | None = None
     """Also try what Auto-RAG would do with the message for this question."""
-
-
-Limit = NewType("Limit", int)
-"""How many results a page has."""
 
 
 @attrs.frozen(kw_only=True)
@@ -174,17 +181,33 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Reindex
+Scheduled: TypeAlias = (
+    ScheduleList
+    | ScheduleAdd
+    | ScheduleEdit
+    | ScheduleEnable
+    | ScheduleRemove
+    | ScheduleRun
+    | Runs
+    | RunShow
+    | RunCancel
+)
+"""Requests about tasks and runs."""
+Request: TypeAlias = (
+    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Reindex | Scheduled
+)
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
 
 class BadRequest(Exception):
-    """A request that cannot be carried out; ``code`` is for programs, the text for people."""
+    """A request that cannot be carried out; ``code`` is for programs, the text for people. ``problems`` has every wrong
+    field, where there may be several."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
         self.code = code
+        self.problems = tuple(problems)
 
 
 def parse(line: bytes) -> Request:
@@ -247,6 +270,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
     converter.register_structure_hook_func(lambda cls: cls is Days, _read_days)
+    converter.register_structure_hook_func(lambda cls: cls is Fields, _read_fields)
     converter.register_structure_hook(bool, _read_bool)
     for words in (Level, ReindexAction, Speaker, Grouping):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
@@ -286,6 +310,12 @@ def _read_days(value: object, _: object) -> Days:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DAYS:
         raise _WrongValue(f"must be a number from 1 to {MAX_DAYS}")
     return Days(value)
+
+
+def _read_fields(value: object, _: object) -> Fields:
+    if not isinstance(value, dict):
+        raise _WrongValue("must be an object")
+    return Fields(value)
 
 
 def _read_word(words: tuple[str, ...], value: object, _: object) -> str:

@@ -11,6 +11,7 @@ import os
 import socket as stdlib_socket
 import stat
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.admin.requests import MAX_LINE_BYTES, BadRequest, Request, parse
 from klaw.config.paths import ensure_private_dir
-from klaw.errors import ActorStopped, ActorTooSlow, KlawError, StorageError
+from klaw.errors import ActorStopped, ActorTooSlow, KlawError, Problem, StorageError
 
 ACTOR_NAME = "admin.socket"
 MAX_CONNECTIONS = 8
@@ -192,7 +193,7 @@ class _Server:
                 return {"ok": True, "result": await self._commands.run(request)}
             return _refusal("too_slow", f"no answer within {request.deadline_s:g} s")
         except BadRequest as error:
-            return _refusal(error.code, str(error))
+            return _refusal(error.code, str(error), error.problems)
         except (trio.TooSlowError, ActorTooSlow):
             return _refusal("too_slow", "a part of the server did not answer in time")
         except ActorStopped:
@@ -249,5 +250,8 @@ async def _send(stream: trio.SocketStream, answer: dict[str, Any]) -> bool:
     return not scope.cancelled_caught
 
 
-def _refusal(code: str, message: str) -> dict[str, Any]:
-    return {"ok": False, "error": {"code": code, "message": message}}
+def _refusal(code: str, message: str, problems: Sequence[Problem] = ()) -> dict[str, Any]:
+    error: dict[str, Any] = {"code": code, "message": message}
+    if problems:
+        error["problems"] = [{"field": problem.path, "message": problem.message} for problem in problems]
+    return {"ok": False, "error": error}

@@ -31,11 +31,19 @@ def _task(task: trio.lowlevel.Task, counter: _Counter) -> dict[str, Any]:
     counter.shown += 1
     nurseries = []
     for nursery in task.child_nurseries:
-        children = sorted(nursery.child_tasks, key=lambda child: child.name)
-        room = max(0, MAX_TASKS - counter.shown)
-        counter.left_out += max(0, len(children) - room)
-        nurseries.append([_task(child, counter) for child in children[:room]])
+        shown = []
+        for child in sorted(nursery.child_tasks, key=lambda child: child.name):
+            if counter.shown < MAX_TASKS:
+                shown.append(_task(child, counter))
+            else:
+                counter.left_out += _count(child)
+        nurseries.append(shown)
     return {"name": task.name, "stack": _stack(task), "nurseries": nurseries}
+
+
+def _count(task: trio.lowlevel.Task) -> int:
+    """A task and all below it."""
+    return 1 + sum(_count(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
 
 
 def _stack(task: trio.lowlevel.Task) -> list[str]:

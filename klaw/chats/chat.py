@@ -5,7 +5,7 @@ messages themselves are in the store, so a restart loses nothing.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 import attrs
 import structlog
@@ -20,6 +20,7 @@ from klaw.chats import commands, models, spending
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
+from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import Turn, TurnServices
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
@@ -41,6 +42,9 @@ class _Done:
     before: tuple[NewMessage, ...] = ()
     metadata: dict[str, Any] = attrs.Factory(dict)
 
+
+TaskCommand: TypeAlias = Literal[Command.TASKS, Command.RUNS, Command.CANCEL, Command.HEARTBEAT]
+ShowCommand: TypeAlias = Literal[Command.STATUS, Command.CONTEXT, Command.MODELS, Command.USAGE, Command.HELP]
 
 log = structlog.get_logger("klaw.chat")
 
@@ -96,12 +100,18 @@ class ChatHandle:
 
 
 async def run(
-    vitals: Vitals, task_status: Started, *, handle: ChatHandle, services: TurnServices, health: Health
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    handle: ChatHandle,
+    services: TurnServices,
+    health: Health,
+    tasks: TaskCommands,
 ) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
     async with trio.open_nursery() as nursery:
         handle.turn = None
-        actor = _ChatActor(vitals=vitals, handle=handle, services=services, health=health, nursery=nursery)
+        actor = _ChatActor(vitals=vitals, handle=handle, services=services, health=health, tasks=tasks, nursery=nursery)
         if vitals.restarts:
             await actor.recover()
         task_status.started()
@@ -114,6 +124,7 @@ class _ChatActor:
     handle: ChatHandle
     services: TurnServices
     health: Health
+    tasks: TaskCommands
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
 
@@ -238,21 +249,37 @@ class _ChatActor:
                 return _Done("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
                 return _Done(await self._retry())
-            case Command.STATUS:
-                return _Done(commands.status_text(await self._describe(), self.health.problems()))
-            case Command.CONTEXT:
-                turn = await self.services.readers.run(turns.last, self.chat)
-                return _Done(commands.context_text(turn.receipt if turn else None))
             case Command.MODEL:
                 return await self._model(asked.rest)
+            case Command.TASKS | Command.RUNS | Command.CANCEL | Command.HEARTBEAT as command:
+                return _Done(await self._about_tasks(command, asked.rest))
+            case _ as command:
+                return _Done(await self._show(command))
+
+    async def _about_tasks(self, command: TaskCommand, rest: str) -> str:
+        match command:
+            case Command.TASKS:
+                return await self.tasks.list_tasks(self.user)
+            case Command.RUNS:
+                return await self.tasks.list_runs(self.user, rest)
+            case Command.CANCEL:
+                return await self.tasks.cancel(self.user, rest)
+            case Command.HEARTBEAT:
+                return await self.tasks.heartbeat(self.chat, rest)
+
+    async def _show(self, command: ShowCommand) -> str:
+        match command:
+            case Command.STATUS:
+                return commands.status_text(await self._describe(), self.health.problems())
+            case Command.CONTEXT:
+                turn = await self.services.readers.run(turns.last, self.chat)
+                return commands.context_text(turn.receipt if turn else None)
             case Command.MODELS:
-                return _Done(await models.list_models(self.services.models, await self._model_name()))
+                return await models.list_models(self.services.models, await self._model_name())
             case Command.USAGE:
-                return _Done(await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat))
+                return await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat)
             case Command.HELP:
-                return _Done(commands.help_text())
-            case _:
-                assert_never(asked.command)
+                return commands.help_text()
 
     async def _retry(self) -> str:
         if self.turn is not None:

@@ -18,6 +18,10 @@ class Command(enum.StrEnum):
     MODEL = "/model"
     MODELS = "/models"
     USAGE = "/usage"
+    TASKS = "/tasks"
+    RUNS = "/runs"
+    CANCEL = "/cancel"
+    HEARTBEAT = "/heartbeat"
     HELP = "/help"
 
 
@@ -30,6 +34,10 @@ _MEANING: Mapping[Command, str] = {
     Command.MODEL: "show this chat's model; /model NAME changes it, /model default takes it back",
     Command.MODELS: "list the models with their context length and prices",
     Command.USAGE: "show tokens and cost of this chat, of today and of the last 30 days",
+    Command.TASKS: "list your scheduled tasks: when they fire next, and how they ended last",
+    Command.RUNS: "list what tasks and subagents did; /runs TASK for one of them",
+    Command.CANCEL: "end a run: /cancel with its id or the name of its task",
+    Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
     Command.HELP: "show this list",
 }
 
@@ -66,7 +74,7 @@ def _is_known(word: str) -> bool:
 
 
 def help_text() -> str:
-    return "\n".join(["Commands:", *(f"  {command.value:<9} {meaning}" for command, meaning in _MEANING.items())])
+    return "\n".join(["Commands:", *(f"  {command.value:<10} {meaning}" for command, meaning in _MEANING.items())])
 
 
 def unknown_text(unknown: Unknown) -> str:

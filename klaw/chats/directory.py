@@ -15,6 +15,7 @@ from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.health import Health
 from klaw.chats.service import ChatBusy, TooManyChats
+from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import TurnServices
 from klaw.domain import names
 from klaw.domain.message import Message
@@ -33,10 +34,11 @@ log = structlog.get_logger("klaw.chats")
 class ChatDirectory:
     """Implements ``chats.service.Chats`` for the gateway."""
 
-    def __init__(self, supervisor: Supervisor, services: TurnServices, health: Health) -> None:
+    def __init__(self, supervisor: Supervisor, services: TurnServices, health: Health, tasks: TaskCommands) -> None:
         self._supervisor = supervisor
         self._services = services
         self._health = health
+        self._tasks = tasks
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
 
@@ -153,7 +155,9 @@ class ChatDirectory:
 
         async def run(vitals: Any, task_status: Any) -> None:
             try:
-                await chat_actor.run(vitals, task_status, handle=handle, services=self._services, health=self._health)
+                await chat_actor.run(
+                    vitals, task_status, handle=handle, services=self._services, health=self._health, tasks=self._tasks
+                )
             finally:
                 if handle.mailbox.closed and self._handles.get(chat) is handle:
                     del self._handles[chat]

@@ -3,12 +3,12 @@
 import json
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from klaw.client.cells import harmless
 from klaw.config.paths import Paths
-from klaw.errors import KlawError
+from klaw.errors import KlawError, Problem
 
 TIMEOUT_S = 15.0
 """Longer than any command's deadline at the server, which answers by itself."""
@@ -19,11 +19,13 @@ class NoServer(KlawError):
 
 
 class Refused(KlawError):
-    """The server answered with an error; ``code`` tells which."""
+    """The server answered with an error; ``code`` tells which, ``problems`` every wrong field where there may be
+    several."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
         self.code = code
+        self.problems = tuple(problems)
 
 
 def call(paths: Paths, command: str, **args: object) -> dict[str, Any]:
@@ -44,7 +46,9 @@ def call(paths: Paths, command: str, **args: object) -> dict[str, Any]:
         answer = json.loads(line)
         if answer["ok"]:
             return dict(answer["result"])
-        error = Refused(str(answer["error"]["code"]), str(answer["error"]["message"]))
+        refusal = answer["error"]
+        problems = [Problem(str(each["field"]), str(each["message"])) for each in refusal.get("problems", ())]
+        error = Refused(str(refusal["code"]), str(refusal["message"]), problems)
     except (ValueError, KeyError, TypeError) as problem:
         raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server") from problem
     raise error

@@ -38,6 +38,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
         ["coverage", _coverage(answer["coverage"])],
+        *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
         ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -79,6 +80,28 @@ def _coverage(coverage: dict[str, Any]) -> str:
     notes += [f"{repaired} index rows repaired"] if repaired else []
     notes += [] if coverage["whole"] else [f"{coverage['messages']} looked at so far"]
     return found + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _tasks(tasks: dict[str, Any]) -> list[str]:
+    """How tasks and runs stand, and what of them needs somebody."""
+    off = tasks["count"] - tasks["enabled"]
+    first = f"{tasks['count']} tasks" + (f", {off} of them disabled" if off else "")
+    first += f", {tasks['running']} runs go on, {tasks['queued']} wait"
+    following = tasks["next"]
+    out = [first]
+    if following is not None:
+        out.append(f"next: {following['task']} of {following['user']} at {following['at']}")
+    out += [
+        f"failing: {each['task']} of {each['user']} ({each['error']}); "
+        f"see `klaw schedule runs {each['task']} --user {each['user']}`"
+        for each in tasks["failing"]
+    ]
+    if tasks["undelivered"]:
+        out.append(
+            f"{tasks['undelivered']} results of the last 30 days were not delivered: their chat does not exist; "
+            "see `klaw runs --status failed`"
+        )
+    return out
 
 
 def _with_reason(state: str, reason: str | None) -> str:

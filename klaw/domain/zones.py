@@ -1,5 +1,6 @@
-"""Time zones by their IANA names."""
+"""Time zones by their IANA names, and moments on their clocks."""
 
+import datetime as dt
 import difflib
 import re
 from functools import lru_cache
@@ -28,6 +29,24 @@ def zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise InvalidName(f"there is no time zone of this name{_suggestion(name)}") from error
+
+
+def local_time(moment: float, name: str) -> str:
+    """A moment (Unix seconds) on the clock of a zone, with its offset: ``2026-11-23T09:00:00+01:00``. A zone that this
+    machine does not know gives UTC."""
+    try:
+        known: dt.tzinfo = zone(name)
+    except InvalidName:
+        known = dt.UTC
+    return dt.datetime.fromtimestamp(moment, known).isoformat(timespec="seconds")
+
+
+def clock_text(moment: str) -> str:
+    """What ``local_time`` gave, as people read it: ``2026-11-23 Mon 09:00 +01:00``."""
+    when = dt.datetime.fromisoformat(moment)
+    day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[when.weekday()]
+    seconds = f"{when:%H:%M:%S}" if when.second else f"{when:%H:%M}"
+    return f"{when:%Y-%m-%d} {day} {seconds} {moment[19:]}"
 
 
 def _suggestion(name: str) -> str:

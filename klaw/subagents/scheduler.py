@@ -25,7 +25,7 @@ from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.errors import ActorStopped, KlawError
 from klaw.store.sql import due_runs, tasks
 from klaw.subagents import heartbeat
-from klaw.subagents.beginning import Beginner, Job
+from klaw.subagents.beginning import Beginner, Job, NotStarted
 from klaw.subagents.drafting import Request
 from klaw.subagents.due import Fire, Rules, State, TaskKey, decide
 from klaw.subagents.jumps import Watch
@@ -172,7 +172,11 @@ class _Actor:
                 spawned = sum(job.run.user == message.user and job.run.kind is RunKind.SPAWNED for job in unfinished)
                 await self._begin(message, self.beginner.spawn, message, spawned)
             case RunNow():
-                await self._begin(message, self.beginner.by_hand, message.user, message.name)
+                if any((job.run.user, job.run.task) == (message.user, message.name) for job in self.scheduler.queued):
+                    # One more would do the same again; and so the queue has a bound.
+                    message.reply.fail(NotStarted("a run of this task waits for its turn already"))
+                else:
+                    await self._begin(message, self.beginner.by_hand, message.user, message.name)
             case CancelRun():
                 message.reply.set(await self._cancel(message))
             case Changed():
@@ -245,6 +249,9 @@ class _Actor:
         now = services.clock.now()
         every = await services.readers.run(partial(tasks.everybodys, enabled_only=True))
         attempts = await services.readers.run(due_runs.latest_attempts, iso(now))
+        # A task that was removed or switched off is no longer a worry.
+        for gone in self.scheduler.failing.keys() - {(task.user, task.name) for task in every}:
+            del self.scheduler.failing[gone]
         for key, run in self.passed.items():
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
                 attempts[key] = [run]

@@ -5,6 +5,7 @@ user, and touches nothing of another.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -14,13 +15,15 @@ from klaw.actor.mailbox import answer_within
 from klaw.actor.reply import Reply
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.names import InvalidName, UserId, chat_id
-from klaw.domain.task import HEARTBEAT, Every, Run, RunStatus, Task, TaskName, task_name
+from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
 from klaw.errors import NoSuchTask, Problem, TaskError
 from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, messages, runs, tasks
 from klaw.store.task_writes import TaskWrites
 from klaw.subagents import drafting, heartbeat
-from klaw.subagents.due import next_fire
+from klaw.subagents.describe import TaskView
+from klaw.subagents.due import TaskKey, next_fire
+from klaw.subagents.ending import NO_SUCH_CHAT
 from klaw.subagents.scheduler import CancelRun, RunNow, Scheduler, Spawn
 from klaw.subagents.triggers import next_fires
 
@@ -28,19 +31,25 @@ ANSWER_S = 30.0
 MAX_TASKS = 200
 """Tasks that one user may have."""
 SHOWN_FIRES = 3
+UNDELIVERED_DAYS = 30
+"""Results that could not be delivered are counted for so long."""
 
 
 @attrs.frozen(kw_only=True)
-class TaskView:
-    """A task as people see it."""
+class Overview:
+    """All users' tasks and runs in figures, for whoever runs the server."""
 
-    task: Task
-    next_fires: tuple[float, ...]
-    """Unix seconds; empty when it is disabled or will not fire again."""
-    last: Run | None = None
-    running: bool = False
-    warning: str | None = None
-    """What is odd about it and may be meant."""
+    tasks: int
+    enabled: int
+    next_fire: float | None
+    """When the next task fires, in Unix seconds; None when none will."""
+    next_task: TaskKey | None
+    running: int
+    queued: int
+    failing: Mapping[TaskKey, str]
+    """Tasks whose last run failed, with its error code."""
+    undelivered: int
+    """Runs of the last ``UNDELIVERED_DAYS`` whose result could not be delivered, because the chat does not exist."""
 
 
 class Scheduling:
@@ -247,9 +256,41 @@ class Scheduling:
 
         return await self._readers.run(read)
 
+    def unfinished(self, user: UserId) -> list[Run]:
+        """A user's runs that go on or wait for a place, in the order in which they were begun."""
+        jobs = [*self._scheduler.live.values(), *self._scheduler.queued]
+        return [job.run for job in jobs if job.run.user == user]
+
     def waits(self, run: str) -> bool:
         """Whether a running run still waits for a place."""
         return any(job.run.id == run for job in self._scheduler.queued)
+
+    # -- everybody's -----------------------------------------------------------------------------------------------
+
+    async def overview(self) -> Overview:
+        """How all users' tasks and runs stand. Raises StorageError."""
+        now = self._clock.now()
+        every = await self._readers.run(partial(tasks.everybodys, enabled_only=False))
+        attempts = await self._readers.run(due_runs.latest_attempts, iso(now))
+        since = iso(now - UNDELIVERED_DAYS * 86_400)
+        undelivered = await self._readers.run(runs.count_failed, NO_SUCH_CHAT, since)
+        timed = [task for each in every if (task := heartbeat.timed(each, self.heartbeat_s)) is not None]
+        fires = [
+            (moment, (task.user, task.name))
+            for task in timed
+            if (moment := next_fire(task, attempts.get((task.user, task.name), ()), now=now)) is not None
+        ]
+        moment, key = min(fires, default=(None, None))
+        return Overview(
+            tasks=len(every),
+            enabled=sum(task.enabled for task in every),
+            next_fire=moment,
+            next_task=key,
+            running=len(self._scheduler.live),
+            queued=len(self._scheduler.queued),
+            failing=dict(self._scheduler.failing),
+            undelivered=undelivered,
+        )
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -278,6 +319,7 @@ class Scheduling:
                 fires = (first, *following)
         return TaskView(
             task=task,
+            zone=task.trigger.zone if isinstance(task.trigger, Cron) else self._zone,
             next_fires=fires,
             last=last[0] if last else None,
             running=any(

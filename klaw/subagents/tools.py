@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from klaw.actor.clock import iso
 from klaw.domain.names import name_of
 from klaw.domain.task import Run
 from klaw.errors import NoSuchChat
+from klaw.subagents.describe import TaskView, run_json, task_json
 from klaw.subagents.scheduler import Scheduler
-from klaw.subagents.service import Scheduling, TaskView
+from klaw.subagents.service import Scheduling
 from klaw.subagents.triggers import shown
 from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
@@ -183,42 +183,31 @@ def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
     return schedule_deliver
 
 
+_OF_TASK = ("name", "trigger", "enabled", "next_fires", "inject_into", "message", "model", "warning")
+_OF_RUN = ("kind", "status", "started_at", "ended_at", "delivered", "error", "note")
+_ALWAYS = frozenset({"inject_into", "ended_at"})
+"""Fields that say something by being empty."""
+
+
 def describe_task(view: TaskView) -> dict[str, Any]:
-    """A task as JSON for the model."""
-    task = view.task
-    told: dict[str, Any] = {
-        "name": task.name,
-        "trigger": shown(task.trigger),
-        "enabled": task.enabled,
-        "next_fires": [iso(moment)[:16] + "Z" for moment in view.next_fires],
-        "inject_into": task.inject_into,
-        "message": task.message,
-    }
-    if task.model is not None:
-        told["model"] = task.model
+    """A task as JSON for the model: shorter than for people."""
+    told = _some({**task_json(view), "trigger": shown(view.task.trigger)}, _OF_TASK)
     if view.last is not None:
         told["last_run"] = {"status": view.last.status, "at": view.last.started_at, "note": view.last.note}
-    if view.warning is not None:
-        told["warning"] = view.warning
     return told
 
 
 def describe_run(run: Run, scheduling: Scheduling) -> Mapping[str, Any]:
-    """A run as JSON for the model."""
-    told: dict[str, Any] = {
-        "run": run.id,
-        "name": run.task,
-        "kind": run.kind,
-        "status": "waiting" if scheduling.waits(run.id) else run.status,
-        "started": run.started_at,
-        "ended": run.ended_at,
-        "tokens": run.prompt_tokens + run.completion_tokens,
-        "delivered": run.delivered,
-    }
-    told |= {key: value for key, value in (("error", run.error), ("note", run.note)) if value is not None}
+    """A run as JSON for the model: shorter than for people."""
+    told = {"run": run.id, "name": run.task, **_some(run_json(run, waits=scheduling.waits(run.id)), _OF_RUN)}
+    told["tokens"] = run.prompt_tokens + run.completion_tokens
     if run.result:
         told["result"] = run.result[:RESULT_CHARS]
     return told
+
+
+def _some(told: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: told[name] for name in names if told[name] is not None or name in _ALWAYS}
 
 
 def _own_chat(context: ToolContext) -> str | None:

@@ -182,6 +182,17 @@ def newest(
     return [state_of(row).run for row in rows]
 
 
+_FAILED = """
+SELECT count(*) FROM runs WHERE status = 'failed' AND error = ? AND started_at >= ?
+"""
+
+
+def count_failed(connection: apsw.Connection, error: str, since: str) -> int:
+    """How many runs of all users failed with an error code. ``since``: ISO-8601 UTC; only those begun from then on."""
+    found: list[tuple[int]] = list(connection.execute(_FAILED, (error, since)))
+    return found[0][0]
+
+
 _RUNNING = f"SELECT {COLUMNS} FROM runs WHERE status = 'running' ORDER BY started_at, id"  # noqa: S608 - constant
 
 

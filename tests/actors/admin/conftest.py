@@ -54,6 +54,7 @@ def sources_of(app: App) -> Sources:
         local_model=app.local,
         coverage=app.coverage,
         health=app.health,
+        scheduling=app.scheduling,
         threads=app.threads,
         connections=list,
         address=lambda: "127.0.0.1:8181",

@@ -26,6 +26,15 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "log",
         "health",
         "reindex",
+        "schedule_list",
+        "schedule_add",
+        "schedule_edit",
+        "schedule_enable",
+        "schedule_remove",
+        "schedule_run",
+        "runs",
+        "run_show",
+        "run_cancel",
     }
     assert all(0 < cls.deadline_s <= 10 and cls.__doc__ for cls in COMMANDS.values())
 

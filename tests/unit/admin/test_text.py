@@ -101,6 +101,36 @@ def test_status_says_whether_all_is_covered(changes, text):
     assert status._coverage({**COVERAGE, **changes}) == text
 
 
+TASKS: dict[str, Any] = {
+    "count": 0,
+    "enabled": 0,
+    "next": None,
+    "running": 0,
+    "queued": 0,
+    "failing": [],
+    "undelivered": 0,
+}
+
+
+def test_status_tells_how_tasks_stand() -> None:
+    assert status._tasks(TASKS) == ["0 tasks, 0 runs go on, 0 wait"]
+    busy = {
+        **TASKS,
+        "count": 3,
+        "enabled": 2,
+        "next": {"at": "2026-11-23T08:00:00.000Z", "user": "anna", "task": "day"},
+        "running": 1,
+        "queued": 2,
+        "failing": [{"user": "anna", "task": "mail", "error": "no_such_chat"}],
+        "undelivered": 4,
+    }
+    first, following, failing, undelivered = status._tasks(busy)
+    assert first == "3 tasks, 1 of them disabled, 1 runs go on, 2 wait"
+    assert following == "next: day of anna at 2026-11-23T08:00:00.000Z"
+    assert failing == "failing: mail of anna (no_such_chat); see `klaw schedule runs mail --user anna`"
+    assert undelivered.startswith("4 results")
+
+
 def test_status_lists_what_is_degraded() -> None:
     answer = {
         "version": "1",
@@ -125,6 +155,7 @@ def test_status_lists_what_is_degraded() -> None:
         },
         "embedder": {"state": "ready", "reason": None, "since": "2026-11-21T12:00:00Z", "embedded": 4, "waiting": 1},
         "coverage": COVERAGE,
+        "tasks": TASKS,
         "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
         "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
     }
@@ -135,6 +166,7 @@ def test_status_lists_what_is_degraded() -> None:
     assert "provider      c: being tried again after 4 failed calls" in printed
     assert "local model   missing (run `klaw models pull`)" in printed
     assert "coverage      every message can be found" in printed
+    assert "tasks         0 tasks, 0 runs go on, 0 wait" in printed
     assert printed[-2:] == ["degraded      нет модели", "              y"]
     assert status.lines({**answer, "degraded": []})[-1] == "degraded      nothing"
 

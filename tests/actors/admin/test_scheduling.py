@@ -1,0 +1,150 @@
+"""Tasks and runs by the admin socket's commands, with the real scheduler and store; there is no model, so runs fail."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from klaw.actor.clock import iso
+from klaw.admin.commands import Commands
+from klaw.admin.requests import BadRequest, Status, parse_args
+from klaw.admin.schedule_requests import (
+    RunCancel,
+    Runs,
+    RunShow,
+    ScheduleAdd,
+    ScheduleEdit,
+    ScheduleEnable,
+    ScheduleList,
+    ScheduleRemove,
+    ScheduleRun,
+)
+from klaw.app import App
+
+DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
+TASK_FIELDS = {
+    "user", "name", "trigger", "enabled", "zone", "next_fires", "message", "model", "inject_into", "timeout_s",
+    "max_tokens", "daily_tokens", "created_at", "updated_at", "running", "last_run", "warning",
+}  # fmt: skip
+RUN_FIELDS = {
+    "id", "user", "task", "kind", "status", "due", "attempt", "started_at", "ended_at", "model", "inject_into",
+    "prompt_tokens", "completion_tokens", "delivered", "error", "note", "parent",
+}  # fmt: skip
+
+
+async def add(commands: Commands, name: str = "day", user: str | None = None, **fields: Any) -> dict[str, Any]:
+    args = {"fields": {"name": name, "message": "Подведи итоги дня", **DAILY, **fields}, "user": user}
+    given = {name: value for name, value in args.items() if value is not None}
+    return (await commands.run(parse_args(ScheduleAdd, given)))["task"]
+
+
+async def refused(commands: Commands, request: Any) -> BadRequest:
+    with pytest.raises(BadRequest) as caught:
+        await commands.run(request)
+    return caught.value
+
+
+async def until(commands: Commands, request: Any, wanted: Any) -> Any:
+    """Ask until the answer is as wanted. Returns it."""
+    with trio.fail_after(20):
+        while True:
+            answer = await commands.run(request)
+            if wanted(answer):
+                return answer
+            await trio.sleep(0.02)
+
+
+async def run_to_its_end(commands: Commands, name: str, user: str | None = None) -> dict[str, Any]:
+    run = (await commands.run(ScheduleRun(name=name, user=user)))["run"]
+    shown = await until(commands, RunShow(run=run["id"], user=user), lambda answer: answer["run"]["ended_at"])
+    return shown["run"]
+
+
+async def test_a_task_is_made_listed_changed_and_removed(commands: Commands) -> None:
+    made = await add(commands, injectInto="Дом")
+    assert set(made) == TASK_FIELDS
+    assert made["trigger"] == {
+        "kind": "cron",
+        "expression": "0 9 * * *",
+        "zone": "Europe/Berlin",
+        "shown": "cron 0 9 * * * Europe/Berlin",
+    }
+    assert len(made["next_fires"]) == 3
+    assert all(moment[10:19] == "T09:00:00" and moment[19:] in ("+01:00", "+02:00") for moment in made["next_fires"])
+    assert "there is no chat дом" in made["warning"].lower()
+    listed = await commands.run(ScheduleList())
+    assert listed["user"] == "local"
+    assert [task["name"] for task in listed["tasks"]] == ["day"]
+    changed = await commands.run(
+        parse_args(ScheduleEdit, {"name": "day", "fields": {"every": "2h", "clear": ["injectInto"]}})
+    )
+    assert (changed["task"]["trigger"]["shown"], changed["task"]["inject_into"]) == ("every 2h", None)
+    off = (await commands.run(ScheduleEnable(name="day", enabled=False)))["task"]
+    assert (off["enabled"], off["next_fires"]) == (False, [])
+    assert (await commands.run(ScheduleEnable(name="day")))["task"]["enabled"]
+    assert await commands.run(ScheduleRemove(name="day")) == {"removed": {"user": "local", "name": "day"}}
+    assert (await commands.run(ScheduleList()))["tasks"] == []
+
+
+async def test_every_wrong_field_is_named(commands: Commands) -> None:
+    raw = {"name": "a/b", "message": "", "cron": "61 * * * *", "zone": "Mars/Base", "timeout": "soon", "crom": 1}
+    error = await refused(commands, parse_args(ScheduleAdd, {"fields": raw}))
+    assert error.code == "bad_task"
+    assert {problem.path for problem in error.problems} == {"name", "message", "cron", "zone", "timeout", "crom"}
+
+
+async def test_what_is_not_there_is_said(commands: Commands) -> None:
+    assert (await refused(commands, ScheduleRemove(name="no"))).code == "unknown_task"
+    assert (await refused(commands, ScheduleRun(name="../x"))).code == "unknown_task"
+    assert (await refused(commands, parse_args(ScheduleEdit, {"name": "no", "fields": {}}))).code == "unknown_task"
+    assert (await refused(commands, RunShow(run="no"))).code == "unknown_run"
+    assert (await refused(commands, RunCancel(run="no"))).code == "unknown_run"
+    assert (await refused(commands, Runs(before="no"))).code == "unknown_run"
+    wrong = await refused(commands, Runs(status="odd"))
+    assert (wrong.code, str(wrong)[:12]) == ("bad_args", "args.status:")
+    assert (await refused(commands, ScheduleList(user="A/B"))).code == "bad_args"
+    await add(commands)
+    with pytest.raises(BadRequest) as caught:
+        await add(commands)
+    assert caught.value.code == "task_exists"
+
+
+async def test_runs_are_listed_in_pages_and_shown(commands: Commands) -> None:
+    await add(commands)
+    done = [await run_to_its_end(commands, "day") for _ in range(3)]
+    assert all(run["status"] == "failed" and run["kind"] == "manual" and run["error"] for run in done)
+    assert done[0]["message"] == "Подведи итоги дня"
+    first = await commands.run(parse_args(Runs, {"limit": 2}))
+    assert [run["id"] for run in first["runs"]] == [done[2]["id"], done[1]["id"]]
+    assert set(first["runs"][0]) == RUN_FIELDS
+    second = await commands.run(parse_args(Runs, {"limit": 2, "before": first["next"], "task": "day"}))
+    assert ([run["id"] for run in second["runs"]], second["next"]) == ([done[0]["id"]], None)
+    assert (await commands.run(Runs(status="done")))["runs"] == []
+    over = await refused(commands, RunCancel(run=done[0]["id"]))
+    assert (over.code, "failed" in str(over)) == ("run_over", True)
+
+
+async def test_a_user_sees_nothing_of_another(commands: Commands) -> None:
+    await add(commands, user="anna")
+    run = await run_to_its_end(commands, "day", user="anna")
+    assert (await commands.run(ScheduleList()))["tasks"] == []
+    assert (await commands.run(Runs()))["runs"] == []
+    assert (await refused(commands, RunShow(run=run["id"]))).code == "unknown_run"
+    assert (await refused(commands, RunCancel(run=run["id"]))).code == "unknown_run"
+    assert (await refused(commands, ScheduleRun(name="day"))).code == "unknown_task"
+    assert (await refused(commands, ScheduleEnable(name="day", enabled=False))).code == "unknown_task"
+    assert (await refused(commands, Runs(before=run["id"]))).code == "unknown_run"
+
+
+async def test_the_status_tells_of_tasks(app: App, commands: Commands) -> None:
+    await add(commands)
+    await add(commands, name="off", enabled=False)
+    await add(commands, name="soon", cron=None, zone=None, every="1m")
+    await run_to_its_end(commands, "day")
+    tasks = (await until(commands, Status(), lambda answer: answer["tasks"]["failing"]))["tasks"]
+    assert (tasks["count"], tasks["enabled"], tasks["running"], tasks["queued"]) == (3, 2, 0, 0)
+    assert (tasks["next"]["task"], tasks["next"]["user"]) == ("soon", "local")
+    assert tasks["next"]["at"] > iso(app.clock.now())
+    assert [(each["user"], each["task"]) for each in tasks["failing"]] == [("local", "day")]
+    await commands.run(ScheduleRemove(name="day"))
+    await until(commands, Status(), lambda answer: not answer["tasks"]["failing"])
