@@ -22,6 +22,7 @@ from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
 from klaw.chats.directory import ChatDirectory
 from klaw.chats.health import GatheredHealth
+from klaw.chats.models import ModelChoice
 from klaw.chats.turn import TurnServices
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths, ensure_private_dir, folder_of_user
@@ -38,9 +39,12 @@ from klaw.health import (
     task_problems,
     watch,
 )
+from klaw.llm.budget import Budget
 from klaw.llm.local.process import LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
+from klaw.llm.meter import Accounts
+from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory import coverage as coverage_actor
@@ -54,7 +58,8 @@ from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.places import Places
-from klaw.store.sql import messages, vectors
+from klaw.store.sql import messages, usage, vectors
+from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store, open_store
 from klaw.subagents import scheduler as scheduler_actor
 from klaw.subagents.localzone import default_zone
@@ -63,13 +68,19 @@ from klaw.subagents.scheduler import Scheduler
 from klaw.subagents.service import Scheduling
 from klaw.subagents.slash import TaskAnswers
 from klaw.subagents.tools import scheduling_tools
+from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
+from klaw.toolbox.outside import outside_tools
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.skills.catalogue import Catalogue
+
+CORRECTION_TURNS = 200
+"""The newest turns, from which the corrections of token estimates are taken at the start."""
 
 log = structlog.get_logger("klaw.app")
 
@@ -94,10 +105,13 @@ class App:
     scheduler: Scheduler
     scheduling: Scheduling
     """What users can ask of tasks and runs."""
+    approvals: Approvals
     executor: Executor
     """Carries out tool calls; its toolbox holds all tools."""
     runs: RunServices
     """What the runs of tasks and subagents share."""
+    accounts: Accounts
+    correction: TokenCorrection
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -127,6 +141,7 @@ async def running(config: EngineConfig, paths: Paths, *, fsync: Callable[[int], 
     ):
         app = _build(config, paths, clock, store, Supervisor(nursery, clock))
         await _start(app)
+        nursery.start_soon(app.accounts.registry.know_configured)
         yield app
         await _stop(app)
         nursery.cancel_scope.cancel(reason="all parts have stopped")
@@ -136,30 +151,47 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     embedder = Embedder(clock, enabled=config.embedding.enabled)
     coverage = Coverage(clock)
     local = LocalModel()
-    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
+    registry = Registry(config, clock)
+    router = Router(
+        config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s), registry.context_tokens
+    )
     sources: list[Callable[[], Mapping[str, str]]] = [
         partial(embedder_problems, embedder),
         partial(coverage_problems, coverage),
         partial(supervisor_problems, supervisor),
         router.problems,
     ]
+    llm = config.llm
+    accounts = Accounts(
+        registry=registry,
+        budget=Budget(llm.daily_budget, llm.daily_tokens, llm.budget_warn_share, clock),
+    )
+    sources += [accounts.budget.problems, registry.problems]
     if router.uses_local:
         sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
     health = GatheredHealth(sources)
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
+    correction = TokenCorrection()
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
     toolbox = Toolbox(config.tools.disabled)
     # Threads of their own: slow file tools must not hold back the reading of prompt files.
     tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
-    toolbox.register(*clock_tools(clock))
+    composer = Composer(clock=clock, new_id=new_id)
+    workspace_of = partial(folder_of_user, paths.workspace)
+    toolbox.register(*clock_tools(clock), *message_tools(store.readers, store.writer, composer.own, embedder.nudge))
     toolbox.register(*file_tools(paths.workspace, tool_files, config.tools.max_output_chars))
     toolbox.register(*skill_tools(skills, tool_files))
+    toolbox.register(*outside_tools(config.tools, workspace_of, tool_files))
+    approvals = Approvals(
+        events=hub, clock=clock, new_id=new_id, wait_s=config.tools.exec.approval_s, watchers=hub.watchers
+    )
     executor = Executor(
         toolbox=toolbox,
-        overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
+        overflow=Overflow(files, workspace_of, new_id),
         max_output_chars=config.tools.max_output_chars,
         timeout_s=config.tools.timeout_s,
+        approve=approvals.approve,
     )
     services = TurnServices(
         config=config,
@@ -174,9 +206,11 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         events=hub,
         clock=clock,
         new_id=new_id,
-        composer=Composer(clock=clock, new_id=new_id),
-        correction=TokenCorrection(),
+        composer=composer,
+        correction=correction,
         executor=executor,
+        accounts=accounts,
+        models=ModelChoice(config=config, router=router, registry=accounts.registry),
     )
     scheduler = Scheduler()
     zone = default_zone(config.subagents.zone)
@@ -210,11 +244,15 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
             conversations=paths.conversations,
             files=files,
             executor=executor,
-            correction=services.correction,
+            accounts=accounts,
+            correction=correction,
             said=embedder.nudge,
             clock=clock,
             new_id=new_id,
         ),
+        approvals=approvals,
+        accounts=accounts,
+        correction=correction,
         hub=hub,
         coverage=coverage,
         health=health,
@@ -248,6 +286,7 @@ async def _start(app: App) -> None:
             ),
         )
     )
+    await _remember(app)
     await app.supervisor.start(
         ActorSpec(
             name=app.reindexer.mailbox.name,
@@ -321,6 +360,13 @@ async def _start(app: App) -> None:
     )
 
 
+async def _remember(app: App) -> None:
+    """Take over from the store what was spent today, and how far off token estimates were."""
+    today = app.accounts.budget.today()
+    app.accounts.budget.restore(today, await app.store.readers.run(usage.total, UsageFilters(since=today)))
+    app.correction.seed(await app.store.readers.run(usage.corrections, CORRECTION_TURNS))
+
+
 async def _recount_vectors(app: App) -> None:
     """Tell the embedder what another database has; it looks by itself for what is missing there."""
     if app.embedder.status.state is EmbedderState.READY:
@@ -340,6 +386,7 @@ async def recover_chats(app: App) -> None:
 async def _stop(app: App) -> None:
     """Stop the parts in stages; each has its own budget."""
     supervisor, shutdown = app.supervisor, app.config.shutdown
+    app.approvals.close()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(supervisor.stop, app.scheduler.mailbox.name, "shutdown")
         for name in app.directory.close("the server is shutting down"):

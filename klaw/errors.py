@@ -164,6 +164,13 @@ class ProviderMalformed(ProviderError):
     code = "llm_malformed"
 
 
+class OverBudget(ProviderError):
+    """A daily spending limit would be passed; nothing was sent."""
+
+    code = "llm_over_budget"
+    retryable = False
+
+
 class ActorStopped(KlawError):
     """The actor that was asked has stopped, failed, or was restarted before it answered."""
 

@@ -93,7 +93,14 @@ class _Listener:
 
     def __init__(self, app: App, auth: Authenticator) -> None:
         self.address: tuple[str, int] | None = None
-        services = Services(config=app.config.gateway, chats=app.directory, hub=app.hub, auth=auth, clock=app.clock)
+        services = Services(
+            config=app.config.gateway,
+            chats=app.directory,
+            hub=app.hub,
+            auth=auth,
+            approvals=app.approvals,
+            clock=app.clock,
+        )
         self.gateway = Gateway(services, self._listening)
 
     def _listening(self, host: str, port: int) -> None:
@@ -120,6 +127,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             search=app.search,
             slots=app.slots,
             providers=app.router.report,
+            budget=app.accounts.budget,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,
             health=app.health,

@@ -70,6 +70,9 @@ PURE = (
     "toolbox/skills/parse.py",
     "setup/answers.py",
     "setup/step.py",
+    "toolbox/exec/command.py",
+    "toolbox/web/charset.py",
+    "toolbox/web/convert.py",
     "llm/types.py",
     "llm/adapt.py",
     "llm/anthropic.py",
@@ -88,6 +91,8 @@ PURE = (
     "subagents/past.py",
     "subagents/result.py",
     "subagents/triggers.py",
+    "llm/prices.py",
+    "llm/budget.py",
 )
 IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}
 

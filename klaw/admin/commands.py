@@ -32,18 +32,21 @@ from klaw.admin.requests import (
     Search,
     Status,
     Tasks,
+    Usage,
     Why,
 )
 from klaw.admin.scheduling import describe_overview, run_scheduled
 from klaw.admin.search import run_search
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
+from klaw.admin.usage import check_usage, describe_budget, describe_usage
 from klaw.chats.health import Health as Problems
 from klaw.chats.service import Chats
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.errors import ActorStopped
+from klaw.llm.budget import Budget
 from klaw.llm.guard import ProviderReport
 from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
@@ -55,7 +58,8 @@ from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.values import Options
-from klaw.store.sql import messages, overview, replay, turns, whereabouts
+from klaw.store.sql import messages, overview, replay, turns, usage, whereabouts
+from klaw.store.sql.usage import UsageFilters
 from klaw.store.writer import Writer
 from klaw.subagents.service import Scheduling
 
@@ -78,6 +82,7 @@ class Sources:
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
     """LLM services that were asked so far."""
+    budget: Budget
     local_model: LocalModel | None
     """None when no route leads to it."""
     coverage: Coverage
@@ -126,6 +131,8 @@ class Commands:
                 return await self._why(request)
             case Search():
                 return await run_search(self._sources.search, self._sources.readers, request)
+            case Usage():
+                return await self._usage(request)
             case Tasks():
                 return task_tree()
             case Log():
@@ -159,6 +166,10 @@ class Commands:
                 "model": sources.config.routing.default,
                 "slots": attrs.asdict(sources.slots.report()),
                 "providers": [_provider(report) for report in sources.providers()],
+                "budget": describe_budget(sources.budget.report()),
+                "today": attrs.asdict(
+                    await sources.readers.run(usage.total, UsageFilters(since=sources.budget.today()))
+                ),
                 "local": {"state": local.state.value, "reason": local.report().reason} if local else None,
             },
             "embedder": {
@@ -227,6 +238,12 @@ class Commands:
         found = why.combine(message, about, sources.config, fixed)
         asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None
         return why.describe(found, sources.config, asked)
+
+    async def _usage(self, request: Usage) -> dict[str, Any]:
+        sources = self._sources
+        filters = check_usage(request, sources.clock.now())
+        total, groups = await sources.readers.run(usage.both, filters, request.by or "day")
+        return describe_usage(request, filters, total, groups, sources.budget.report())
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
         reindexer = self._sources.reindexer

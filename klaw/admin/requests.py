@@ -38,9 +38,14 @@ MAX_NAME = 128
 MAX_QUERY = 4_000
 """Longest question in a request; escaped as JSON it still fits into a line."""
 
+MAX_DAYS = 3660
+"""Most days that usage goes back."""
+
 Level = Literal["debug", "info", "warning", "error"]
 Speaker = Literal["user", "assistant"]
 """Whose messages are searched."""
+Grouping = Literal["chat", "model", "day", "task"]
+"""What sums of usage are made for."""
 ReindexAction = Literal["start", "status", "cancel"]
 
 
@@ -120,6 +125,24 @@ class Search:
     """A number, or the name of a next page."""
 
 
+Days = NewType("Days", int)
+"""How many UTC days back, today included."""
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """What calls to models used and cost, in the last days."""
+
+    command: ClassVar[str] = "usage"
+    deadline_s: ClassVar[float] = 10.0
+    days: Days | None = None
+    """Default: 30."""
+    by: Grouping | None = None
+    """Default: day."""
+    user: str | None = None
+    """Default: all users."""
+
+
 @attrs.frozen(kw_only=True)
 class Tasks:
     """The tree of Trio's tasks with their stacks."""
@@ -170,7 +193,9 @@ Scheduled: TypeAlias = (
     | RunCancel
 )
 """Requests about tasks and runs."""
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health | Reindex | Scheduled
+Request: TypeAlias = (
+    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Reindex | Scheduled
+)
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -244,9 +269,10 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
+    converter.register_structure_hook_func(lambda cls: cls is Days, _read_days)
     converter.register_structure_hook_func(lambda cls: cls is Fields, _read_fields)
     converter.register_structure_hook(bool, _read_bool)
-    for words in (Level, ReindexAction, Speaker):
+    for words in (Level, ReindexAction, Speaker, Grouping):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
@@ -278,6 +304,12 @@ def _read_limit(value: object, _: object) -> Limit:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LIMIT:
         raise _WrongValue(f"must be a number from 1 to {MAX_LIMIT}")
     return Limit(value)
+
+
+def _read_days(value: object, _: object) -> Days:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DAYS:
+        raise _WrongValue(f"must be a number from 1 to {MAX_DAYS}")
+    return Days(value)
 
 
 def _read_fields(value: object, _: object) -> Fields:

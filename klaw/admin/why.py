@@ -147,7 +147,9 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
             unfinished=rows.unfinished,
             tools_tokens=_tools_tokens(about),
             budget=Budget(
-                context_tokens=context_tokens_of(config, rows.session.model),
+                # As the last turn had it: the server may know the model's length from the list of prices.
+                context_tokens=int((budgets[0] if budgets else {}).get("context_tokens", 0))
+                or context_tokens_of(config, rows.session.model),
                 reply_reserve_tokens=config.context.reply_reserve_tokens,
                 correction=float(budgets[0].get("correction", 1.0)) if budgets else 1.0,
             ),

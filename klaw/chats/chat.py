@@ -5,7 +5,7 @@ messages themselves are in the store, so a restart loses nothing.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 import attrs
 import structlog
@@ -16,7 +16,7 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.chats import commands
+from klaw.chats import commands, models, spending
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
@@ -42,6 +42,9 @@ class _Done:
     before: tuple[NewMessage, ...] = ()
     metadata: dict[str, Any] = attrs.Factory(dict)
 
+
+TaskCommand: TypeAlias = Literal[Command.TASKS, Command.RUNS, Command.CANCEL, Command.HEARTBEAT]
+ShowCommand: TypeAlias = Literal[Command.STATUS, Command.CONTEXT, Command.MODELS, Command.USAGE, Command.HELP]
 
 log = structlog.get_logger("klaw.chat")
 
@@ -184,8 +187,19 @@ class _ChatActor:
                 if self.turn is message.turn:
                     self.handle.turn = None
                     self.handle.state = "failed" if message.status is TurnStatus.FAILED else "idle"
+                await self._warn()
             case _:
                 assert_never(message)
+
+    async def _warn(self) -> None:
+        """Tell this chat, in which money was just spent, that a daily limit is nearly used up: once a day."""
+        warning = self.services.accounts.budget.take_warning()
+        if warning is None:
+            return
+        try:
+            await self.services.writer.append([self._system(Kind.TEXT, warning, {"budget": "warning"})])
+        except KlawError as error:
+            log.warning("warning_not_stored", chat=self.chat, error=type(error).__name__)
 
     async def _store(self, submits: Sequence[Submit]) -> None:
         """Append messages in order; each is answered by itself, so that one refused id does not refuse the others."""
@@ -235,23 +249,37 @@ class _ChatActor:
                 return _Done("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
                 return _Done(await self._retry())
+            case Command.MODEL:
+                return await self._model(asked.rest)
+            case Command.TASKS | Command.RUNS | Command.CANCEL | Command.HEARTBEAT as command:
+                return _Done(await self._about_tasks(command, asked.rest))
+            case _ as command:
+                return _Done(await self._show(command))
+
+    async def _about_tasks(self, command: TaskCommand, rest: str) -> str:
+        match command:
+            case Command.TASKS:
+                return await self.tasks.list_tasks(self.user)
+            case Command.RUNS:
+                return await self.tasks.list_runs(self.user, rest)
+            case Command.CANCEL:
+                return await self.tasks.cancel(self.user, rest)
+            case Command.HEARTBEAT:
+                return await self.tasks.heartbeat(self.chat, rest)
+
+    async def _show(self, command: ShowCommand) -> str:
+        match command:
             case Command.STATUS:
-                return _Done(commands.status_text(await self._describe(), self.health.problems()))
+                return commands.status_text(await self._describe(), self.health.problems())
             case Command.CONTEXT:
                 turn = await self.services.readers.run(turns.last, self.chat)
-                return _Done(commands.context_text(turn.receipt if turn else None))
-            case Command.TASKS:
-                return _Done(await self.tasks.list_tasks(self.user))
-            case Command.RUNS:
-                return _Done(await self.tasks.list_runs(self.user, asked.rest))
-            case Command.CANCEL:
-                return _Done(await self.tasks.cancel(self.user, asked.rest))
-            case Command.HEARTBEAT:
-                return _Done(await self.tasks.heartbeat(self.chat, asked.rest))
+                return commands.context_text(turn.receipt if turn else None)
+            case Command.MODELS:
+                return await models.list_models(self.services.models, await self._model_name())
+            case Command.USAGE:
+                return await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat)
             case Command.HELP:
-                return _Done(commands.help_text())
-            case _:
-                assert_never(asked.command)
+                return commands.help_text()
 
     async def _retry(self) -> str:
         if self.turn is not None:
@@ -261,6 +289,18 @@ class _ChatActor:
             return "Everything is answered."
         self.debounce = self.debounce.hurry(trio.current_time())
         return "Trying again."
+
+    async def _model(self, wanted: str) -> _Done:
+        """Show the chat's model, or change it from the next turn on: the answer's metadata is what the store reads."""
+        if not wanted:
+            return _Done(await models.show_model(self.services.models, await self._model_name()))
+        chosen = await models.choose(self.services.models, wanted)
+        return _Done(chosen.text, metadata={"model": chosen.name} if chosen.changed else {})
+
+    async def _model_name(self) -> str | None:
+        """The model that was chosen for this chat; None for ``routing.default``."""
+        session = await self.services.readers.run(messages.session, self.chat)
+        return session.model if session is not None else None
 
     async def _describe(self) -> dict[str, Any]:
         session = await self.services.readers.run(messages.session, self.chat)

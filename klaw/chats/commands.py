@@ -15,6 +15,9 @@ class Command(enum.StrEnum):
     RETRY = "/retry"
     STATUS = "/status"
     CONTEXT = "/context"
+    MODEL = "/model"
+    MODELS = "/models"
+    USAGE = "/usage"
     TASKS = "/tasks"
     RUNS = "/runs"
     CANCEL = "/cancel"
@@ -28,6 +31,9 @@ _MEANING: Mapping[Command, str] = {
     Command.RETRY: "try again to answer what has no answer yet",
     Command.STATUS: "show what this chat and the server do now",
     Command.CONTEXT: "show what the last answer was made from",
+    Command.MODEL: "show this chat's model; /model NAME changes it, /model default takes it back",
+    Command.MODELS: "list the models with their context length and prices",
+    Command.USAGE: "show tokens and cost of this chat, of today and of the last 30 days",
     Command.TASKS: "list your scheduled tasks: when they fire next, and how they ended last",
     Command.RUNS: "list what tasks and subagents did; /runs TASK for one of them",
     Command.CANCEL: "end a run: /cancel with its id or the name of its task",

@@ -37,9 +37,13 @@ class Composer:
         role, kind = Role.ASSISTANT, Kind.TOOL_CALL
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata, call_tokens(calls))
 
-    def tool_result(self, chat: ChatId, turn: str, call: ToolCall, text: str, *, failed: bool) -> NewMessage:
-        """What a call brought."""
+    def tool_result(
+        self, chat: ChatId, turn: str, call: ToolCall, text: str, *, failed: bool, origin: str = "tool"
+    ) -> NewMessage:
+        """What a call brought. The origin of its text is kept where the role does not say it: the web."""
         metadata = {"turn": turn, "call": call.id, "name": call.name, "error": failed}
+        if origin != "tool":
+            metadata["origin"] = origin
         return self._message(chat, self.new_id(), OWN_CHANNEL, Role.TOOL, Kind.TOOL_RESULT, text, metadata)
 
     def _message(

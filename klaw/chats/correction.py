@@ -1,5 +1,7 @@
 """Correcting the token estimate by what providers report. Pure state, one number a model."""
 
+from collections.abc import Mapping
+
 SMOOTHING = 0.3
 LOWEST, HIGHEST = 0.5, 16.0
 OVERFLOW_SHARE = 0.7
@@ -14,6 +16,10 @@ class TokenCorrection:
 
     def of(self, model: str) -> float:
         return self._ratios.get(model, 1.0)
+
+    def seed(self, ratios: Mapping[str, float]) -> None:
+        """Begin with what was known before a restart; what was learned since then counts more."""
+        self._ratios = {model: _bounded(ratio) for model, ratio in ratios.items()} | self._ratios
 
     def learn(self, model: str, *, estimated: int, reported: int) -> None:
         """Take in one call's estimate and the provider's own count of its prompt."""

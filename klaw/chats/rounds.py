@@ -55,7 +55,9 @@ class Rounds:
         call, state = result.call, "failed" if result.failed else "done"
         account = self._by_id[call.id]
         account |= {"state": state, "chars": result.chars, "duration_ms": round(result.duration_ms, 1)}
-        message = self.composer.tool_result(self.chat, self.turn, call, result.text, failed=result.failed)
+        message = self.composer.tool_result(
+            self.chat, self.turn, call, result.text, failed=result.failed, origin=result.origin
+        )
         await self.writer.append([message])
         self._tell(call, state)
 

@@ -15,6 +15,7 @@ from klaw.actor.vitals import Vitals
 from klaw.chats.compose import Composer
 from klaw.chats.correction import TokenCorrection
 from klaw.chats.failures import describe_failure
+from klaw.chats.models import ModelChoice
 from klaw.chats.rounds import Rounds
 from klaw.chats.workspace import Workspace
 from klaw.config.schema import EngineConfig
@@ -29,6 +30,7 @@ from klaw.domain.recall import NOTHING
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import ActorStopped, ContextTooLong, ProviderMalformed, StorageFull
+from klaw.llm.meter import Accounts, Meter
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
@@ -66,6 +68,8 @@ class TurnServices:
     correction: TokenCorrection
     executor: Executor
     """Its toolbox holds the tools of all models that can use them."""
+    accounts: Accounts
+    models: ModelChoice
 
 
 @attrs.define(kw_only=True)
@@ -88,6 +92,7 @@ class Turn:
     _began: float = 0.0
     _pieces: list[str] = attrs.Factory(list)
     _length: int = 0
+    _meter: Meter | None = None
     _answered_by: str = ""
 
     def stop(self, reason: str) -> None:
@@ -125,9 +130,9 @@ class Turn:
             # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
             # twice.
             if outcome is not None:
-                status = await self._store(outcome.text, TurnStatus.DONE, usage=_usage(outcome))
+                status = await self._store(outcome.text, TurnStatus.DONE)
             elif self.stopped and self._rows is not None:
-                status = await self._store("".join(self._pieces), TurnStatus.STOPPED, usage={})
+                status = await self._store("".join(self._pieces), TurnStatus.STOPPED)
             else:
                 status = None
         except ActorStopped:
@@ -151,7 +156,8 @@ class Turn:
                 return None
             self._rows = rows
             services.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
-            self._route = route = services.router.route(rows.session.model)
+            self._meter = services.accounts.meter()
+            self._route = route = self._meter.wrap(services.router.route(rows.session.model, key="/model"))
             about = ToolContext(user=rows.session.user, chat=self.chat, turn=self.id, model=route.name)
             if route.tools and services.config.processing.max_tool_call_rounds:
                 await services.files.run(services.workspace.refresh_skills)
@@ -314,7 +320,7 @@ class Turn:
         self._pieces.append(text)
         self._length += len(text)
 
-    async def _store(self, text: str, status: TurnStatus, *, usage: dict[str, Any]) -> TurnStatus:
+    async def _store(self, text: str, status: TurnStatus) -> TurnStatus:
         assert self._rows is not None
         self.vitals.doing("storing the answer")
         answer = clean(text)
@@ -322,7 +328,7 @@ class Turn:
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
         message = self.services.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
-        record = self._record(self._rows, status, None, usage)
+        record = self._record(self._rows, status, None)
         await self.services.writer.append([message] if answer.strip() else [], record)
         self.services.embedder.nudge()
         self._end(status, None, None)
@@ -336,13 +342,13 @@ class Turn:
         )
         if self._rows is not None:
             try:
-                await self.services.writer.append([], self._record(self._rows, TurnStatus.FAILED, code, {}))
+                await self.services.writer.append([], self._record(self._rows, TurnStatus.FAILED, code))
             except StorageFull:
                 log.error("turn_not_recorded", turn=self.id, code="storage_full")
         self._end(TurnStatus.FAILED, code, text)
         return TurnStatus.FAILED
 
-    def _record(self, rows: ChatRows, status: TurnStatus, error: str | None, usage: dict[str, Any]) -> TurnRecord:
+    def _record(self, rows: ChatRows, status: TurnStatus, error: str | None) -> TurnRecord:
         now = self.services.clock.now()
         return TurnRecord(
             id=self.id,
@@ -357,15 +363,10 @@ class Turn:
             ended_at=iso(now),
             error=error,
             receipt=self._receipt,
-            usage=usage,
+            usage=self._meter.record() if self._meter is not None else {},
             timings={name: round(spent, 2) for name, spent in self._timings.items()},
         )
 
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
         self.services.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
         log.info("turn_ended", turn=self.id, chat=self.chat, status=status.value, code=code)
-
-
-def _usage(outcome: Outcome) -> dict[str, Any]:
-    """Of all calls together; nothing when the provider does not count."""
-    return attrs.asdict(outcome.usage) if outcome.usage_known else {}

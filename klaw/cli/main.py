@@ -157,6 +157,12 @@ def _looking_commands(commands: Any) -> None:
     search.add_argument("--limit", metavar="N", type=int, help="results on a page, 1 to 100 (default: 10)")
     search.add_argument("--page", metavar="PAGE", help="another page: its number, or what the page before names")
 
+    text = "show what calls to models used and cost"
+    usage = _command(commands, "usage", text, "usage", "usage_command")
+    usage.add_argument("--days", metavar="N", type=_count, help="UTC days back, today included (default: 30)")
+    usage.add_argument("--by", choices=("chat", "model", "day", "task"), help="sums for each of them (default: day)")
+    usage.add_argument("--user", metavar="NAME", help="of this user only (default: all)")
+
 
 def _schedule_commands(commands: Any) -> None:
     group = _group(commands, "schedule", "make, change and list scheduled tasks (docs/scheduling.md)")

@@ -4,7 +4,9 @@ import argparse
 from typing import Any
 
 from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, size, span, table
+from klaw.cli.usage import budget_text
 from klaw.config.paths import Paths
+from klaw.domain.usage import dollars
 
 
 def status_command(args: argparse.Namespace) -> int:
@@ -31,6 +33,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["memory", size(answer["rss_bytes"])],
         ["content", f"{counts['messages']} messages, {counts['chats']} chats, {counts['users']} users"],
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
+        ["spent today", _spent(llm["today"], llm["budget"])],
         *[["provider", _provider(each)] for each in llm["providers"]],
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
@@ -44,6 +47,14 @@ def lines(answer: dict[str, Any]) -> list[str]:
     if not answer["degraded"]:
         rows.append(["degraded", "nothing"])
     return table([[name, line(text)] for name, text in rows])
+
+
+def _spent(today: dict[str, Any], budget: dict[str, Any]) -> str:
+    """What calls to models cost since 00:00 UTC, and how the daily limits stand."""
+    tokens = today["prompt_tokens"] + today["completion_tokens"]
+    unknown = f", {today['unpriced_calls']} of unknown price" if today["unpriced_calls"] else ""
+    limit = f"; {budget_text(budget)}" if budget["share"] is not None else ""
+    return f"{dollars(today['cost_nano'])}, {today['calls']} calls{unknown}, {tokens} tokens{limit}"
 
 
 def _provider(provider: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from klaw.gateway.codec import encode
 from klaw.gateway.frames import (
     PROTOCOL_VERSION,
     Ack,
+    Approve,
     CaughtUp,
     ChatMessage,
     ClientFrame,
@@ -48,7 +49,7 @@ MAX_POSTS = 256
 
 log = structlog.get_logger("klaw.client")
 
-Request: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch
+Request: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch | Approve
 """Frames that are answered by one frame with the same ``ref``."""
 
 

@@ -5,6 +5,8 @@ from typing import TypeAlias
 import attrs
 
 from klaw.gateway.frames import (
+    Approval,
+    ApprovalEnded,
     CaughtUp,
     ChatMessage,
     Delta,
@@ -56,7 +58,20 @@ class Disconnected:
     code: str
 
 
-Event: TypeAlias = Entry | Connected | Disconnected | CaughtUp | Delta | Tool | Status | Stopped | Error | Notice
+Event: TypeAlias = (
+    Entry
+    | Connected
+    | Disconnected
+    | CaughtUp
+    | Delta
+    | Tool
+    | Approval
+    | ApprovalEnded
+    | Status
+    | Stopped
+    | Error
+    | Notice
+)
 
 
 def entry_of(chat: str, message: ChatMessage | StoredMessage, *, replayed: bool) -> Entry:

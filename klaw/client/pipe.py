@@ -16,6 +16,7 @@ from klaw.client.errors import RequestRefused
 from klaw.client.events import Entry
 from klaw.client.opening import open_chat
 from klaw.client.verdict import Failed, Waiter
+from klaw.gateway.frames import Approval
 
 ATTEMPTS = 5
 """How often a message is offered to a busy server."""
@@ -87,7 +88,7 @@ async def run_pipe(client: Client, chat: str, messages: Messages, out: TextIO, e
     await open_chat(client, chat, 0)
     failed = False
     while (text := await messages.next()) is not None:
-        verdict = await _ask(client, chat, text)
+        verdict = await _ask(client, chat, text, errors)
         if isinstance(verdict, Failed):
             failed = True
             errors.write(f"klaw: {harmless(verdict.text)} ({harmless(verdict.code)})\n")
@@ -97,7 +98,7 @@ async def run_pipe(client: Client, chat: str, messages: Messages, out: TextIO, e
     return 1 if failed else 0
 
 
-async def _ask(client: Client, chat: str, text: str) -> Entry | Failed:
+async def _ask(client: Client, chat: str, text: str, errors: TextIO) -> Entry | Failed:
     waiter = Waiter(chat, message_id := new_id(), answered_later=text.lower() == "/retry")
     for attempt in range(ATTEMPTS):
         try:
@@ -109,7 +110,11 @@ async def _ask(client: Client, chat: str, text: str) -> Entry | Failed:
             await trio.sleep((exc.retry_after_ms or PAUSE_S * 1000) / 1000)
     while True:
         with trio.move_on_after(DOUBT_S if waiter.in_doubt else math.inf):
-            verdict = waiter.see(await client.next_event())
+            event = await client.next_event()
+            if isinstance(event, Approval) and event.chat == chat:
+                errors.write(f"klaw: waits for permission (klaw chat {harmless(chat)}): {harmless(event.what)}\n")
+                errors.flush()
+            verdict = waiter.see(event)
             if verdict is not None:
                 return verdict
             continue

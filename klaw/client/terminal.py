@@ -15,7 +15,7 @@ from klaw.client.screen import Screen
 from klaw.client.together import run_until_first_ends
 from klaw.client.transcript import PROMPT, Transcript
 from klaw.client.tty import key_by_key, read_keys
-from klaw.gateway.frames import Stop
+from klaw.gateway.frames import ClientFrame, Stop
 
 MAX_WAITING = 32
 """Lines typed while earlier ones are on their way (or the connection is down); more are refused, and stay typed."""
@@ -120,6 +120,7 @@ class Terminal:
     async def _show_events(self) -> None:
         while True:
             self._transcript.show(await self._client.next_event())
+            self._transcript.ask(trio.current_time())
             self._refresh()
 
     # -- what happens ----------------------------------------------------------------------------------------------
@@ -140,7 +141,12 @@ class Terminal:
     def _submit(self, text: str) -> bool:
         if text.lower() == QUIT:
             return True
-        if text:
+        now = trio.current_time()
+        if (answer := self._transcript.questions.answer(text, now)) is not None:
+            self._post(answer, "not connected: cannot answer")
+        elif self._transcript.questions.too_soon(text, now):
+            self._transcript.say("read the question first; nothing was sent")
+        elif text:
             message_id = new_id()
             try:
                 self._outgoing.send_nowait((message_id, text))
@@ -153,15 +159,21 @@ class Terminal:
     def _interrupt(self) -> bool:
         press = self._interrupts.press(trio.current_time(), busy=self._transcript.busy, typed=bool(self._editor.text))
         if press is Press.STOP:
-            try:
-                self._client.post(Stop(chat=self._chat))
+            if self._post(Stop(chat=self._chat), "not connected: cannot stop; Ctrl-C again leaves"):
                 self._transcript.say("stopping; Ctrl-C again leaves")
-            except (ConnectionLost, ClientClosed, ServerRefused, ServerUnreachable):
-                self._transcript.say("not connected: cannot stop; Ctrl-C again leaves")
         elif press is Press.CLEAR:
             self._editor.clear()
         self._refresh()
         return press is Press.QUIT
+
+    def _post(self, frame: ClientFrame, otherwise: str) -> bool:
+        """Send a request; without a connection say ``otherwise``."""
+        try:
+            self._client.post(frame)
+        except (ConnectionLost, ClientClosed, ServerRefused, ServerUnreachable):
+            self._transcript.say(otherwise)
+            return False
+        return True
 
     def _on_signal(self, number: int) -> bool:
         if number == signal.SIGINT:

@@ -2,8 +2,9 @@
 
 from klaw.client.answer import Answer
 from klaw.client.events import Connected, Disconnected, Entry, Event
+from klaw.client.questions import ENDINGS, Questions, question_text
 from klaw.client.screen import Screen, Style
-from klaw.gateway.frames import Delta, Error, Notice, Status, Stopped, Tool
+from klaw.gateway.frames import Approval, ApprovalEnded, Delta, Error, Notice, Status, Stopped, Tool
 
 PROMPT = "> "
 BUSY_STATES = frozenset({"waiting", "thinking", "answering"})
@@ -25,6 +26,7 @@ class Transcript:
         self._finished = ""
         """The last turn whose answer is complete."""
         self._degraded: dict[str, str] = {}
+        self.questions = Questions()
         self.busy = False
         """A turn runs or is about to."""
 
@@ -67,6 +69,8 @@ class Transcript:
                 self._delta(event)
             case Tool(state="started" | "failed"):
                 self.say(f"{event.name} …" if event.state == "started" else f"{event.name} failed")
+            case Approval() | ApprovalEnded():
+                self._question(event)
             case Status():
                 self._status(event)
             case Error():
@@ -76,11 +80,24 @@ class Transcript:
             case Notice():
                 self._notice(event)
             case Disconnected():
+                self.questions.forget()
                 self.say("connection lost; trying to get it back")
             case Connected():
                 self._connected(event)
             case _:
                 pass
+
+    def _question(self, event: Approval | ApprovalEnded) -> None:
+        if isinstance(event, Approval):
+            self.questions.asked(event)
+        elif self.questions.ended(event):
+            self.say(ENDINGS.get(event.outcome, event.outcome))
+
+    def ask(self, now: float) -> None:
+        """Show the next open question, if none stands there. ``now`` in seconds, as for ``questions.answer``."""
+        approval = self.questions.next(now)
+        if approval is not None:
+            self._screen.line(question_text(approval), Style.ALARM)
 
     def entry(self, entry: Entry) -> None:
         """Show a stored message, unless it stands there already."""

@@ -77,7 +77,7 @@ class Waiter:
             self._reply = entry
             self.in_doubt = self._answered_later
             return None if self._answered_later else entry
-        return entry if entry.is_answer and (entry.turn is None or self._concerns(entry.turn)) else None
+        return entry if entry.is_answer and entry.turn is not None and self._concerns(entry.turn) else None
 
     def _concerns(self, turn: str) -> bool:
         return self._stored and turn not in self._older

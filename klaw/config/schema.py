@@ -13,6 +13,7 @@ import attrs
 
 from klaw.config.keys import key, section
 from klaw.config.secret import Secret
+from klaw.config.tools import ExecToolConfig, WebToolConfig
 
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
@@ -23,6 +24,7 @@ RENAMED: Mapping[tuple[str, str], str] = {("context", "subagentWindow"): "subage
 _TOKENS_MAX = 10_000_000
 _DAY_S = 86_400
 _YEAR_S = 366 * _DAY_S
+_PRICE: Mapping[str, Any] = {"minimum": 0, "maximum": 1_000_000}
 _MODEL_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _MODEL_ID_HINT = "be a model's name: letters, digits, '.', '_' and '-', no '/'"
 _ROUTE = r"[^/\s]+/\S+"
@@ -162,6 +164,16 @@ class ProviderModelConfig:
     json_schema: bool = key(
         "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
     )
+    input_price: float | None = key(
+        "US dollars for a million tokens of the prompt; 0 = free; null takes the price list.", None, **_PRICE
+    )
+    output_price: float | None = key("The same of the answer; goes with inputPrice.", None, **_PRICE)
+    cached_input_price: float | None = key(
+        "The same of what the provider had cached; null takes inputPrice.", None, **_PRICE
+    )
+    cache_write_price: float | None = key(
+        "The same of what is written to its cache; null takes inputPrice.", None, **_PRICE
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -209,6 +221,21 @@ class LlmConfig:
         "Randomness of the answers; null leaves it to the provider.", None, minimum=0, maximum=2
     )
     max_reply_tokens: int = key("Longest answer.", 1024, minimum=1, maximum=_TOKENS_MAX)
+    daily_budget: float | None = key(
+        "US dollars that all chats and tasks together may spend in one UTC day; null = no limit.",
+        None,
+        above=0,
+        maximum=1_000_000,
+    )
+    daily_tokens: int | None = key(
+        "Tokens that may be used in one UTC day with models whose price is not known; null = no limit.",
+        None,
+        minimum=1,
+        maximum=1_000_000_000_000,
+    )
+    budget_warn_share: float = key(
+        "Somebody is told, once a day, when this share of a daily limit is used up.", 0.8, above=0, maximum=1
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -228,6 +255,8 @@ class ToolsConfig:
         minimum=200,
         maximum=10_000_000,
     )
+    web: WebToolConfig = section(WebToolConfig)
+    exec: ExecToolConfig = section(ExecToolConfig)
 
 
 @attrs.frozen(kw_only=True)

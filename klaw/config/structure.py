@@ -40,6 +40,7 @@ from klaw.config.schema import (
     HeartbeatConfig,
     LocalModelConfig,
     ProcessingConfig,
+    ProviderConfig,
     RoutingConfig,
     SubagentsConfig,
 )
@@ -105,6 +106,7 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
     if isinstance(providers, dict):
         yield from _route_problems(tree, providers)
         yield from _address_problems(providers)
+        yield from _price_problems(providers)
 
 
 def _route_problems(tree: dict[str, Any], providers: dict[str, Any]) -> Iterator[Problem]:
@@ -133,6 +135,18 @@ def _address_problems(providers: dict[str, Any]) -> Iterator[Problem]:
     for name, provider in providers.items():
         if isinstance(provider, dict) and not provider.get("baseUrl") and provider.get("type", "openai") == "openai":
             yield Problem(path=join_path(f"providers.{name}", "baseUrl"), message="is required for type 'openai'")
+
+
+def _price_problems(providers: dict[str, Any]) -> Iterator[Problem]:
+    """Half a price would count half of what is spent."""
+    for provider in providers:
+        settings = _sound(providers, provider, ProviderConfig)
+        for model, known in settings.models.items() if settings else ():
+            prices = (known.input_price, known.output_price, known.cached_input_price, known.cache_write_price)
+            missing = "inputPrice" if known.input_price is None else "outputPrice" if known.output_price is None else ""
+            if missing and any(price is not None for price in prices):
+                path = join_path(join_path(join_path("providers", provider), "models"), model)
+                yield Problem(path=f"{path}.{missing}", message="is required beside another price")
 
 
 def _sound(tree: dict[str, Any], name: str, cls: type[_T]) -> _T | None:

@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
+from klaw.domain.approval import Approval, Outcome
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId
 from klaw.domain.turn import TurnStatus
@@ -50,6 +51,26 @@ class ToolUsed:
 
 
 @attrs.frozen(kw_only=True)
+class ApprovalAsked:
+    """A tool call waits for the user's word."""
+
+    approval: Approval
+
+    @property
+    def chat(self) -> ChatId:
+        return self.approval.chat
+
+
+@attrs.frozen(kw_only=True)
+class ApprovalEnded:
+    """It waits no more."""
+
+    chat: ChatId
+    id: str
+    outcome: Outcome
+
+
+@attrs.frozen(kw_only=True)
 class TurnEnded:
     """A turn is over. A finished answer was emitted as ``MessageStored`` before."""
 
@@ -71,7 +92,9 @@ class Noticed:
     details: Mapping[str, Any] = attrs.Factory(dict)
 
 
-Event: TypeAlias = MessageStored | TurnStarted | TextStreamed | ToolUsed | TurnEnded | Noticed
+Event: TypeAlias = (
+    MessageStored | TurnStarted | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded | Noticed
+)
 
 
 class EventSink(Protocol):

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from klaw.domain.events import TextStreamed, ToolUsed, TurnEnded, TurnStarted
+from klaw.domain.approval import Approval
+from klaw.domain.events import ApprovalAsked, ApprovalEnded, TextStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import Message
 from klaw.domain.names import name_of
 from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.gateway import frames
 from klaw.gateway.codec import encode
 from klaw.gateway.frames import ChatMessage, Degraded, Error, Receipt, Status, StoredMessage, Tool
 
@@ -65,7 +67,9 @@ def _turn_of(message: Message) -> str | None:
     return turn if isinstance(turn, str) else None
 
 
-def event_texts(event: TurnStarted | TextStreamed | ToolUsed | TurnEnded) -> list[str]:
+def event_texts(
+    event: TurnStarted | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded,
+) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
     chat = name_of(event.chat)
     match event:
@@ -73,6 +77,10 @@ def event_texts(event: TurnStarted | TextStreamed | ToolUsed | TurnEnded) -> lis
             return [encode(Status(chat=chat, state="thinking", turn=turn))]
         case ToolUsed(turn=turn, call=call, name=name, state=state):
             return [encode(Tool(chat=chat, turn=turn, call=call, name=name, state=state))]
+        case ApprovalAsked(approval=approval):
+            return [approval_text(approval)]
+        case ApprovalEnded(id=approval_id, outcome=outcome):
+            return [encode(frames.ApprovalEnded(chat=chat, id=approval_id, outcome=outcome))]
         case TurnEnded(turn=turn, status=TurnStatus.FAILED):
             message = event.text or "the answer failed"
             return [
@@ -83,6 +91,20 @@ def event_texts(event: TurnStarted | TextStreamed | ToolUsed | TurnEnded) -> lis
             return [encode(Status(chat=chat, state="idle", turn=turn, ended=status))]
         case TextStreamed():
             return []
+
+
+def approval_text(approval: Approval) -> str:
+    """The ``approval`` frame of an open question, encoded."""
+    return encode(
+        frames.Approval(
+            chat=name_of(approval.chat),
+            id=approval.id,
+            tool=approval.tool,
+            what=approval.what,
+            until=approval.until,
+            turn=approval.turn,
+        )
+    )
 
 
 def chat_status(name: str, status: Mapping[str, Any]) -> Status:

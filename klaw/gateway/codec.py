@@ -16,7 +16,16 @@ from cattrs.gen import make_dict_structure_fn
 
 from klaw.domain.names import InvalidName, chat_name, client_id
 from klaw.errors import ProtocolError
-from klaw.gateway.frames import HISTORY_LIMIT, MAX_REF, ClientFrame, GetHistory, Hello, Send, ServerFrame
+from klaw.gateway.frames import (
+    HISTORY_LIMIT,
+    MAX_REF,
+    Approve,
+    ClientFrame,
+    GetHistory,
+    Hello,
+    Send,
+    ServerFrame,
+)
 
 MAX_INT = 2**53 - 1
 """Largest number that every JSON reader keeps exactly; also fits SQLite's integers."""
@@ -269,6 +278,8 @@ def _checked(frame: ClientFrame) -> ClientFrame:
         _check_name("bad_id", client_id, frame.id)
         if not frame.text.strip():
             raise FrameError("empty_text", "a message needs a text")
+    elif isinstance(frame, Approve):
+        _check_name("bad_id", client_id, frame.id)
     elif isinstance(frame, GetHistory):
         if not 1 <= frame.limit <= HISTORY_LIMIT:
             raise FrameError("bad_frame", f"limit: must be from 1 to {HISTORY_LIMIT}")

@@ -7,16 +7,17 @@ awaited between the last page's end and that.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 import structlog
 import trio
 
 from klaw.chats.service import Chats
-from klaw.domain.events import TextStreamed
+from klaw.domain.approval import Approval
+from klaw.domain.events import ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
-from klaw.gateway.answers import StoredOnce, chat_status, event_texts, message_text
+from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.codec import FrameError, encode
 from klaw.gateway.frames import Ack, CaughtUp, Error
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
@@ -73,6 +74,7 @@ class Delivery:
     Args:
         user: whose chats.
         subscriber: what the hub is to tell of events; passes them to ``stored`` and ``happened``.
+        approvals: the open questions of a chat.
         overflow: called when the outbox cannot take a frame that must not be lost.
     """
 
@@ -84,6 +86,7 @@ class Delivery:
         hub: Hub,
         outbox: Outbox,
         subscriber: Subscriber,
+        approvals: Callable[[ChatId], Iterable[Approval]],
         overflow: Callable[[], None],
     ) -> None:
         self._user = user
@@ -91,6 +94,7 @@ class Delivery:
         self._hub = hub
         self._outbox = outbox
         self._subscriber = subscriber
+        self._approvals = approvals
         self._overflow = overflow
         self._cursors: dict[ChatId, _Cursor] = {}
         self._behind: OrderedDict[ChatId, _Cursor] = OrderedDict()
@@ -105,6 +109,10 @@ class Delivery:
     @property
     def watched(self) -> int:
         return len(self._cursors)
+
+    def watches(self, chat: ChatId) -> bool:
+        """Whether this connection is told what happens in a chat."""
+        return chat in self._cursors
 
     # -- watching --------------------------------------------------------------------------------------------------
 
@@ -163,6 +171,7 @@ class Delivery:
             cursor = await self._locate(chat)
             if cursor.next_seq is None:
                 self._move(cursor, cursor.head + 1)
+                self._put_approvals(cursor)
 
     def _move(self, cursor: _Cursor, next_seq: int) -> None:
         """Go on from another place; what the stream still owed before it is acknowledged now."""
@@ -248,6 +257,8 @@ class Delivery:
                 cursor.missed_text = True
             elif not self._outbox.put_delta(name, event.turn, event.offset, event.text):
                 self._overflow()
+        elif isinstance(event, ApprovalAsked) and (cursor.behind or cursor.next_seq is None):
+            pass  # sent when the chat goes live, if it is open then
         elif cursor.behind:
             # After the messages, so that an answer is never announced as ended before it is there.
             cursor.held = [*cursor.held, *event_texts(event)][-MAX_HELD:]
@@ -318,10 +329,15 @@ class Delivery:
         for text in cursor.held:
             self._put(text, name)
         cursor.held = []
+        self._put_approvals(cursor)
         answer = self._hub.running(cursor.chat) if cursor.missed_text else None
         cursor.missed_text = False
         if answer is not None and answer.text and not self._outbox.put_delta(name, answer.turn, 0, answer.text):
             self._overflow()
+
+    def _put_approvals(self, cursor: _Cursor) -> None:
+        for approval in self._approvals(cursor.chat):
+            self._put(approval_text(approval), name_of(cursor.chat))
 
     def _put(self, text: str, chat: str | None = None) -> None:
         if not self._outbox.put(text, chat):

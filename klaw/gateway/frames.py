@@ -100,6 +100,17 @@ class Watch:
     ref: str | None = None
 
 
+@attrs.frozen(kw_only=True)
+class Approve:
+    """Answer an ``approval`` of a watched chat. The first answer counts; its own answer is ``approval_ended``."""
+
+    type: ClassVar[str] = "approve"
+    id: str
+    """Of the approval."""
+    allow: bool
+    ref: str | None = None
+
+
 # -- from the server -----------------------------------------------------------------------------------------------
 
 
@@ -203,6 +214,34 @@ class Tool:
     name: str
     state: str
     """started, done or failed."""
+
+
+@attrs.frozen(kw_only=True)
+class Approval:
+    """A tool call waits for the user to allow it. Sent when it is asked, and to whoever begins to watch meanwhile."""
+
+    type: ClassVar[str] = "approval"
+    chat: str
+    id: str
+    tool: str
+    what: str
+    """What would be done; printable characters only, and never shortened."""
+    until: str
+    """ISO-8601 UTC; without an answer by then it counts as no."""
+    turn: str | None = None
+    """The turn that waits for it; none for a subagent's run."""
+
+
+@attrs.frozen(kw_only=True)
+class ApprovalEnded:
+    """An ``approval`` is open no more."""
+
+    type: ClassVar[str] = "approval_ended"
+    chat: str
+    id: str
+    outcome: str
+    """allowed, denied, expired or withdrawn."""
+    ref: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -324,13 +363,15 @@ class Notice:
     details: dict[str, Any] | None = None
 
 
-ClientFrame: TypeAlias = Hello | Send | GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch
+ClientFrame: TypeAlias = Hello | Send | GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome
     | Ack
     | ChatMessage
     | Delta
     | Tool
+    | Approval
+    | ApprovalEnded
     | Status
     | History
     | ChatList

@@ -11,6 +11,8 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.domain.events import (
+    ApprovalAsked,
+    ApprovalEnded,
     Event,
     MessageStored,
     Noticed,
@@ -23,7 +25,7 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
 
-ChatEvent: TypeAlias = TurnStarted | TextStreamed | ToolUsed | TurnEnded
+ChatEvent: TypeAlias = TurnStarted | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -83,7 +85,7 @@ class Hub:
                 if watchers:
                     stored = StoredOnce(message)
                     self._each(watchers, lambda watcher: watcher.stored(stored))
-            case TurnStarted() | TextStreamed() | ToolUsed() | TurnEnded():
+            case TurnStarted() | TextStreamed() | ToolUsed() | ApprovalAsked() | ApprovalEnded() | TurnEnded():
                 self._follow(event)
                 watchers = self._watchers.get(event.chat)
                 if watchers:

@@ -16,7 +16,7 @@ from klaw.actor.mailbox import answer_within
 from klaw.chats.service import Chats
 from klaw.config.schema import GatewayConfig
 from klaw.domain.events import Noticed
-from klaw.domain.names import UserId
+from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError
 from klaw.gateway import answers
 from klaw.gateway.answers import StoredOnce
@@ -27,6 +27,8 @@ from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.frames import (
     HISTORY_LIMIT,
     PROTOCOL_VERSION,
+    ApprovalEnded,
+    Approve,
     ClientFrame,
     Error,
     Hello,
@@ -42,6 +44,7 @@ from klaw.gateway.link import Link
 from klaw.gateway.refusals import refusal, with_marks
 from klaw.gateway.requests import Request, answer
 from klaw.gateway.sending import ANSWER_S, Sending
+from klaw.toolbox.approvals import Approvals
 
 MAX_REQUESTS = 16
 """Requests of one connection that are being answered; more are refused as ``busy``."""
@@ -60,6 +63,7 @@ class Services:
     chats: Chats
     hub: Hub
     auth: Authenticator
+    approvals: Approvals
     clock: Clock
 
 
@@ -205,6 +209,7 @@ class Session:
             hub=services.hub,
             outbox=self._link.outbox,
             subscriber=self,
+            approvals=services.approvals.open,
             overflow=self._link.drop_slow,
         )
         sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put)
@@ -247,6 +252,8 @@ class Session:
             talk.sending.submit(frame, talk.nursery)
         elif isinstance(frame, Hello):
             self._link.put(Error(code="hello_again", message="hello was said already"))
+        elif isinstance(frame, Approve):
+            self._approve(frame, talk)
         elif isinstance(frame, Watch):
             self._ask_for_watch(frame, talk)
         elif talk.requests >= MAX_REQUESTS:
@@ -273,6 +280,19 @@ class Session:
 
     async def _answer(self, frame: Request, user: UserId) -> None:
         self._link.put(await answer(frame, user, self._services.chats))
+
+    def _approve(self, frame: Approve, talk: "_Talk") -> None:
+        """Only who watches the chat, and so was shown the question, may answer it."""
+        approvals = self._services.approvals
+        asked = approvals.find(talk.user, frame.id)
+        outcome = None
+        if asked is not None and talk.delivery.watches(asked.chat):
+            outcome = approvals.answer(asked, allow=frame.allow)
+        if asked is None or outcome is None:
+            text = "there is no such question in a chat that you watch, or it was answered, or its time is over"
+            self._link.put(with_marks(Error(code="unknown_approval", message=text), frame))
+        else:
+            self._link.put(ApprovalEnded(chat=name_of(asked.chat), id=asked.id, outcome=outcome, ref=frame.ref))
 
     def _ask_for_watch(self, frame: Watch, talk: "_Talk") -> None:
         if len(talk.watches) >= MAX_WATCHED:

@@ -1,6 +1,7 @@
 """From a name ``provider/model`` to the provider that answers and what is known of the model."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal, TypeAlias
 
 import attrs
@@ -49,10 +50,17 @@ class Router:
     Args:
         config: the whole configuration.
         local: makes the provider of the embedded model.
+        context_tokens: tells the context length of a model, ``provider/model``; None asks the configuration alone.
     """
 
-    def __init__(self, config: EngineConfig, local: Callable[[], Provider]) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        local: Callable[[], Provider],
+        context_tokens: Callable[[str], int] | None = None,
+    ) -> None:
         self._config = config
+        self._context_tokens = context_tokens or partial(context_tokens_of, config)
         self._make_local = local
         self._local: Provider | None = None
         self._providers: dict[str, GuardedProvider] = {}
@@ -132,7 +140,7 @@ class Router:
             provider=self._providers[provider],
             name=name,
             model=model,
-            context_tokens=context_tokens_of(self._config, name),
+            context_tokens=self._context_tokens(name),
             max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
             tools=known_model is not None and known_model.tools,
             images=known_model is not None and known_model.images,
@@ -149,7 +157,7 @@ class Router:
             provider=self._local,
             name=name,
             model=model,
-            context_tokens=context_tokens_of(self._config, name),
+            context_tokens=self._context_tokens(name),
             max_output_tokens=self._config.llm.max_reply_tokens,
             tools=False,
             images=False,

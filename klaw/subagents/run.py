@@ -21,6 +21,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
 from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
+from klaw.llm.meter import Accounts, Meter
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
@@ -58,6 +59,7 @@ class RunServices:
     """Folder of the transcripts' folders."""
     files: Threads
     executor: Executor
+    accounts: Accounts
     correction: TokenCorrection
     said: Callable[[], None]
     """Called when a run's message was stored in a chat: the embedder has something to do."""
@@ -81,8 +83,9 @@ async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, 
 
     Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
     """
-    course = _Course(live=live, services=services, allowance=allowance)
+    course = _Course(live=live, services=services, allowance=allowance, meter=services.accounts.meter())
     verdict, text = await course.run(timeout_s)
+    live.describe(usage=course.meter.record())
     last = is_last(live.run, verdict, services.config.subagents.retries)
     if verdict.error in set(Limit) and live.run.kind is not RunKind.SPAWNED:
         last = await _tells_of_limit(services, live.run, verdict)
@@ -98,6 +101,7 @@ class _Course:
     live: LiveRun
     services: RunServices
     allowance: Allowance
+    meter: Meter
 
     async def run(self, timeout_s: float) -> tuple[Verdict, str]:
         """How the run ends, and its final text."""
@@ -124,7 +128,7 @@ class _Course:
         live, services = self.live, self.services
         run = live.run
         await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
-        route = services.router.route(run.model, task="subagent")
+        route = self.meter.wrap(services.router.route(run.model, task="subagent"))
         about = ToolContext(
             user=run.user,
             chat=None,
@@ -261,6 +265,8 @@ class _Course:
     async def ended(self, result: CallResult) -> None:
         """See ``Hooks.ended``."""
         about = {"call": result.call.id, "name": result.call.name, "error": result.failed}
+        if result.origin != "tool":
+            about["origin"] = result.origin
         await self.live.transcribe(Role.TOOL, Kind.TOOL_RESULT, result.text, about)
 
 

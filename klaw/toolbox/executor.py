@@ -44,6 +44,7 @@ class CallResult:
         call: which.
         text: for the model: cleaned, and at most about ``max_output_chars`` long.
         failed: whether it is an error text.
+        origin: see ``ToolSpec.origin``.
         chars: length of the whole output.
         kept_in: file of the user's workspace that holds what was cut from the text.
         duration_ms: from its start, with the user's approval.
@@ -52,6 +53,7 @@ class CallResult:
     call: ToolCall
     text: str
     failed: bool = False
+    origin: str = "tool"
     chars: int = 0
     kept_in: str | None = None
     duration_ms: float = 0.0
@@ -135,10 +137,12 @@ class Executor:
         failed = isinstance(outcome, ToolFailure)
         whole = outcome.text if isinstance(outcome, ToolFailure) else outcome
         text, kept_in = await self._fit(context, prepared.call.name, whole)
+        spec = self.toolbox.find(prepared.call.name, context, allowed)
         return CallResult(
             call=prepared.call,
             text=text,
             failed=failed,
+            origin=spec.origin if spec is not None else "tool",
             chars=len(whole),
             kept_in=kept_in,
             duration_ms=(trio.current_time() - begin) * 1000,

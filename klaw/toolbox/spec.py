@@ -81,6 +81,8 @@ ToolResult: TypeAlias = Any
 Invoke: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[ToolResult]]
 Bind: TypeAlias = Callable[[Arguments], Arguments]
 When: TypeAlias = Callable[[ToolContext], bool]
+Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | ToolFailure | None]]
+"""What the user is asked before a call; None if this one needs no permission, a failure if it cannot be carried out."""
 
 
 def _unchanged(arguments: Arguments) -> Arguments:
@@ -100,6 +102,8 @@ class ToolSpec:
         bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises Unfit.
         timeout_s: deadline of one call; None takes ``tools.timeoutSeconds``.
         when: whether it is offered in a context at all; None for always.
+        question: for the permission ``approval``: what the user is asked; None shows the name and the arguments.
+        origin: where the text that it returns is from; stored with each result. Never a fact about the user.
     """
 
     name: str = attrs.field(validator=attrs.validators.matches_re(NAME))
@@ -110,6 +114,8 @@ class ToolSpec:
     bind: Bind = attrs.field(default=_unchanged, repr=False)
     timeout_s: float | None = None
     when: When | None = attrs.field(default=None, repr=False)
+    question: Question | None = attrs.field(default=None, repr=False)
+    origin: str = "tool"
 
     @property
     def told(self) -> ToolDescription:

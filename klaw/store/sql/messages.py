@@ -86,6 +86,7 @@ def append(connection: apsw.Connection, new: NewMessage) -> Message:
     connection.execute(_INSERT, (None, *_row(new, seq, segment)))
     rowid = connection.last_insert_rowid()
     _index(connection, rowid, new, key)
+    _choose_model(connection, new, seq)
     return Message(**attrs.asdict(new, recurse=False), rowid=rowid, seq=seq, segment=segment)
 
 
@@ -113,6 +114,26 @@ def restore(connection: apsw.Connection, message: Message) -> None:
         key = connection.execute(_SYNC_SESSION, arguments).get
     connection.execute(_INSERT, (message.rowid, *_row(message, message.seq, message.segment)))
     _index(connection, message.rowid, message, key)
+    _choose_model(connection, message, message.seq)
+
+
+MODEL_CHOICE = "model"
+"""In the metadata of the answer to ``/model``: what the chat's turns use from then on, null for ``routing.default``."""
+
+_CHOOSE_MODEL = """
+UPDATE sessions SET model = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
+    SELECT 1 FROM messages WHERE chat_id = ?1 AND seq > ?3 AND role = 'system' AND type = 'command'
+        AND json_type(metadata, '$.model') IN ('text', 'null'))
+"""
+
+
+def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) -> None:
+    """The logs bring messages in any order: the choice with the highest seq counts."""
+    if message.role is not Role.SYSTEM or message.type is not Kind.COMMAND or MODEL_CHOICE not in message.metadata:
+        return
+    chosen = message.metadata[MODEL_CHOICE]
+    if chosen is None or isinstance(chosen, str):
+        connection.execute(_CHOOSE_MODEL, (message.chat, chosen, seq))
 
 
 def _row(message: NewMessage, seq: int, segment: int) -> tuple[Any, ...]:

@@ -49,6 +49,7 @@ def sources_of(app: App) -> Sources:
         recall=app.recall,
         search=app.search,
         providers=app.router.report,
+        budget=app.accounts.budget,
         slots=app.slots,
         local_model=app.local,
         coverage=app.coverage,

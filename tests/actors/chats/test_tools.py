@@ -89,9 +89,9 @@ async def test_a_turn_calls_tools_and_answers_with_their_results(tmp_path: Path)
         assert "a must be a whole number" in results["c2"].content
         # The model saw the calls and, in their order, the results.
         asked, again = w.llm.requests
-        names = [each["function"]["name"] for each in asked.body["tools"]]
-        assert names == sorted(names)
-        assert {"add", "current_time"} < set(names)
+        offered = [each["function"]["name"] for each in asked.body["tools"]]
+        assert {"add", "current_time"} <= set(offered)
+        assert offered == sorted(offered)
         assert again.body["tools"] == asked.body["tools"]
         sent = again.messages[-3:]
         assert [call["id"] for call in sent[0]["tool_calls"]] == ["c1", "c2"]
@@ -101,7 +101,7 @@ async def test_a_turn_calls_tools_and_answers_with_their_results(tmp_path: Path)
         pieces = [(e.offset, e.text) for e in w.watcher.events if isinstance(e, TextStreamed)]
         assert pieces == [(0, "Считаю. "), (0, "Пять.")]
         record = await w.receipt()
-        assert record.usage == {"prompt_tokens": 22, "completion_tokens": 14, "cached_tokens": None}
+        assert [record.usage[each] for each in ("calls", "prompt_tokens", "completion_tokens")] == [2, 22, 14]
         assert record.receipt["tools"]["rounds"] == 1
         assert [(each["name"], each["state"]) for each in record.receipt["tools"]["calls"]] == [
             ("add", "done"),

@@ -92,11 +92,19 @@ class World:
 
 
 @asynccontextmanager
-async def world(home: Path, *, tools_for_model: bool = False, **sections: dict[str, Any]) -> AsyncIterator[World]:
+async def world(
+    home: Path,
+    *,
+    tools_for_model: bool = False,
+    models: dict[str, Any] | None = None,
+    only: dict[str, Any] | None = None,
+    **sections: dict[str, Any],
+) -> AsyncIterator[World]:
+    """Run it. ``models``: what is known of the stub's models; ``only``: sections that take the place of the usual."""
     async with serve_llm() as llm:
-        models = {"model": {"tools": True}} if tools_for_model else {}
+        known = models or ({"model": {"tools": True}} if tools_for_model else {})
         config: dict[str, Any] = {
-            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0, "models": models}},
+            "providers": {"stub": {"baseUrl": llm.url, "maxRetries": 0, "models": known}},
             "routing": {"default": "stub/model"},
             "processing": {"debounceMs": 30},
             "embedding": {"enabled": False},
@@ -104,6 +112,7 @@ async def world(home: Path, *, tools_for_model: bool = False, **sections: dict[s
         }
         for name, section in sections.items():
             config[name] = config.get(name, {}) | section
+        config |= only or {}
         parsed, _ = parse(json.dumps(config), {})
         async with running(parsed, Paths.resolve(home, {})) as app:
             watcher = Watcher()

@@ -7,13 +7,14 @@ import pytest
 import trio
 from trio_websocket import WebSocketConnection
 
-from klaw.actor.clock import SystemClock
+from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.vitals import Vitals
 from klaw.errors import ConfigError
 from klaw.gateway.auth import Authenticator, add_token, revoke_tokens
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
+from klaw.toolbox.approvals import Approvals
 from tests.actors.gateway.world import HANG_S, QUICK, UPGRADE, FakeChats, _Started, world
 
 NOW = "2026-11-21T12:00:00.000Z"
@@ -228,6 +229,7 @@ async def start(tmp_path, **changes):
         chats=FakeChats(hub),
         hub=hub,
         auth=Authenticator(tmp_path / "tokens.json"),
+        approvals=Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=60, watchers=hub.watchers),
         clock=SystemClock(),
     )
 

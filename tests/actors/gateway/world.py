@@ -8,7 +8,7 @@ import attrs
 import trio
 from trio_websocket import ConnectionClosed, open_websocket
 
-from klaw.actor.clock import SystemClock
+from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.vitals import Vitals
 from klaw.config.schema import GatewayConfig
@@ -23,6 +23,7 @@ from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
 from klaw.store.requests import Appended
 from klaw.store.sql.messages import Session
+from klaw.toolbox.approvals import Approvals
 
 HANG_S = 20.0
 UPGRADE = (
@@ -178,12 +179,13 @@ class Client:
 
 
 class World:
-    def __init__(self, port, gateway, hub, chats, tokens):
+    def __init__(self, port, gateway, hub, chats, tokens, approvals):
         self.port = port
         self.gateway = gateway
         self.hub = hub
         self.chats = chats
         self.tokens = tokens
+        self.approvals = approvals
 
     @asynccontextmanager
     async def client(self, *, hello=True, path="/ws", headers=(), **fields):
@@ -229,7 +231,7 @@ class _Started:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, config: GatewayConfig = QUICK):
+async def world(tmp_path: Path, config: GatewayConfig = QUICK, *, approval_s: float = 60.0):
     """A running gateway; stopped in order at the end."""
     hub = Hub()
     chats = FakeChats(hub)
@@ -243,12 +245,13 @@ async def world(tmp_path: Path, config: GatewayConfig = QUICK):
         found.append(port)
         listening.set()
 
-    services = Services(config=config, chats=chats, hub=hub, auth=auth, clock=SystemClock())
+    approvals = Approvals(events=hub, clock=SystemClock(), new_id=new_id, wait_s=approval_s, watchers=hub.watchers)
+    services = Services(config=config, chats=chats, hub=hub, auth=auth, approvals=approvals, clock=SystemClock())
     gateway = Gateway(services, on_listening)
     assert isinstance(gateway.mailbox, Mailbox)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(gateway.run, Vitals(SystemClock()), _Started())
         with trio.fail_after(HANG_S):
             await listening.wait()
-        yield World(found[0], gateway, hub, chats, tokens)
+        yield World(found[0], gateway, hub, chats, tokens, approvals)
         gateway.mailbox.close("test is over")

@@ -144,6 +144,8 @@ def test_status_lists_what_is_degraded() -> None:
         "llm": {
             "model": "local/m",
             "slots": {"busy": 0, "total": 2, "waiting": 0},
+            "today": {"cost_nano": 0, "calls": 2, "unpriced_calls": 2, "prompt_tokens": 5, "completion_tokens": 4},
+            "budget": {"share": None},
             "providers": [
                 {"name": "a", "state": "closed", "failures": 0, "retry_in_s": 0},
                 {"name": "b", "state": "open", "failures": 3, "retry_in_s": 9},

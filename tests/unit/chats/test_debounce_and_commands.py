@@ -41,6 +41,8 @@ def test_hurry_is_due_at_once_and_clear_forgets() -> None:
         ("/etc/hosts", None),
         ("/привет", Unknown("/привет")),
         ("/help", Given(Command.HELP)),
+        ("/Model  openai/gpt-5 ", Given(Command.MODEL, "openai/gpt-5")),
+        ("/model модель по умолчанию", Given(Command.MODEL, "модель по умолчанию")),
         ("/foo is a path I like", None),
         ("hello /new", None),
         ("/", None),
@@ -66,6 +68,13 @@ def test_token_correction_learns_and_stays_bounded() -> None:
     assert correction.of("m") == 1.5
     correction.learn("m", estimated=100, reported=100)
     assert 1.0 < correction.of("m") < 1.5
+
+
+def test_a_correction_begins_with_what_was_known_before_a_restart() -> None:
+    correction = TokenCorrection()
+    correction.learn("m", estimated=100, reported=150)
+    correction.seed({"m": 3.0, "old": 1.2, "broken": 1e9})
+    assert (correction.of("m"), correction.of("old"), correction.of("broken")) == (1.5, 1.2, 16.0)
 
 
 def test_after_a_refusal_the_next_prompt_is_shorter() -> None:

@@ -14,13 +14,14 @@ from klaw.config.describe import json_schema, key_paths, show
 from klaw.config.keys import file_key, rule_of
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig, ProviderConfig, ProviderModelConfig, TaskRoutingConfig
+from klaw.config.tools import ExecToolConfig, WebToolConfig
 from klaw.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = (ROOT / "conf" / "engine.json").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = {file_key(field.name): field.type for field in attrs.fields(EngineConfig) if attrs.has(field.type)}
-NESTED = {"routing: tasks": TaskRoutingConfig}
+NESTED = {"routing: tasks": TaskRoutingConfig, "tools: web": WebToolConfig, "tools: exec": ExecToolConfig}
 TABLES = SECTIONS | NESTED | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
 
 

@@ -1,0 +1,81 @@
+"""What calls to models used: tokens by kind and what they cost, added up and written down. Pure.
+
+Money is counted in whole nano-dollars (a billionth of a US dollar): a token of a model that costs 0.001 dollars a
+million is one of them, so sums are exact.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+NANO = 1_000_000_000
+"""Nano-dollars in a dollar."""
+
+
+@attrs.frozen(kw_only=True)
+class Spent:
+    """What some calls used together. ``Spent()`` is nothing."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    """Whole prompts, whether cached or not."""
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the prompts, read from the provider's cache."""
+    cache_write_tokens: int = 0
+    """Of the prompts, written to it."""
+    cost_nano: int = 0
+    """Nano-dollars; without the calls whose price is not known."""
+    unpriced_calls: int = 0
+    """Calls whose price is not known."""
+    unpriced_tokens: int = 0
+    """Prompt and completion tokens of them."""
+    estimated_calls: int = 0
+    """Calls whose tokens are an estimate: they were stopped half-way, or the provider did not count."""
+
+    def __add__(self, other: "Spent") -> "Spent":
+        mine, others = attrs.astuple(self), attrs.astuple(other)
+        return Spent(**dict(zip(FIELDS, (a + b for a, b in zip(mine, others, strict=True)), strict=True)))
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def cost_usd(self) -> float:
+        """Dollars, for people and scripts; not for sums."""
+        return self.cost_nano / NANO
+
+
+FIELDS = tuple(field.name for field in attrs.fields(Spent))
+
+
+def add(spent: Iterable[Spent]) -> Spent:
+    """All of it together."""
+    return sum(spent, Spent())
+
+
+def record(by_model: Mapping[str, Spent]) -> dict[str, Any]:
+    """What a turn or a run keeps of its calls, as plain JSON values: the sums, and the same for each model.
+
+    Args:
+        by_model: the models that answered, ``provider/model``, the first one first.
+
+    Returns:
+        Empty when there was no call.
+    """
+    if not by_model:
+        return {}
+    parts = [{"model": model, **attrs.asdict(spent)} for model, spent in by_model.items()]
+    return {**attrs.asdict(add(by_model.values())), "models": parts}
+
+
+def dollars(nano: int) -> str:
+    """An amount for people: cents from a dollar on, else four digits that matter; never ``$0`` for what is not
+    nothing."""
+    amount = nano / NANO
+    if nano == 0 or amount >= 1:
+        return f"${amount:,.2f}"
+    return f"${amount:.4f}" if amount >= 0.0001 else "under $0.0001"

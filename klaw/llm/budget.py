@@ -1,0 +1,202 @@
+"""The daily spending limits: what was spent today, what calls that are under way may still spend, and whether one more
+fits. No I/O: at start it is told what the store knows of today.
+
+Before a call its worst case is set aside, after it what it did cost is counted instead. So calls that run at the same
+time cannot pass a limit together.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from klaw.actor.clock import Clock
+from klaw.domain.usage import NANO, Spent, dollars
+
+_RENEWED = "It is renewed at 00:00 UTC"
+
+
+@attrs.frozen
+class Refused:
+    """A limit stands in the way; the text says which, for users."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class BudgetReport:
+    """How the day stands, for status."""
+
+    day: str
+    """UTC date."""
+    spent_nano: int
+    limit_nano: int | None
+    unpriced_tokens: int
+    """Used with models whose price is not known."""
+    limit_tokens: int | None
+    reserved_nano: int
+    """Set aside for calls that are under way."""
+    share: float | None
+    """The larger used share of the limits; None without a limit."""
+    warn_share: float
+    refused: int
+    """Calls that were refused today."""
+
+
+class Reservation:
+    """A worst case that is set aside. ``settle`` is called exactly once, with what was spent (``Spent()``: nothing)."""
+
+    def __init__(self, worst: Spent, settle: Callable[["Reservation", Spent], None]) -> None:
+        self.worst = worst
+        self._settle = settle
+
+    def settle(self, spent: Spent) -> None:
+        """Count what was spent in place of the worst case. Counts for the day on which it is called."""
+        self._settle(self, spent)
+
+
+class Budget:
+    """The limits of the whole installation: ``llm.dailyBudget`` and ``llm.dailyTokens``.
+
+    Args:
+        dollars_a_day: for calls whose price is known; None for no limit.
+        tokens_a_day: for the others; None for no limit.
+        warn_share: from this used share of a limit on, somebody is told.
+        clock: says which day it is.
+    """
+
+    def __init__(self, dollars_a_day: float | None, tokens_a_day: int | None, warn_share: float, clock: Clock) -> None:
+        self._limit_nano = round(dollars_a_day * NANO) if dollars_a_day is not None else None
+        self._limit_tokens = tokens_a_day
+        self._warn_share = warn_share
+        self._clock = clock
+        self._day = self.today()
+        self._spent = Spent()
+        self._reserved: dict[Reservation, Spent] = {}
+        self._told = False
+        self._refused = 0
+
+    # -- whoever calls models ----------------------------------------------------------------------------------------
+
+    def check(self, worst: Spent | None = None) -> Refused | None:
+        """Whether a call would be allowed now. None: it would.
+
+        Args:
+            worst: the most that it may spend; None asks whether a limit is used up already.
+        """
+        self._turn_the_day()
+        held = self._held()
+        wanted = worst or Spent(cost_nano=1, unpriced_tokens=1)
+        if self._limit_nano is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > self._limit_nano:
+            return Refused(self._dollars_text(worst))
+        tokens = held.unpriced_tokens + wanted.unpriced_tokens
+        if self._limit_tokens is not None and wanted.unpriced_tokens and tokens > self._limit_tokens:
+            return Refused(self._tokens_text(worst))
+        return None
+
+    def reserve(self, worst: Spent) -> Reservation | Refused:
+        """Set aside the most that a call may spend. What costs nothing is always allowed."""
+        refused = self.check(worst)
+        if refused is not None:
+            self._refused += 1
+            return refused
+        reservation = Reservation(worst, self._settle)
+        self._reserved[reservation] = worst
+        return reservation
+
+    def charge(self, spent: Spent) -> None:
+        """Count what was spent without a reservation. Never refused: it is spent."""
+        self._turn_the_day()
+        self._spent += spent
+
+    def take_warning(self) -> str | None:
+        """What somebody should be told now: once a day, when the share to warn at is reached. Else None."""
+        report = self.report()
+        if self._told or report.share is None or report.share < self._warn_share:
+            return None
+        self._told = True
+        return f"{self.used_text(report)} {_RENEWED}; when it is used up, no more is spent until then."
+
+    # -- start and status --------------------------------------------------------------------------------------------
+
+    def today(self) -> str:
+        """The UTC date now."""
+        return dt.datetime.fromtimestamp(self._clock.now(), dt.UTC).date().isoformat()
+
+    def restore(self, day: str, spent: Spent) -> None:
+        """Take over what the store knows of a day. If it is so much that somebody was told already, nobody is again."""
+        self._turn_the_day()
+        if day == self._day:
+            self._spent += spent
+            share = self.report().share
+            self._told = share is not None and share >= self._warn_share
+
+    def report(self) -> BudgetReport:
+        self._turn_the_day()
+        return BudgetReport(
+            day=self._day,
+            spent_nano=self._spent.cost_nano,
+            limit_nano=self._limit_nano,
+            unpriced_tokens=self._spent.unpriced_tokens,
+            limit_tokens=self._limit_tokens,
+            reserved_nano=sum(worst.cost_nano for worst in self._reserved.values()),
+            share=self._share(),
+            warn_share=self._warn_share,
+            refused=self._refused,
+        )
+
+    def problems(self) -> Mapping[str, str]:
+        """What status should show: a limit that is used up or nearly so, and spending that no limit holds."""
+        report = self.report()
+        found = {}
+        if report.refused or self.check() is not None:
+            found["budget_used_up"] = f"the daily LLM budget is used up: models that cost are not asked. {_RENEWED}"
+        elif report.share is not None and report.share >= self._warn_share:
+            found["budget_low"] = self.used_text(report)
+        if report.limit_nano is not None and report.limit_tokens is None and report.unpriced_tokens:
+            found["budget_unpriced"] = (
+                "llm.dailyBudget does not hold models of unknown price: give their prices, or set llm.dailyTokens"
+            )
+        return found
+
+    @staticmethod
+    def used_text(report: BudgetReport) -> str:
+        """How much of the fuller limit is used, in a sentence. No amounts: all users may see it."""
+        percent = int((report.share or 0.0) * 100)
+        return f"{percent} % of the daily LLM budget is used."
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _settle(self, reservation: Reservation, spent: Spent) -> None:
+        del self._reserved[reservation]
+        self.charge(spent)
+
+    def _held(self) -> Spent:
+        return sum(self._reserved.values(), self._spent)
+
+    def _share(self) -> float | None:
+        shares = []
+        if self._limit_nano is not None:
+            shares.append(self._spent.cost_nano / self._limit_nano)
+        if self._limit_tokens is not None:
+            shares.append(self._spent.unpriced_tokens / self._limit_tokens)
+        return max(shares, default=None)
+
+    def _turn_the_day(self) -> None:
+        """A new day begins with nothing spent; what is under way stays set aside. A clock set back frees nothing."""
+        today = self.today()
+        if today > self._day:
+            self._spent, self._told, self._refused = Spent(), False, 0
+        self._day = today
+
+    def _dollars_text(self, worst: Spent | None) -> str:
+        assert self._limit_nano is not None
+        left = max(0, self._limit_nano - self._held().cost_nano)
+        wanted = f"; this request may cost {dollars(worst.cost_nano)} and {dollars(left)} are left" if worst else ""
+        return f"the daily budget of {dollars(self._limit_nano)} (llm.dailyBudget) is used up{wanted}. {_RENEWED}"
+
+    def _tokens_text(self, worst: Spent | None) -> str:
+        assert self._limit_tokens is not None
+        left = max(0, self._limit_tokens - self._held().unpriced_tokens)
+        wanted = f"; this request may take {worst.unpriced_tokens:,} and {left:,} are left" if worst else ""
+        return f"the daily budget of {self._limit_tokens:,} tokens (llm.dailyTokens) is used up{wanted}. {_RENEWED}"

@@ -1,0 +1,184 @@
+"""What is known of a model: lengths, abilities, prices. From the configuration, then a list of prices, then defaults.
+
+Facts are answered at once, from what is known until then; ``know`` looks names up in the list.
+"""
+
+import datetime as dt
+import ipaddress
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Literal
+from urllib.parse import urlsplit
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class
+from klaw.config.schema import LOCAL_PROVIDER, EngineConfig, ProviderModelConfig
+from klaw.llm import pricebook
+from klaw.llm.pricebook import Listed, NoPriceList, Wanted
+from klaw.llm.prices import FREE, Prices, Rate
+
+MAX_REMEMBERED = 512
+"""Models whose facts are kept; people try names."""
+
+PriceSource = Literal["local", "config", "library"]
+
+log = structlog.get_logger("klaw.llm")
+
+
+@attrs.frozen(kw_only=True)
+class ModelFacts:
+    """What is known of one model.
+
+    Args:
+        name: ``provider/model``.
+        context_tokens: prompt and answer together; None if it is not known.
+        max_output_tokens: longest answer; None if it is not known.
+        tools: whether it can call tools.
+        images: whether it takes images.
+        prices: now; None if they are not known.
+        price_source: where the prices are from; ``local`` for the built-in model, which costs nothing.
+    """
+
+    name: str
+    context_tokens: int | None
+    max_output_tokens: int | None
+    tools: bool
+    images: bool
+    prices: Prices | None
+    price_source: PriceSource | None
+
+
+class Registry:
+    """Facts about all models, those that nobody has configured included.
+
+    Args:
+        config: the whole configuration.
+        clock: for services whose prices depend on the hour.
+    """
+
+    def __init__(self, config: EngineConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._lock = trio.Lock()
+        self._listed: dict[str, Listed | None] = {}
+        self.failed = False
+        """The list could not be read the last time; status shows it."""
+
+    async def know(self, *names: str) -> None:
+        """Look models up, ``provider/model``, as far as that was not done and the list may know more than the
+        configuration. Takes a second where it was not done, else nothing.
+
+        Without the list, prices that the configuration does not name stay unknown.
+
+        Cancellation: they are looked up or not.
+        """
+        if all(name in self._listed or self._question(name) is None for name in names):
+            return
+        async with self._lock:
+            wanted = {name: question for name in names if (question := self._question(name)) is not None}
+            wanted = {name: question for name, question in wanted.items() if name not in self._listed}
+            if not wanted:
+                return
+            found: Mapping[str, Listed | None] = dict.fromkeys(wanted)
+            try:
+                found = dict(zip(wanted, await pricebook.look_up(list(wanted.values())), strict=True))
+                self.failed = False
+            except NoPriceList as error:
+                self.failed = True
+                log.warning("prices_not_found", error=error_class(error), reason=str(error))
+            if len(self._listed) + len(found) > MAX_REMEMBERED:
+                self._listed.clear()
+            self._listed.update(found)
+
+    async def know_configured(self) -> None:
+        """Look up all models that the configuration names, so that no turn has to wait for it."""
+        await self.know(*configured_models(self._config))
+
+    def problems(self) -> Mapping[str, str]:
+        """As a health source."""
+        if not self.failed:
+            return {}
+        return {"no_price_list": "the list of prices could not be read: costs are known for configured prices only"}
+
+    def facts(self, name: str) -> ModelFacts:
+        """What is known of a model, ``provider/model``; also of one that does not exist."""
+        provider, _, model = name.partition("/")
+        if provider == LOCAL_PROVIDER:
+            return ModelFacts(
+                name=name,
+                context_tokens=self._config.local_model.context_tokens,
+                max_output_tokens=None,
+                tools=False,
+                images=False,
+                prices=FREE,
+                price_source="local",
+            )
+        settings = self._config.providers.get(provider)
+        own = settings.models.get(model) if settings is not None else None
+        listed = self._listed.get(name)
+        prices, source = _own_prices(own) if own is not None else None, "config"
+        if prices is None:
+            moment = dt.datetime.fromtimestamp(self._clock.now(), dt.UTC)
+            prices, source = listed.prices_at(moment) if listed is not None else None, "library"
+        return ModelFacts(
+            name=name,
+            context_tokens=(own and own.context_tokens) or (listed and listed.context_tokens) or None,
+            max_output_tokens=own.max_output_tokens if own is not None else None,
+            tools=own is not None and own.tools,
+            images=own is not None and own.images,
+            prices=prices,
+            price_source=source if prices is not None else None,  # type: ignore[arg-type]  # one of the two words
+        )
+
+    def context_tokens(self, name: str) -> int:
+        """Context length to plan with: ``context.defaultBudgetTokens`` where it is not known."""
+        return self.facts(name).context_tokens or self._config.context.default_budget_tokens
+
+    def _question(self, name: str) -> Wanted | None:
+        """What to ask the list; None where it cannot tell anything."""
+        provider, _, model = name.partition("/")
+        settings = self._config.providers.get(provider)
+        if settings is None or not model:
+            return None
+        own = settings.models.get(model)
+        if own is not None and own.context_tokens is not None and _own_prices(own) is not None:
+            return None
+        if settings.base_url is None:
+            return Wanted(model=model, api_url=None, service=settings.type)
+        return Wanted(model=model, api_url=settings.base_url, service=None) if _is_public(settings.base_url) else None
+
+
+def _is_public(url: str) -> bool:
+    """Whether an address may be a known service's: those have names with a dot."""
+    host = urlsplit(url).hostname or ""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return "." in host
+    return False
+
+
+def configured_models(config: EngineConfig) -> list[str]:
+    """Names of all models that the configuration names, ``provider/model``: routes first, each once."""
+    names = [name for _, name in config.routing.places()]
+    names += [f"{provider}/{model}" for provider, settings in config.providers.items() for model in settings.models]
+    return list(dict.fromkeys(names))
+
+
+def _own_prices(own: ProviderModelConfig) -> Prices | None:
+    if own.input_price is None or own.output_price is None:
+        return None
+    return Prices(
+        input=_rate(own.input_price),
+        output=_rate(own.output_price),
+        cached_input=_rate(own.cached_input_price) if own.cached_input_price is not None else None,
+        cache_write=_rate(own.cache_write_price) if own.cache_write_price is not None else None,
+    )
+
+
+def _rate(price: float) -> Rate:
+    return Rate(Decimal(str(price)))

@@ -1,0 +1,178 @@
+"""Asking the user before a tool does something: the open questions of all chats, and who may answer them.
+
+No actor: every change is one step without an await. Who asks waits here, with a deadline; who answers (the gateway,
+for a client that watches the chat) only resolves it. Nothing is stored: a restart ends the turn that asked, too. No LLM
+slot is held meanwhile, because slots are taken for single LLM calls.
+"""
+
+import json
+from collections.abc import Callable
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.actor.reply import Reply
+from klaw.domain.approval import Approval, Outcome
+from klaw.domain.events import ApprovalAsked, ApprovalEnded, EventSink
+from klaw.domain.names import ChatId, UserId, user_of
+from klaw.toolbox.spec import Arguments, ToolContext, ToolFailure, ToolSpec
+
+MAX_OPEN = 256
+MAX_OPEN_PER_CHAT = 8
+MAX_WHAT_CHARS = 20_000
+"""What is longer nobody would read to its end before allowing it."""
+
+log = structlog.get_logger("klaw.tools")
+
+
+@attrs.define
+class _Open:
+    approval: Approval
+    reply: Reply[Outcome]
+
+
+class Approvals:
+    """The open questions.
+
+    Args:
+        events: told when a question begins and ends.
+        clock: for the time until which a question stands.
+        new_id: makes ids that cannot be guessed from others.
+        wait_s: how long a question stands (``tools.exec.approvalSeconds``).
+        watchers: how many clients watch a chat.
+    """
+
+    def __init__(
+        self,
+        *,
+        events: EventSink,
+        clock: Clock,
+        new_id: Callable[[], str],
+        wait_s: float,
+        watchers: Callable[[ChatId], int],
+    ) -> None:
+        self._events = events
+        self._clock = clock
+        self._new_id = new_id
+        self._wait_s = wait_s
+        self._watchers = watchers
+        self._open: dict[str, _Open] = {}
+        self._closed = False
+
+    # -- those who ask ---------------------------------------------------------------------------------------------
+
+    async def ask(self, chat: ChatId, tool: str, what: str, turn: str | None = None) -> Outcome | None:
+        """Ask the user of a chat and wait for the answer. None when there are too many questions, or at shutdown.
+
+        Args:
+            chat: its clients are asked.
+            tool: name of the tool.
+            what: see ``Approval.what``; characters that do not print are shown as escapes.
+            turn: the turn that asks.
+
+        Cancellation: the question is withdrawn.
+        """
+        if self._closed or len(self._open) >= MAX_OPEN or len(self.open(chat)) >= MAX_OPEN_PER_CHAT:
+            return None
+        approval = Approval(
+            id=self._new_id(),
+            chat=chat,
+            tool=tool,
+            what=printable(what),
+            until=iso(self._clock.now() + self._wait_s),
+            turn=turn,
+        )
+        reply: Reply[Outcome] = Reply()
+        self._open[approval.id] = _Open(approval, reply)
+        outcome = Outcome.WITHDRAWN
+        try:
+            self._events.emit(ApprovalAsked(approval=approval))
+            with trio.move_on_after(self._wait_s) as waiting:
+                outcome = await reply.wait()
+            if waiting.cancelled_caught:
+                # Answered at the last moment, after the deadline woke this task: everybody was told so already.
+                outcome = await reply.wait() if reply.resolved else Outcome.EXPIRED
+        finally:
+            self._end(approval, outcome)
+        return outcome
+
+    async def approve(self, context: ToolContext, spec: ToolSpec, arguments: Arguments) -> str | None:
+        """For the executor (``executor.Approve``): None when the call may be carried out, else why not.
+
+        A subagent's run asks in the chat that gets its result; a run without one cannot ask.
+        """
+        question = await _question(context, spec, arguments)
+        if question is None:
+            return None
+        if isinstance(question, ToolFailure):
+            return question.text
+        chat = context.chat or context.deliver_to
+        if chat is None or user_of(chat) != context.user:
+            return f"{spec.name} was not run: the user must allow it, and this run has no chat to ask them in."
+        if len(question) > MAX_WHAT_CHARS:
+            return f"{spec.name} was not run: what it would do is too long to be shown to the user."
+        outcome = await self.ask(chat, spec.name, question, context.turn)
+        return self._refusal(spec.name, outcome, chat)
+
+    # -- those who answer ------------------------------------------------------------------------------------------
+
+    def open(self, chat: ChatId) -> tuple[Approval, ...]:
+        """The open questions of a chat, the oldest first."""
+        return tuple(each.approval for each in self._open.values() if each.approval.chat == chat)
+
+    def find(self, user: UserId, approval_id: str) -> Approval | None:
+        """An open question of the user's."""
+        found = self._open.get(approval_id)
+        return found.approval if found is not None and user_of(found.approval.chat) == user else None
+
+    def answer(self, approval: Approval, *, allow: bool) -> Outcome | None:
+        """Answer an open question; the first answer counts. None when it is not open any more."""
+        found = self._open.get(approval.id)
+        outcome = Outcome.ALLOWED if allow else Outcome.DENIED
+        if found is None or not found.reply.set(outcome):
+            return None
+        # At once, so that nobody is shown a question that is answered.
+        self._end(approval, outcome)
+        return outcome
+
+    def close(self) -> None:
+        """The server stops: open questions are withdrawn, and no new one is asked."""
+        self._closed = True
+        for each in list(self._open.values()):
+            if each.reply.set(Outcome.WITHDRAWN):
+                self._end(each.approval, Outcome.WITHDRAWN)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _end(self, approval: Approval, outcome: Outcome) -> None:
+        if self._open.pop(approval.id, None) is not None:
+            log.info("approval_ended", chat=approval.chat, turn=approval.turn, tool=approval.tool, status=outcome.value)
+            self._events.emit(ApprovalEnded(chat=approval.chat, id=approval.id, outcome=outcome))
+
+    def _refusal(self, name: str, outcome: Outcome | None, chat: ChatId) -> str | None:
+        match outcome:
+            case Outcome.ALLOWED:
+                return None
+            case Outcome.DENIED:
+                return f"{name} was not run: the user said no. Do not try it again in another form; ask what they want."
+            case Outcome.EXPIRED:
+                why = "did not answer" if self._watchers(chat) else "is not connected, so nobody answered"
+                return f"{name} was not run: it needs the user's permission, and the user {why} in {self._wait_s:g} s."
+            case Outcome.WITHDRAWN:
+                return f"{name} was not run: the server is stopping."
+            case None:
+                return f"{name} was not run: too many questions to the user are open, or the server is stopping."
+
+
+async def _question(context: ToolContext, spec: ToolSpec, arguments: Arguments) -> str | ToolFailure | None:
+    if spec.question is not None:
+        return await spec.question(context, arguments)
+    return f"{spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=str)}"
+
+
+def printable(text: str) -> str:
+    """The text with escapes for all that does not print as itself: a question must not hide a part of what it asks,
+    by control characters, by invisible ones or by turning the direction of writing."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

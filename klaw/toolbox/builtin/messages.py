@@ -1,0 +1,68 @@
+"""The tool ``send_message``: a word in another of the user's chats."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
+
+from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.names import ChatId, InvalidName, chat_id, name_of
+from klaw.domain.text import clean
+from klaw.store.readers import Readers
+from klaw.store.sql import messages
+from klaw.store.writer import Writer
+from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+
+MAX_TEXT_CHARS = 16_000
+MAX_NAMES_SHOWN = 20
+
+ORIGIN = "tool"
+"""Of the message: written by the model on its way, not said by the user."""
+
+Compose: TypeAlias = Callable[[ChatId, Role, Kind, str, dict[str, Any]], NewMessage]
+"""``Composer.own``."""
+
+
+def message_tools(
+    readers: Readers, writer: Writer, compose: Compose, stored: Callable[[], None]
+) -> tuple[ToolSpec, ...]:
+    """The tools that write to chats.
+
+    Args:
+        readers: for the user's chats.
+        writer: stores the message.
+        compose: makes it.
+        stored: called after that, so that the message is embedded.
+    """
+
+    @tool(permission=Permission.WRITE)
+    async def send_message(
+        context: ToolContext,
+        chat: Annotated[str, "name of one of the user's other chats", Limit(at_most=200)],
+        text: Annotated[str, "the message", Limit(at_least=1, at_most=MAX_TEXT_CHARS)],
+    ) -> str | ToolFailure:
+        """Put a message into another of the user's own chats, where they will see it. Use it only when the user asked
+        for that, or when a scheduled task has something to tell. To answer here, just answer.
+        """
+        try:
+            target = chat_id(context.user, chat)
+        except InvalidName as invalid:
+            return ToolFailure(f"Nothing was sent: {invalid}.")
+        if target == context.chat:
+            return ToolFailure("Nothing was sent: this is the chat you are in. Say it in your answer.")
+        if not text.strip():
+            return ToolFailure("Nothing was sent: the text is empty.")
+        # The name is looked up among this user's chats only: what others have cannot make a difference.
+        if await readers.run(messages.session, target) is None:
+            return ToolFailure(f"Nothing was sent: the user has no chat of this name. {await _others(context)}")
+        metadata = {"origin": ORIGIN, "sent_from": context.turn or context.run}
+        message = compose(target, Role.ASSISTANT, Kind.TEXT, clean(text), metadata)
+        await writer.append([message])
+        stored()
+        return f"Sent to {name_of(target)}."
+
+    async def _others(context: ToolContext) -> str:
+        sessions = await readers.run(messages.sessions, context.user, MAX_NAMES_SHOWN + 2)
+        names = [session.name for session in sessions if session.chat != context.chat]
+        more = ", …" if len(names) > MAX_NAMES_SHOWN else ""
+        return f"Their chats: {', '.join(names[:MAX_NAMES_SHOWN])}{more}." if names else "They have no other chat."
+
+    return (send_message,)

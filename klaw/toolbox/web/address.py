@@ -1,0 +1,140 @@
+"""Which addresses of the web may be fetched: the rules for URLs and for the IP addresses behind them. Pure.
+
+The check of a URL is for a clear answer; what protects is that of the IP address that is connected to (``connect``).
+"""
+
+import ipaddress
+import re
+from collections.abc import Container
+from urllib.parse import urljoin, urlsplit
+
+import attrs
+
+from klaw.errors import KlawError
+
+MAX_URL_CHARS = 4096
+
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+_PRIVATE_4 = (
+    ("0.0.0.0/8", "this network"),
+    ("10.0.0.0/8", "private"),
+    ("100.64.0.0/10", "shared (carrier or cloud)"),
+    ("127.0.0.0/8", "loopback"),
+    ("168.63.129.16/32", "a cloud's own service"),
+    ("169.254.0.0/16", "link-local"),
+    ("172.16.0.0/12", "private"),
+    ("192.0.0.0/24", "reserved"),
+    ("192.0.2.0/24", "reserved"),
+    ("192.88.99.0/24", "reserved"),
+    ("192.168.0.0/16", "private"),
+    ("198.18.0.0/15", "reserved"),
+    ("198.51.100.0/24", "reserved"),
+    ("203.0.113.0/24", "reserved"),
+    ("224.0.0.0/4", "multicast"),
+    ("240.0.0.0/4", "reserved"),
+)
+_PRIVATE_6 = (
+    ("::/128", "unspecified"),
+    ("::1/128", "loopback"),
+    ("::ffff:0:0/96", "an IPv4 address in another form"),
+    ("64:ff9b::/96", "an IPv4 address in another form"),
+    ("64:ff9b:1::/48", "an IPv4 address in another form"),
+    ("2001::/32", "an IPv4 address in another form"),
+    ("2001::/23", "reserved"),
+    ("2001:db8::/32", "reserved"),
+    ("2002::/16", "an IPv4 address in another form"),
+    ("3fff::/20", "reserved"),
+    ("fc00::/7", "private"),
+    ("fe80::/10", "link-local"),
+    ("fec0::/10", "private"),
+    ("ff00::/8", "multicast"),
+)
+_REFUSED = tuple((ipaddress.ip_network(network), kind) for network, kind in (*_PRIVATE_4, *_PRIVATE_6))
+_PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
+"""All that the registry gives to the public so far."""
+
+
+class Refused(KlawError):
+    """An address that Klaw does not fetch, or a page that it cannot use. The text is for the model."""
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """A checked URL in the parts that a request is made of; all ASCII."""
+
+    scheme: str
+    host: str
+    """Without brackets."""
+    port: int
+    path: str
+    """With the query."""
+    url: str
+    """As a whole, without the fragment."""
+
+
+def forbidden(address: str) -> str | None:
+    """Why an IP address may not be connected to; None when it may: a public unicast address."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "no IP address"
+    for network, kind in _REFUSED:
+        if ip.version == network.version and ip in network:
+            return kind
+    if ip.version == 6 and ip not in _PUBLIC_6:
+        return "reserved"
+    return None
+
+
+def parse(text: str, ports: Container[int], base: str | None = None) -> Target:
+    """Check a URL.
+
+    Args:
+        text: what the model or a redirect says.
+        ports: that may be connected to.
+        base: the page that the redirect came from.
+
+    Raises:
+        Refused: it is no URL that may be fetched.
+    """
+    import httpx2  # a tenth of a second, and only for those who fetch
+
+    text = text.strip()
+    if len(text) > MAX_URL_CHARS:
+        raise Refused(f"The address is longer than {MAX_URL_CHARS} characters.")
+    if any(not character.isprintable() or character in " \\" for character in text):
+        raise Refused("The address holds a space, a backslash or a control character.")
+    try:
+        text = urljoin(base, text) if base is not None else text
+        named = urlsplit(text).netloc
+        url = httpx2.URL(text)
+        scheme, host = url.scheme, url.raw_host.decode("ascii").strip("[]").rstrip(".")
+        port = url.port or {"http": 80, "https": 443}.get(scheme, 0)
+    except (httpx2.InvalidURL, ValueError):
+        raise Refused("This is no usable web address.") from None
+    if scheme not in ("http", "https"):
+        told = "Only http:// and https:// addresses can be fetched."
+        raise Refused(told if _SCHEME.match(text) else f"{told} Begin the address with https://.")
+    if url.userinfo or "@" in named:
+        raise Refused("An address with a user name or password is not fetched.")
+    if not host:
+        raise Refused("The address has no host.")
+    if port not in ports:
+        raise Refused(f"Port {port} is not allowed (tools.web.ports).")
+    _check_host(host)
+    return Target(
+        scheme=scheme, host=host, port=port, path=url.raw_path.decode("ascii"), url=str(url).partition("#")[0]
+    )
+
+
+def _check_host(host: str) -> None:
+    if ":" not in host and _NUMBER.fullmatch(host.rpartition(".")[2]):
+        # Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses too; nobody means well by that.
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            raise Refused("The host is an IP address in an odd notation; write it as four numbers.") from None
+    if host == "localhost" or host.endswith(".localhost"):
+        raise Refused("This address belongs to the machine that Klaw runs on; it is not fetched.")

@@ -1,0 +1,264 @@
+"""Fetching one page: redirects, deadlines and caps. Each redirect is checked and connected to like a first address."""
+
+import json
+import ssl
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from http import HTTPStatus
+from pathlib import Path
+
+import attrs
+import httpcore2
+import structlog
+import trio
+
+from klaw import __version__
+from klaw.actor.threads import Threads
+from klaw.config.tools import WebToolConfig
+from klaw.toolbox.web import charset
+from klaw.toolbox.web.address import Refused, Target, forbidden, parse
+from klaw.toolbox.web.connect import Forbidden, GuardedBackend, Resolve, resolve_name
+
+MAX_REDIRECTS = 5
+CONVERT_S = 20.0
+"""The most that turning a page into Markdown may take."""
+CONVERTERS = 2
+"""Pages that are turned into Markdown at the same time."""
+CONNECT_S = 10.0
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_TEXT = frozenset(
+    {
+        "application/json", "application/ld+json", "application/xml", "application/javascript", "application/yaml",
+        "application/x-yaml", "application/toml", "application/x-ndjson", "application/sql",
+    }
+)  # fmt: skip
+_HEADERS: Mapping[bytes | str, bytes | str] = {
+    "User-Agent": f"klaw/{__version__}",
+    "Accept": "text/html, text/markdown, text/plain, application/json, application/xml;q=0.9, */*;q=0.1",
+    "Accept-Encoding": "gzip, deflate",
+    "Connection": "close",
+}
+_PROGRAM = Path(__file__).with_name("convert.py")
+
+log = structlog.get_logger("klaw.tools")
+
+
+@attrs.frozen(kw_only=True)
+class Page:
+    """What an address brought."""
+
+    url: str
+    """After redirects."""
+    title: str
+    text: str
+    cut: bool
+    """The answer was longer than ``tools.web.maxBytes``; this is its beginning."""
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    """An answer as it came, unpacked."""
+
+    target: Target
+    content_type: str
+    """In lower case, without parameters; empty if the server says none."""
+    charset: str | None
+    body: bytes
+    cut: bool
+
+
+class WebFetcher:
+    """Fetches pages for everybody; keeps nothing between two of them.
+
+    Args:
+        config: ``tools.web``.
+        resolve: names to addresses.
+        forbidden: why an address must not be connected to.
+        tls: makes the TLS settings; they are made once.
+    """
+
+    def __init__(
+        self,
+        config: WebToolConfig,
+        *,
+        resolve: Resolve = resolve_name,
+        forbidden: Forbidden = forbidden,
+        tls: Callable[[], ssl.SSLContext] = httpcore2.default_ssl_context,
+    ) -> None:
+        self._config = config
+        self._backend = GuardedBackend(resolve, forbidden)
+        self._make_tls = tls
+        self._tls: ssl.SSLContext | None = None
+        self._threads = Threads("web", 1)
+        self._converters = trio.CapacityLimiter(CONVERTERS)
+
+    async def fetch(self, url: str) -> Page:
+        """Fetch a page as text.
+
+        Raises:
+            Refused: it may not be fetched, did not come, or is not text.
+
+        Cancellation: the connection is closed.
+        """
+        limit_s = self._config.timeout_s
+        answer = None
+        with trio.move_on_after(limit_s):
+            answer = await self._follow(url)
+        if answer is None:
+            raise Refused(f"The page did not come within {limit_s:g} s.")
+        return await self._read(answer)
+
+    # -- the network -----------------------------------------------------------------------------------------------
+
+    async def _follow(self, url: str) -> _Answer:
+        target = parse(url, self._config.ports)
+        if self._tls is None:
+            self._tls = await self._threads.run(self._make_tls)
+        # One connection for each hop: with kept ones a redirect could reach a server under another name's check.
+        async with httpcore2.AsyncConnectionPool(
+            ssl_context=self._tls, network_backend=self._backend, max_keepalive_connections=0
+        ) as pool:
+            for _ in range(MAX_REDIRECTS + 1):
+                answer = await self._request(pool, target)
+                if isinstance(answer, _Answer):
+                    return answer
+                target = parse(answer, self._config.ports, base=target.url)
+        raise Refused(f"More than {MAX_REDIRECTS} redirects.")
+
+    async def _request(self, pool: httpcore2.AsyncConnectionPool, target: Target) -> _Answer | str:
+        """The answer, or where it redirects to."""
+        host = f"[{target.host}]" if ":" in target.host else target.host
+        url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.path)
+        idle_s = self._config.idle_s
+        timeouts = {"connect": min(idle_s, CONNECT_S), "read": idle_s, "write": idle_s, "pool": idle_s}
+        try:
+            async with pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": timeouts}) as response:
+                headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+                if response.status in _REDIRECTS and "location" in headers:
+                    return headers["location"].encode("latin-1").decode("utf-8", "replace")
+                if response.status != HTTPStatus.OK:
+                    raise Refused(f"The server answered {_status(response.status)}.")
+                kind, declared = _content_type(headers.get("content-type", ""))
+                if not _may_be_text(kind):
+                    raise Refused(f"This is {kind[:80]}, not text; only pages and other text can be fetched.")
+                body, cut = await self._body(response, headers.get("content-encoding", "").strip().lower())
+        except httpcore2.TimeoutException as error:
+            raise Refused(f"The server was silent for {idle_s:g} s.") from error
+        except httpcore2.ConnectError as error:
+            raise Refused("The server could not be reached, or its certificate is not valid.") from error
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
+            raise Refused("The connection broke, or the server does not speak HTTP.") from error
+        return _Answer(target=target, content_type=kind, charset=declared, body=body, cut=cut)
+
+    async def _body(self, response: httpcore2.Response, encoding: str) -> tuple[bytes, bool]:
+        """The unpacked body up to the cap, and whether it was cut there. Packed and unpacked size both count."""
+        limit = self._config.max_bytes
+        unpacker = _Unpacker(encoding, limit)
+        packed = 0
+        async with aclosing(response.aiter_stream()) as chunks:
+            async for chunk in chunks:
+                packed += len(chunk)
+                if not unpacker.feed(chunk) or packed > limit:
+                    return unpacker.body, True
+        return unpacker.body, False
+
+    # -- the page --------------------------------------------------------------------------------------------------
+
+    async def _read(self, answer: _Answer) -> Page:
+        text = charset.decode(answer.body, answer.charset)
+        html = answer.content_type in _HTML
+        if not answer.content_type:
+            html = text.lstrip()[:200].lower().startswith(("<!doctype html", "<html"))
+        if "\0" in text:
+            raise Refused("This is no text, whatever the server calls it.")
+        title = ""
+        if html:
+            title, text = await self._convert(text, answer.target.url)
+        return Page(url=answer.target.url, title=title, text=text, cut=answer.cut)
+
+    async def _convert(self, html: str, base: str) -> tuple[str, str]:
+        """In a process of its own, which can be stopped: see ``convert``."""
+        async with self._converters:
+            done = None
+            with trio.move_on_after(CONVERT_S):
+                done = await trio.run_process(
+                    [sys.executable, "-P", str(_PROGRAM)],
+                    stdin=f"{base}\n{html}".encode("utf-8", "replace"),
+                    capture_stdout=True,
+                    stderr=subprocess.DEVNULL,
+                    env={},
+                    check=False,
+                    deliver_cancel=_kill,
+                )
+        if done is None or done.returncode != 0:
+            log.warning("page_not_converted", exit_code=done.returncode if done is not None else None, size=len(html))
+            raise Refused("The page came, but is too large or too tangled to be turned into text.")
+        converted = json.loads(done.stdout)
+        return converted["title"], converted["text"]
+
+
+async def _kill(process: trio.Process) -> None:
+    process.kill()
+
+
+class _Unpacker:
+    """Unpacks a body piece by piece, never more than the cap, however much a piece would give.
+
+    Raises:
+        Refused: of an encoding that was not asked for, or broken.
+    """
+
+    def __init__(self, encoding: str, limit: int) -> None:
+        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise Refused("The server packs the page in a way that was not asked for.")
+        self._limit = limit
+        self._encoding = encoding
+        self._unzip = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("", "identity") else None
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self._chunks)
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take the next piece; False when there is more than the cap."""
+        room = self._limit - self._size
+        piece = chunk if self._unzip is None else self._unpack(chunk, room + 1)
+        self._chunks.append(piece[:room])
+        self._size += min(len(piece), room)
+        return len(piece) <= room
+
+    def _unpack(self, chunk: bytes, most: int) -> bytes:
+        assert self._unzip is not None
+        try:
+            return self._unzip.decompress(chunk, most)
+        except zlib.error:
+            if self._encoding != "deflate" or self._size:
+                raise Refused("The page is packed, and broken.") from None
+        self._unzip = zlib.decompressobj(-zlib.MAX_WBITS)  # what some servers take "deflate" for
+        self._encoding = "raw"
+        return self._unpack(chunk, most)
+
+
+def _content_type(header: str) -> tuple[str, str | None]:
+    kind, *parameters = header.split(";")
+    pairs = (parameter.partition("=") for parameter in parameters)
+    declared = next((value for name, _, value in pairs if name.strip().lower() == "charset"), None)
+    return kind.strip().lower(), declared
+
+
+def _may_be_text(kind: str) -> bool:
+    return not kind or kind.startswith("text/") or kind in _HTML | _TEXT or kind.endswith(("+json", "+xml"))
+
+
+def _status(code: int) -> str:
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
