@@ -40,6 +40,7 @@ from klaw.memory import coverage as coverage_actor
 from klaw.memory import embedder as embedder_actor
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.facts import Facts
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.store import writer as writer_actor
@@ -51,6 +52,7 @@ from klaw.store.sql import messages, vectors
 from klaw.store.store import Store, open_store
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.memory import MemoryParts, memory_tools
 from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
 from klaw.toolbox.overflow import Overflow
@@ -74,6 +76,7 @@ class App:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    facts: Facts
     local: LocalModel
     router: Router
     slots: Slots
@@ -136,6 +139,10 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     toolbox.register(*clock_tools(clock))
     toolbox.register(*file_tools(paths.workspace, tool_files, config.tools.max_output_chars))
     toolbox.register(*skill_tools(skills, tool_files))
+    search = MemorySearch(store.readers, embedder, clock)
+    facts = Facts(store.writer, store.readers, embedder, clock, new_id)
+    parts = MemoryParts(search=search, facts=facts, writer=store.writer, readers=store.readers, clock=clock)
+    toolbox.register(*memory_tools(parts))
     executor = Executor(
         toolbox=toolbox,
         overflow=Overflow(files, partial(folder_of_user, paths.workspace), new_id),
@@ -169,7 +176,8 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         reindexer=Reindexer(),
         embedder=embedder,
         recall=recall,
-        search=MemorySearch(store.readers, embedder, clock),
+        search=search,
+        facts=facts,
         local=local,
         router=router,
         slots=slots,

@@ -27,7 +27,7 @@ LAYERS = (
 )
 """Low to high. A package imports its own layer's packages only where SAME_LAYER allows it."""
 
-SAME_LAYER = {("actor", "domain"), ("memory", "context"), ("toolbox", "context")}
+SAME_LAYER = {("actor", "domain"), ("memory", "context"), ("toolbox", "context"), ("toolbox", "memory")}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
@@ -56,10 +56,16 @@ PURE = (
     "doctor/finding.py",
     "doctor/judge.py",
     "memory/passage.py",
+    "memory/same.py",
+    "memory/shown.py",
+    "memory/chunking.py",
+    "memory/mixing.py",
     "gateway/frames.py",
     "gateway/limits.py",
     "toolbox/shapes.py",
     "toolbox/calls.py",
+    "toolbox/claims.py",
+    "toolbox/trail.py",
     "toolbox/spec.py",
     "toolbox/registry.py",
     "toolbox/files/names.py",

@@ -15,7 +15,7 @@ from klaw.store import records
 from klaw.store.appending import append_message
 from klaw.store.journal import Entry, Journal
 from klaw.store.memory_commit import execute_of_memory, settle_core
-from klaw.store.memory_requests import ChangeCore, PutFact, PutMemoryFile, RemoveFact, StorePassageVectors
+from klaw.store.memory_requests import ChangeCore, OfMemory, PutFact, PutMemoryFile, RemoveFact, StorePassageVectors
 from klaw.store.requests import (
     Append,
     Appended,
@@ -23,7 +23,6 @@ from klaw.store.requests import (
     BeginRun,
     EncodeVectors,
     EndReembedding,
-    OfMemory,
     OfTasks,
     OfVectors,
     PrepareVectors,

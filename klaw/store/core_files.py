@@ -57,6 +57,11 @@ def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFi
         ) from error
 
 
+def read_core(connection: apsw.Connection, user: UserId) -> Document:
+    """A user's core memory as it is now; for a reader. Raises CoreUnreadable."""
+    return current(connection, Path(connection.filename).parent, user).document
+
+
 def settle(connection: apsw.Connection, data_dir: Path) -> int:
     """Write the files that are not written yet, each at once or not at all. Returns how many could not be.
 

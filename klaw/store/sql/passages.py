@@ -50,14 +50,13 @@ class Unembedded:
 def _missing(names: _Kind) -> str:
     return f"""
     FROM {names.search} AS s LEFT JOIN {names.vec} AS v ON v.rowid = s.rowid AND v.model = ?1 WHERE v.rowid IS NULL
-    """  # noqa: S608 - constant names
+    """
 
 
 _UNEMBEDDED = {
-    kind: f"SELECT s.rowid, s.content {_missing(names)} ORDER BY s.rowid DESC LIMIT ?2"  # noqa: S608 - constant names
-    for kind, names in _OF.items()
+    kind: f"SELECT s.rowid, s.content {_missing(names)} ORDER BY s.rowid DESC LIMIT ?2" for kind, names in _OF.items()
 }
-_COUNT = {kind: f"SELECT count(*) {_missing(names)}" for kind, names in _OF.items()}  # noqa: S608 - constant names
+_COUNT = {kind: f"SELECT count(*) {_missing(names)}" for kind, names in _OF.items()}
 
 
 def unembedded(connection: apsw.Connection, model: str, limit: int) -> list[Unembedded]:
