@@ -51,6 +51,7 @@ from klaw.memory import coverage as coverage_actor
 from klaw.memory import embedder as embedder_actor
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.facts import Facts
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.store import writer as writer_actor
@@ -71,6 +72,7 @@ from klaw.subagents.tools import scheduling_tools
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.memory import MemoryParts, memory_tools
 from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
@@ -99,6 +101,7 @@ class App:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    facts: Facts
     local: LocalModel
     router: Router
     slots: Slots
@@ -186,6 +189,10 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     approvals = Approvals(
         events=hub, clock=clock, new_id=new_id, wait_s=config.tools.exec.approval_s, watchers=hub.watchers
     )
+    search = MemorySearch(store.readers, embedder, clock)
+    facts = Facts(store.writer, store.readers, embedder, clock, new_id)
+    parts = MemoryParts(search=search, facts=facts, writer=store.writer, readers=store.readers, clock=clock)
+    toolbox.register(*memory_tools(parts))
     executor = Executor(
         toolbox=toolbox,
         overflow=Overflow(files, workspace_of, new_id),
@@ -227,7 +234,8 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         reindexer=Reindexer(),
         embedder=embedder,
         recall=recall,
-        search=MemorySearch(store.readers, embedder, clock),
+        search=search,
+        facts=facts,
         local=local,
         router=router,
         slots=slots,

@@ -27,7 +27,13 @@ LAYERS = (
 )
 """Low to high. A package imports its own layer's packages only where SAME_LAYER allows it."""
 
-SAME_LAYER = {("actor", "domain"), ("memory", "context"), ("toolbox", "context"), ("subagents", "chats")}
+SAME_LAYER = {
+    ("actor", "domain"),
+    ("memory", "context"),
+    ("toolbox", "context"),
+    ("toolbox", "memory"),
+    ("subagents", "chats"),
+}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
@@ -56,10 +62,16 @@ PURE = (
     "doctor/finding.py",
     "doctor/judge.py",
     "memory/passage.py",
+    "memory/same.py",
+    "memory/shown.py",
+    "memory/chunking.py",
+    "memory/mixing.py",
     "gateway/frames.py",
     "gateway/limits.py",
     "toolbox/shapes.py",
     "toolbox/calls.py",
+    "toolbox/claims.py",
+    "toolbox/trail.py",
     "toolbox/spec.py",
     "toolbox/registry.py",
     "toolbox/files/names.py",

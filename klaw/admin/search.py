@@ -1,5 +1,5 @@
-"""``search``: what matches a query in all that a user and the assistant said. The server and the command without one
-both go through ``run_search``.
+"""``search``: what matches a query in what a user and the assistant said, in facts and in memory files. The server and
+the command without one both go through ``run_search``.
 
 Its answer holds pieces of messages: it goes to the terminal of whoever asks, which is the server's own user, and never
 into a log.
@@ -14,7 +14,7 @@ from klaw.admin.answers import check_chat, check_user
 from klaw.admin.requests import BadRequest, Search
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, UserId, user_of
-from klaw.domain.search import SearchPage
+from klaw.domain.search import SearchPage, kind_of
 from klaw.memory.cursor import BadCursor, Cursor, read_cursor
 from klaw.memory.search import DEFAULT_LIMIT, MemorySearch
 from klaw.memory.when import BadTime, read_since, read_until
@@ -89,6 +89,5 @@ def describe(page: SearchPage, filters: HistoryFilters) -> dict[str, Any]:
         "until": filters.until,
         "role": filters.role,
         **attrs.asdict(page, filter=lambda field, _value: field.name != "results"),
-        # Facts and topics are other kinds.
-        "results": [{"kind": "message", **attrs.asdict(each)} for each in page.results],
+        "results": [{"kind": kind_of(each), **attrs.asdict(each)} for each in page.results],
     }

@@ -17,6 +17,7 @@ from klaw.chats.correction import TokenCorrection
 from klaw.chats.failures import describe_failure
 from klaw.chats.models import ModelChoice
 from klaw.chats.rounds import Rounds
+from klaw.chats.trails import Claims, resumed_trail
 from klaw.chats.workspace import Workspace
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
@@ -158,7 +159,14 @@ class Turn:
             services.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
             self._meter = services.accounts.meter()
             self._route = route = self._meter.wrap(services.router.route(rows.session.model, key="/model"))
-            about = ToolContext(user=rows.session.user, chat=self.chat, turn=self.id, model=route.name)
+            about = ToolContext(
+                user=rows.session.user,
+                chat=self.chat,
+                turn=self.id,
+                model=route.name,
+                before_seq=rows.pending[0].seq,
+                trail=resumed_trail(rows.unfinished, services.executor.toolbox),
+            )
             if route.tools and services.config.processing.max_tool_call_rounds:
                 await services.files.run(services.workspace.refresh_skills)
                 self._tools = services.executor.toolbox.describe(about)
@@ -258,6 +266,7 @@ class Turn:
             vitals=self.vitals,
             stored=self._begin_anew,
         )
+        claims = Claims(about.trail)
         try:
             outcome = await converse(
                 prompt,
@@ -270,13 +279,16 @@ class Turn:
                 max_rounds=config.processing.max_tool_call_rounds,
                 rounds_done=earlier,
                 shorter=shorter,
+                correct=claims.object_to,
             )
         finally:
             if self._tools:
                 self._receipt["tools"] = self._rounds.describe(len(self._tools), earlier)
+            if claims.account is not None:
+                self._receipt["save_claim"] = claims.account
         if not outcome.text.strip():
             raise ProviderMalformed("the model only called tools and gave no answer")
-        return outcome
+        return claims.settle(outcome)
 
     async def _ask(
         self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]

@@ -7,22 +7,23 @@ the status; the turn goes on.
 
 import json
 from pathlib import Path
-from typing import Any
 
 import attrs
 import structlog
 
 from klaw.actor.failure import error_class
 from klaw.config.paths import folder_of_user
+from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.names import UserId
 from klaw.prompts import prompt
+from klaw.store import core_files
 from klaw.toolbox.skills.catalogue import FILE as SKILL_FILE
 from klaw.toolbox.skills.catalogue import Catalogue
 
 AGENT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md")
 """What the agent is, the same for all users."""
 USER_FILE = "USER.md"
-CORE_MEMORY_FILE = "core_memory.json"
+CORE_MEMORY_FILE = core_files.FILE
 MAX_FILE_BYTES = 256 * 1024
 """A larger file is no prompt; it is left out."""
 
@@ -106,29 +107,3 @@ def _read(path: Path, size: int) -> str:
     if size > MAX_FILE_BYTES:
         raise ValueError("too large")
     return path.read_text(encoding="utf-8")
-
-
-def render_core_memory(value: Any) -> str:
-    """Core memory as lines ``- key: value`` below their section.
-
-    Args:
-        value: the parsed core_memory.json: an object of sections, each an object, a list or a text.
-
-    Raises:
-        ValueError: the top level is not an object.
-    """
-    if not isinstance(value, dict):
-        raise ValueError("core memory must be a JSON object")  # noqa: TRY004 - one error class for all malformed files
-    lines: list[str] = []
-    for section, content in value.items():
-        if isinstance(content, dict):
-            lines += [f"[{section}]", *(f"- {key}: {_plain(item)}" for key, item in content.items())]
-        elif isinstance(content, list):
-            lines += [f"[{section}]", *(f"- {_plain(item)}" for item in content)]
-        else:
-            lines.append(f"- {section}: {_plain(content)}")
-    return "\n".join(lines)
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

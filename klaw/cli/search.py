@@ -1,4 +1,5 @@
-"""``klaw search``: what matches a query in all that was said. Asks the server; without one reads the database."""
+"""``klaw search``: what matches a query in all that was said and is kept. Asks the server; without one reads the
+database."""
 
 import argparse
 import os
@@ -34,6 +35,9 @@ _NOTES = {
     "text_search_failed": "by meaning only: the full-text index is damaged (klaw doctor)",
     "newest_only": "by words only newer messages were ranked: all words of the query are very frequent",
 }
+
+_ORIGINS = {"tool": "after reading from outside"}
+"""What is said of a fact's origin."""
 
 
 def search_command(args: argparse.Namespace) -> int:
@@ -146,11 +150,8 @@ def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
         bold: whether matches are set in bold; else they are not marked.
     """
     out = []
-    prefix = f"{answer['user']}:"
     for each in answer["results"]:
-        day, time = each["created_at"][:10], each["created_at"][11:16]
-        place = f"{each['chat'].removeprefix(prefix)}#{each['seq']}"
-        head = [f"{day} {time}", place, each["role"], *_without_words(each)]
+        head = [*_label(each, answer["user"]), *_without_words(each)]
         out += [line("  ".join(head)), f"    {_snippet(each, bold=bold)}", ""]
     if answer["results"]:
         last = answer["first"] + len(answer["results"]) - 1
@@ -158,6 +159,24 @@ def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
     if more is not None:
         out.append(f"more: {line(more)}")
     return out
+
+
+def _label(result: dict[str, Any], user: str) -> list[str]:
+    """What a result is, and where it is from."""
+    match result.get("kind", "message"):
+        case "fact":
+            about = f"{result['category']}, importance {result['importance']}"
+            origin = [_ORIGINS[result["origin"]]] if result["origin"] in _ORIGINS else []
+            return [_minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
+        case "file":
+            return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]
+        case _:
+            place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
+            return [_minute(result["created_at"]), place, result["role"]]
+
+
+def _minute(time: str) -> str:
+    return f"{time[:10]} {time[11:16]}"
 
 
 def _without_words(result: dict[str, Any]) -> list[str]:

@@ -1,9 +1,15 @@
 """What a search over a user's whole history finds: the values that every surface shows."""
 
+from typing import Literal, TypeAlias
+
 import attrs
 
+from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import ChatId
+
+Kind: TypeAlias = Literal["message", "fact", "file"]
+"""What a result is: a message, a saved fact, a piece of MEMORY.md or memory/*.md."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,10 +43,65 @@ class SearchResult:
 
 
 @attrs.frozen(kw_only=True)
-class SearchPage:
-    """A page of results, the best first."""
+class KeptResult:
+    """What facts and pieces of files have in common: how they were found."""
 
-    results: tuple[SearchResult, ...]
+    score: float
+    """RRF over its kind's list by vector and list by words; of another kind's it says nothing."""
+    vector_rank: int | None
+    distance: float | None
+    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
+    text_rank: int | None
+    bm25: float | None
+    words: tuple[str, ...]
+    """The query's words that it has, as the query writes them."""
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
+
+
+@attrs.frozen(kw_only=True)
+class FactResult(KeptResult):
+    """A saved fact that was found."""
+
+    id: FactId
+    category: str
+    importance: int
+    source: FactSource
+    origin: Origin
+    created_at: str
+    updated_at: str
+
+
+@attrs.frozen(kw_only=True)
+class FileResult(KeptResult):
+    """A piece of a memory file that was found."""
+
+    path: str
+    """Relative to the user's workspace."""
+    line: int
+    heading: str
+    """The headings that it stands under, outermost first; may be empty."""
+
+
+AnyResult: TypeAlias = SearchResult | FactResult | FileResult
+
+
+def kind_of(result: AnyResult) -> Kind:
+    """The word for what a result is."""
+    match result:
+        case SearchResult():
+            return "message"
+        case FactResult():
+            return "fact"
+        case FileResult():
+            return "file"
+
+
+@attrs.frozen(kw_only=True)
+class SearchPage:
+    """A page of results: the lists of the kinds, the best of each first, fused by rank."""
+
+    results: tuple[AnyResult, ...]
     page: int
     """1, 2, 3 …"""
     first: int

@@ -9,7 +9,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 import structlog
@@ -27,6 +27,7 @@ from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ModelError, StorageFull, VectorsDamaged
 from klaw.memory.backlog import split_batches
+from klaw.memory.embed_passages import embed_passages
 from klaw.memory.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.readers import Readers
 from klaw.store.sql import vectors
@@ -64,10 +65,11 @@ class Waiting:
 
 @attrs.frozen
 class EmbedQuery:
-    """Ask for a query's vector: little-endian float32 bytes."""
+    """Ask for a text's vector: little-endian float32 bytes."""
 
     text: str
     reply: Reply[bytes]
+    kind: Literal["query", "passage"] = "query"
 
 
 class EmbeddingUnavailable(ModelError):
@@ -126,12 +128,19 @@ class Embedder:
 
         Cancellation: the work is done only if it was begun.
         """
+        return await self._ask(text, "query")
+
+    async def passage(self, text: str) -> bytes:
+        """The vector of a text that is to be found, for one that cannot wait for the backfill. Like ``query``."""
+        return await self._ask(text, "passage")
+
+    async def _ask(self, text: str, kind: Literal["query", "passage"]) -> bytes:
         if self.status.state is EmbedderState.REEMBEDDING:
             raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
         if self.status.state is not EmbedderState.READY:
             raise EmbeddingUnavailable(self.status.state.value)
         reply: Reply[bytes] = Reply()
-        if not self.mailbox.tell(EmbedQuery(text, reply)):
+        if not self.mailbox.tell(EmbedQuery(text, reply, kind)):
             raise EmbeddingUnavailable("busy")
         try:
             return await reply.wait()
@@ -287,11 +296,11 @@ class _Worker:
         """The query lane; ends when the mailbox is closed and empty."""
         async for request in self.embedder.mailbox:
             if not request.reply.resolved:
-                vector = await self.query_thread.run(self._embed_query, request.text)
+                vector = await self.query_thread.run(self._embed_one, request)
                 request.reply.set(vector)
 
-    def _embed_query(self, text: str) -> bytes:
-        return bytes(self.model.embed([text], kind="query")[0].astype("<f4").tobytes())
+    def _embed_one(self, request: EmbedQuery) -> bytes:
+        return bytes(self.model.embed([request.text], kind=request.kind)[0].astype("<f4").tobytes())
 
     async def backfill(self) -> None:
         """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
@@ -300,6 +309,9 @@ class _Worker:
                 if self.embedder.take_damage_report():
                     await self._repair()
                 while await self.writer.encode_vectors():  # of an earlier version, or left over by a stop
+                    pass
+                # Facts and pieces of files first: they are few.
+                while await embed_passages(self.readers, self.writer, self.threads, self.model, self.vectors_id):
                     pass
                 while await self._embed_some():
                     pass

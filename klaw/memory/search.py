@@ -1,8 +1,10 @@
-"""``memory_search``: from a query to what matches it in all that a user and the assistant ever said, page by page.
+"""``memory_search``: from a query to what matches it in all that a user and the assistant ever said, in the user's
+facts and in their memory files, page by page.
 
 embed the query -> vectors and full text over the user's whole history -> the fused ranking of Auto-RAG -> the newer of
-what says the same first -> one page with snippets. Somebody asked for it, so there is no relevance gate, and words that
-recall leaves out are looked for when there are no others. A part that is missing is named in the result.
+what says the same first; likewise facts and pieces of files -> the three lists fused by rank -> one page with snippets.
+Somebody asked for it, so there is no relevance gate for messages, and words that recall leaves out are looked for when
+there are no others. A part that is missing is named in the result.
 
 A list of results is ranked once and kept for its other pages: neither a message that comes meanwhile nor a vector that
 is made meanwhile moves a result from one page to another.
@@ -11,7 +13,7 @@ is made meanwhile moves a result from one page to another.
 import math
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import attrs
 import trio
@@ -19,14 +21,16 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.domain.message import Message
-from klaw.domain.search import SearchPage, SearchResult
+from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult
 from klaw.errors import ActorStopped
 from klaw.memory.cursor import MAX_PAGE, Cursor
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.gate import calibrated
+from klaw.memory.kept import KeptEntry, find_kept, read_kept
+from klaw.memory.mixing import mix
 from klaw.memory.query import Query, read_query, read_search_words
 from klaw.memory.rank import Ranked, rank
-from klaw.memory.snippet import snippet
+from klaw.memory.snippet import forms_there, snippet
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import HEAD_CHARACTERS, Lists
 from klaw.store.sql.history_search import (
@@ -36,7 +40,7 @@ from klaw.store.sql.history_search import (
     read_messages,
     search_history,
 )
-from klaw.store.tokenizer import READ_WHOLE_CHARACTERS, forms, forms_in, is_lone, stem, words
+from klaw.store.tokenizer import stem, words
 
 DEPTH = 200
 """How many results each list gives to the fusion; those by words share their scores with their neighbours."""
@@ -62,12 +66,16 @@ class _Entry:
     bm25: float | None
     boosts: tuple[str, ...]
 
+    @property
+    def key(self) -> tuple[Kind, int]:
+        return "message", self.rowid
+
 
 @attrs.frozen(kw_only=True)
 class _List:
     """All results of a search."""
 
-    entries: tuple[_Entry, ...]
+    entries: "tuple[_Entry | KeptEntry, ...]"
     is_exact: bool
     words: tuple[str, ...]
     words_left_out: tuple[str, ...]
@@ -89,14 +97,20 @@ class MemorySearch:
         self._clock = clock
         self._one_at_a_time = trio.CapacityLimiter(1)
         self._threads = Threads("memory search", 1)
-        self._lists: OrderedDict[tuple[str, HistoryFilters, int], _List] = OrderedDict()
+        self._lists: OrderedDict[tuple[str, HistoryFilters, int, frozenset[Kind] | None], _List] = OrderedDict()
 
     def now(self) -> int:
         """Unix seconds from which a search that begins now counts its days."""
         return math.floor(self._clock.now())
 
     async def search(
-        self, text: str, filters: HistoryFilters, *, limit: int = DEFAULT_LIMIT, page: int | Cursor = 1
+        self,
+        text: str,
+        filters: HistoryFilters,
+        *,
+        limit: int = DEFAULT_LIMIT,
+        page: int | Cursor = 1,
+        kinds: frozenset[Kind] | None = None,
     ) -> SearchPage:
         """Find what matches a query.
 
@@ -105,6 +119,8 @@ class MemorySearch:
             filters: whose messages, and which. Their ``last_rowid`` is set here.
             limit: results on a page; a snippet of each is made.
             page: which page; a cursor continues the list that its page before gave.
+            kinds: what to look for; None for all. Facts and files are of no chat and no speaker, and files of no time:
+                with such a filter they are left out.
 
         Raises:
             StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
@@ -119,13 +135,12 @@ class MemorySearch:
             last_rowid = page.last_rowid if isinstance(page, Cursor) else end.last_rowid
             query = read_query(text, now=asked_at, latest=end.latest)
             found = await self._list(
-                text, query, attrs.evolve(filters, last_rowid=last_rowid), asked_at=asked_at, into=timings
+                text, query, attrs.evolve(filters, last_rowid=last_rowid), kinds, asked_at=asked_at, into=timings
             )
             first = (number - 1) * limit
             shown = found.entries[first : first + limit]
             begin = trio.current_time()
-            read = await self._readers.run(read_messages, [each.rowid for each in shown], filters.user)
-            results = await self._threads.run(_results, shown, read, found.words)
+            results = await self._read(shown, filters, found.words)
             timings["read"] = (trio.current_time() - begin) * 1000
         more = first + limit < len(found.entries) and number < MAX_PAGE
         following = Cursor(page=number + 1, last_rowid=last_rowid, asked_at=asked_at)
@@ -142,11 +157,31 @@ class MemorySearch:
             timings_ms=timings,
         )
 
+    async def _read(
+        self, shown: "Sequence[_Entry | KeptEntry]", filters: HistoryFilters, asked: Sequence[str]
+    ) -> list[AnyResult]:
+        """The results of a page in order. What is gone meanwhile leaves a gap."""
+        said = [each for each in shown if isinstance(each, _Entry)]
+        kept = [each for each in shown if isinstance(each, KeptEntry)]
+        read = await self._readers.run(read_messages, [each.rowid for each in said], filters.user)
+        results = await self._threads.run(_results, said, read, asked)
+        found: dict[tuple[Kind, int], AnyResult] = {**results}
+        if kept:
+            found |= await read_kept(self._readers, self._threads, kept, filters.user, asked)
+        return [found[each.key] for each in shown if each.key in found]
+
     async def _list(
-        self, text: str, query: Query, filters: HistoryFilters, *, asked_at: int, into: dict[str, float]
+        self,
+        text: str,
+        query: Query,
+        filters: HistoryFilters,
+        kinds: frozenset[Kind] | None,
+        *,
+        asked_at: int,
+        into: dict[str, float],
     ) -> _List:
         """All results: those that are kept, else of a new search."""
-        key = text, filters, asked_at
+        key = text, filters, asked_at, kinds
         if key in self._lists:
             self._lists.move_to_end(key)
             return self._lists[key]
@@ -157,10 +192,14 @@ class MemorySearch:
         begin = trio.current_time()
         vector = await self._vector(text, degraded)
         embedded = trio.current_time()
-        found = await self._readers.run(search_history, vector, asked, filters, DEPTH)
+        found = HistoryFound()
+        if kinds is None or "message" in kinds:
+            found = await self._readers.run(search_history, vector, asked, filters, DEPTH)
+        kept = await find_kept(self._readers, vector, asked, filters, kinds, self._embedder.random_cosine)
         searched = trio.current_time()
         degraded += self._missing(found)
-        entries = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
+        said = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
+        entries: list[_Entry | KeptEntry] = mix([kept.facts, said, kept.files])
         into.update(
             embed=(embedded - begin) * 1000,
             search=(searched - embedded) * 1000,
@@ -267,17 +306,17 @@ def newer_first(ranked: Sequence[Ranked]) -> list[Ranked]:
     return ordered
 
 
-def _results(entries: Sequence[_Entry], messages: Sequence[Message], asked: Sequence[str]) -> list[SearchResult]:
+def _results(
+    entries: Sequence[_Entry], messages: Sequence[Message], asked: Sequence[str]
+) -> dict[tuple[Kind, int], SearchResult]:
     """Pure; reads all of the messages' text, so it runs in a thread."""
     by_rowid = {message.rowid: message for message in messages}
     stems = {stem(word): word for word in asked}
-    return [
-        _result(entry, by_rowid[entry.rowid], stems) for entry in entries if entry.rowid in by_rowid
-    ]  # one that is gone meanwhile leaves a gap
+    return {entry.key: _result(entry, by_rowid[entry.rowid], stems) for entry in entries if entry.rowid in by_rowid}
 
 
 def _result(entry: _Entry, message: Message, stems: dict[str, str]) -> SearchResult:
-    there = _forms_there(message.content, stems)
+    there = forms_there(message.content, stems)
     shown = snippet(message.content, stems)
     return SearchResult(
         chat=message.chat,
@@ -296,13 +335,3 @@ def _result(entry: _Entry, message: Message, stems: dict[str, str]) -> SearchRes
         snippet=shown.text,
         marks=shown.marks,
     )
-
-
-def _forms_there(content: str, wanted: Collection[str]) -> set[str]:
-    """Which of the query's forms a message has; a character of a script without spaces also as the beginning of one."""
-    there = forms_in(content, wanted)
-    lone = {form for form in wanted if is_lone(form)} - there
-    if lone:
-        begins = {form[: len(each)] for _, _, form in forms(content[:READ_WHOLE_CHARACTERS]) for each in lone}
-        there |= lone & begins
-    return there

@@ -9,7 +9,7 @@ from itertools import pairwise
 import attrs
 
 from klaw.memory.excerpt import excerpt
-from klaw.store.tokenizer import READ_WHOLE_CHARACTERS, forms, is_lone
+from klaw.store.tokenizer import READ_WHOLE_CHARACTERS, forms, forms_in, is_lone
 
 SNIPPET_TOKENS = 80
 
@@ -33,6 +33,16 @@ def snippet(content: str, wanted: Collection[str], max_tokens: int = SNIPPET_TOK
     """
     text = " ".join(excerpt(content, _all_forms(content, wanted), max_tokens).split())
     return Snippet(text, tuple(_merged(_matches(text, wanted))))
+
+
+def forms_there(content: str, wanted: Collection[str]) -> set[str]:
+    """Which of the query's forms a text has; a character of a script without spaces also as the beginning of one."""
+    there = forms_in(content, wanted)
+    lone = {form for form in wanted if is_lone(form)} - there
+    if lone:
+        begins = {form[: len(each)] for _, _, form in forms(content[:READ_WHOLE_CHARACTERS]) for each in lone}
+        there |= lone & begins
+    return there
 
 
 def _all_forms(content: str, wanted: Collection[str]) -> Collection[str]:

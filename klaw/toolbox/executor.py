@@ -181,6 +181,7 @@ class Executor:
             if refusal is not None:
                 return ToolFailure(refusal)
         limit_s = spec.timeout_s if spec.timeout_s is not None else self.timeout_s
+        context.trail.began(reaches_out=spec.reaches_out)
         with trio.move_on_after(limit_s) as scope:
             output = await spec.invoke(context, arguments)
         if scope.cancelled_caught:
@@ -188,7 +189,10 @@ class Executor:
             return ToolFailure(
                 f"{spec.name} did not finish within {limit_s:g} s and was stopped. Whether it had an effect is unknown."
             )
-        return _text(spec, output)
+        text = _text(spec, output)
+        if not isinstance(text, ToolFailure):
+            context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
+        return text
 
     def _unknown(self, name: str, context: ToolContext, allowed: Policy) -> ToolFailure:
         offered = [spec.name for spec in self.toolbox.offered(context, allowed)]

@@ -44,6 +44,10 @@ Shorter: TypeAlias = Callable[[tuple[ChatMessage, ...], ContextTooLong], Awaitab
 """Makes another prompt when the provider found the messages too long; gets those it refused, and how it did."""
 
 
+Correct: TypeAlias = Callable[[str], str | None]
+"""Looks at an answer: None when it may stand, else what the model is told, once; it may then call tools."""
+
+
 class Hooks(Protocol):
     """What the caller does as the conversation goes on. What they raise ends it."""
 
@@ -111,6 +115,7 @@ async def converse(
     max_tokens: int | None = None,
     reply_tokens: int = 0,
     shorter: Shorter | None = None,
+    correct: Correct | None = None,
 ) -> Outcome:
     """Ask the model until it answers without calling tools.
 
@@ -128,6 +133,7 @@ async def converse(
         max_tokens: prompts and answers of all calls together; None for no limit.
         reply_tokens: what an answer may take, for looking ahead at ``max_tokens``.
         shorter: called at most once, when the provider says that the messages are too long.
+        correct: asked about an answer while tools can still be called, until it objects once.
 
     Raises:
         ProviderError: a call failed; what the hooks stored stays.
@@ -141,7 +147,12 @@ async def converse(
             return state.outcome("", Ending.BUDGET)
         completion = await state.ask(ask, () if last else tools, final=last is not None and bool(state.tail))
         if last is not None or not completion.tool_calls:
-            return state.outcome(completion.text, last or Ending.ANSWERED)
+            hint = correct(completion.text) if correct is not None and last is None else None
+            if hint is None:
+                return state.outcome(completion.text, last or Ending.ANSWERED)
+            correct = None
+            state.object_to(completion.text, hint)
+            continue
         await state.carry_out(completion, allowed, hooks, new_id)
 
 
@@ -219,6 +230,11 @@ class _State:
             )
         )
         self.tail += [ChatMessage(role="tool", content=r.text, tool_call_id=r.call.id) for r in results]
+
+    def object_to(self, answer: str, hint: str) -> None:
+        """Have the model answer again. Neither its answer nor the hint is stored."""
+        self.tail.append(ChatMessage(role="assistant", content=answer))
+        self.tail.append(ChatMessage(role="user", content=hint))
 
     def outcome(self, text: str, ending: Ending) -> Outcome:
         return Outcome(

@@ -23,6 +23,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import TaskName
 from klaw.llm.types import ToolDescription
 from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of
+from klaw.toolbox.trail import Trail
 
 __all__ = ["Limit", "Permission", "Policy", "ToolContext", "ToolFailure", "ToolSpec", "Unfit", "tool"]
 
@@ -66,6 +67,10 @@ class ToolContext:
     """``provider/model`` that asks."""
     call: str = ""
     """Id of the call, unique in its turn or run; the executor fills it in."""
+    before_seq: int | None = None
+    """The first message of the chat that the turn answers: a search need not find the question itself."""
+    trail: Trail = attrs.field(factory=Trail, repr=False)
+    """What the tools of this turn or run have done so far; one object for all its calls."""
 
 
 @attrs.frozen
@@ -116,6 +121,11 @@ class ToolSpec:
     when: When | None = attrs.field(default=None, repr=False)
     question: Question | None = attrs.field(default=None, repr=False)
     origin: str = "tool"
+
+    @property
+    def reaches_out(self) -> bool:
+        """Whether what it brings may be from outside of Klaw."""
+        return self.permission in (Permission.EXTERNAL, Permission.APPROVAL)
 
     @property
     def told(self) -> ToolDescription:

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 import pytest
 
 from klaw.chats.commands import Command
-from klaw.chats.workspace import render_core_memory
 from klaw.cli.main import parser
 from klaw.config.load import parse
 from klaw.context.assemble import CORE_MEMORY_HEADER
+from klaw.domain.core_memory import render as render_core_memory
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,0 +1,48 @@
+"""The embedder's backfill of facts and of pieces of memory files: what has no vector of the model in use gets one."""
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from klaw.actor.failure import error_class
+from klaw.actor.threads import Threads
+from klaw.errors import ModelError
+from klaw.store.readers import Readers
+from klaw.store.sql import passages
+from klaw.store.sql.passages import PassageVector, Unembedded
+from klaw.store.writer import Writer
+
+if TYPE_CHECKING:
+    from klaw.memory.onnx.model import EmbeddingModel  # loads ONNX Runtime; imported when a model is
+
+ROWS = 16
+"""Embedded at once."""
+
+log = structlog.get_logger("klaw.embedder")
+
+
+async def embed_passages(
+    readers: Readers, writer: Writer, threads: Threads, model: "EmbeddingModel", vectors_id: str
+) -> bool:
+    """Embed some. Returns whether there may be more to do; not when none of a fetch could be stored.
+
+    Raises:
+        StorageFull: they could not be stored.
+    """
+    waiting = await readers.run(passages.unembedded, vectors_id, ROWS)
+    if not waiting:
+        return False
+    try:
+        made = await threads.run(_embed, model, waiting)
+    except ModelError as error:
+        log.warning("embed_failed", count=len(waiting), error=error_class(error))
+        return False
+    return await writer.store_passage_vectors(vectors_id, made) > 0
+
+
+def _embed(model: "EmbeddingModel", waiting: list[Unembedded]) -> list[PassageVector]:
+    made = model.embed([each.text for each in waiting], kind="passage").astype("<f4")
+    return [
+        PassageVector(each.kind, each.rowid, each.text, bytes(vector.tobytes()))
+        for each, vector in zip(waiting, made, strict=True)
+    ]

@@ -1,0 +1,211 @@
+"""Actor ``memory.files``: keeps the pieces of each user's MEMORY.md and memory/*.md in the index.
+
+Who sends to it: nobody has to; it looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of each
+file. The files are their own source: nothing of them is in the logs, and a new database gets them by the next look.
+
+Files are opened below the user's folder without following links, so that no link leads into another user's workspace.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Started
+from klaw.actor.threads import Threads
+from klaw.actor.vitals import Vitals
+from klaw.config.paths import folder_of_user
+from klaw.domain.names import UserId
+from klaw.errors import StorageError
+from klaw.memory.chunking import chunks_of
+from klaw.store.readers import Readers
+from klaw.store.sql import chunks
+from klaw.store.sql.chunks import MemoryFile
+from klaw.store.writer import Writer
+
+ACTOR_NAME = "memory.files"
+SCAN_S = 20.0
+"""Between two looks at the files."""
+MAX_BYTES = 1024 * 1024
+"""A larger file is left out, as by the file tools."""
+MAX_FILES = 2_000
+"""Of one user; the newest names are taken (they begin with dates)."""
+TOP, FOLDER = "MEMORY.md", "memory"
+
+log = structlog.get_logger("klaw.memory")
+
+
+class MemoryFiles:
+    """Handle of the actor."""
+
+    def __init__(self) -> None:
+        self._nudge = trio.Event()
+        self.indexed = 0
+        """Looks that came to their end."""
+        self._looked = trio.Event()
+
+    def nudge(self) -> None:
+        """Say that files may have changed. Never waits."""
+        self._nudge.set()
+
+    async def wait_looked(self) -> None:
+        """Return when the next look has come to its end."""
+        await self._looked.wait()
+
+    async def wait_for_work(self, seconds: float) -> None:
+        """Return after a nudge or after a while; the actor's own method."""
+        self.indexed += 1
+        self._looked.set()
+        self._looked = trio.Event()
+        with trio.move_on_after(seconds):
+            await self._nudge.wait()
+        self._nudge = trio.Event()
+
+
+async def run(
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    files: MemoryFiles,
+    workspace: Path,
+    writer: Writer,
+    readers: Readers,
+    embed: "object",
+) -> None:
+    """Look, and look again, until cancelled.
+
+    Args:
+        vitals, task_status: of the actor.
+        files: its handle.
+        workspace: the workspaces' folder.
+        writer, readers: of the store.
+        embed: called when there are new pieces to embed. Sync and quick.
+    """
+    assert callable(embed)
+    threads = Threads("memory files", 1)
+    task_status.started()
+    while True:
+        vitals.doing("looking at memory files")
+        try:
+            if await look(threads, workspace, writer, readers):
+                embed()
+        except StorageError as error:
+            log.warning("memory_files_not_indexed", error=error_class(error))
+        vitals.doing("idle")
+        await files.wait_for_work(SCAN_S)
+
+
+async def look(threads: Threads, workspace: Path, writer: Writer, readers: Readers) -> int:
+    """Bring the index up to the files. Returns how many files had changed.
+
+    Raises:
+        StorageError: the index cannot be read or written.
+    """
+    known = {(each.user, each.path): each for each in await readers.run(chunks.files)}
+    users = await readers.run(chunks.users)
+    found = {(each.user, each.path): each for each in await threads.run(find, workspace, users)}
+    changed = 0
+    for key, file in found.items():
+        if key in known and known[key].stamp == file.stamp:
+            continue
+        text = await threads.run(read, workspace, file)
+        if text is None:
+            continue  # it is being changed or cannot be read: the next look sees it again
+        pieces = await threads.run(chunks_of, text)
+        await writer.put_memory_file(file, pieces)
+        changed += 1
+    for key, file in known.items():
+        if key not in found:
+            await writer.remove_memory_file(file)
+            changed += 1
+    if changed:
+        log.info("memory_files_indexed", files=changed)
+    return changed
+
+
+def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:
+    """The memory files that there are now. Blocks."""
+    found: list[MemoryFile] = []
+    for user in users:
+        with _Opened(folder_of_user(workspace, user)) as root:
+            if root is None:
+                continue
+            found += _stamped(user, root, TOP, TOP)
+            with _Opened(FOLDER, root) as folder:
+                if folder is None:
+                    continue
+                names = sorted((name for name in os.listdir(folder) if _is_memory(name)), reverse=True)  # noqa: PTH208
+                for name in names[:MAX_FILES]:
+                    found += _stamped(user, folder, name, f"{FOLDER}/{name}")
+    return found
+
+
+def read(workspace: Path, file: MemoryFile) -> str | None:
+    """A file's text; None when it is not the one of the stamp any more, or cannot be read. Blocks."""
+    folder, _, name = file.path.rpartition("/")
+    with _Opened(folder_of_user(workspace, file.user)) as root:
+        if root is None:
+            return None
+        with _Opened(folder or ".", root) as parent:
+            if parent is None:
+                return None
+            try:
+                descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+            except OSError:
+                return None
+            with os.fdopen(descriptor, "rb") as opened:
+                if _stamp(os.fstat(descriptor)) != file.stamp:
+                    return None
+                return opened.read(MAX_BYTES).decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def _is_memory(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8
+        return False
+    return name.endswith(".md") and not name.startswith(".")
+
+
+def _stamped(user: UserId, folder: int, name: str, path: str) -> list[MemoryFile]:
+    try:
+        stamp = _stamp(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except OSError:
+        stamp = None
+    return [MemoryFile(user=user, path=path, stamp=stamp)] if stamp is not None else []
+
+
+def _stamp(found: os.stat_result) -> str | None:
+    """Changes with the file; None for what is no regular file of a usable size."""
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+        return None
+    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_size}"
+
+
+@attrs.define
+class _Opened:
+    """A folder's descriptor for a while; None when there is no such folder. Below another one links are not followed."""
+
+    path: Path | str
+    parent: int | None = None
+    _descriptor: int | None = None
+
+    def __enter__(self) -> int | None:
+        links = os.O_NOFOLLOW if self.parent is not None else 0
+        try:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | links
+            self._descriptor = os.open(self.path, flags, dir_fd=self.parent)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                log.warning("memory_files_unreadable", error=error_class(error))
+            return None
+        return self._descriptor
+
+    def __exit__(self, *_error: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)

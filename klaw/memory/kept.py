@@ -1,0 +1,194 @@
+"""Searching what is kept beside the messages: a user's facts and the pieces of their memory files.
+
+Both lists by vector and by words, fused. Every fact is some vector's neighbour, and there are few facts: so, unlike
+messages, they have to show that they have something to do with the query: a near vector, or enough of its words.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from klaw.actor.threads import Threads
+from klaw.domain.fact import Fact
+from klaw.domain.names import UserId
+from klaw.domain.search import AnyResult, FactResult, FileResult, Kind
+from klaw.memory.fuse import reciprocal_rank_fusion
+from klaw.memory.gate import calibrated, enough_overlap
+from klaw.memory.snippet import forms_there, snippet
+from klaw.store.readers import Readers
+from klaw.store.sql import chunks, facts, passages
+from klaw.store.sql.chunks import StoredChunk
+from klaw.store.sql.history_search import HistoryFilters
+from klaw.store.sql.passages import PassageKind
+from klaw.store.tokenizer import stem
+
+DEPTH = 50
+"""Of each list."""
+NEAR = 0.5
+"""Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
+
+
+@attrs.frozen(kw_only=True)
+class KeptEntry:
+    """A fact or a piece of a file that was found."""
+
+    kind: Kind
+    rowid: int
+    score: float
+    vector_rank: int | None
+    distance: float | None
+    text_rank: int | None
+    bm25: float | None
+
+    @property
+    def key(self) -> tuple[Kind, int]:
+        return self.kind, self.rowid
+
+
+@attrs.frozen(kw_only=True)
+class Kept:
+    """Both lists, the best first."""
+
+    facts: Sequence[KeptEntry] = ()
+    files: Sequence[KeptEntry] = ()
+
+
+async def find_kept(
+    readers: Readers,
+    vector: bytes | None,
+    asked: Sequence[str],
+    filters: HistoryFilters,
+    kinds: frozenset[Kind] | None,
+    random_cosine: float,
+) -> Kept:
+    """What of a user's facts and files has to do with a query.
+
+    Args:
+        readers: of the store.
+        vector: of the query, if there is one.
+        asked: its words, as written.
+        filters: the user counts, and for facts the time of their last change. See ``MemorySearch.search``.
+        kinds: what is looked for.
+        random_cosine: of the model.
+
+    Raises:
+        StorageError: the database cannot be read.
+    """
+    if filters.chat is not None or filters.role is not None:
+        return Kept()
+    timed = filters.since is not None or filters.until is not None
+    found: dict[Kind, list[KeptEntry]] = {"fact": [], "file": []}
+    of: tuple[tuple[Kind, PassageKind], ...] = (("fact", "fact"), ("file", "chunk"))
+    for kind, stored in of:
+        if (kinds is not None and kind not in kinds) or (kind == "file" and timed):
+            continue
+        near = () if vector is None else await readers.run(passages.nearest, stored, filters.user, vector, DEPTH)
+        hits = await readers.run(passages.matching, stored, filters.user, asked, DEPTH)
+        scores = reciprocal_rank_fusion([(1.0, [each.rowid for each in near]), (1.0, [hit.rowid for hit in hits])])
+        texts = await _texts(readers, kind, filters, list(scores))
+        by_vector = {each.rowid: (rank, each.distance) for rank, each in enumerate(near, 1)}
+        by_words = {hit.rowid: (rank, hit.bm25) for rank, hit in enumerate(hits, 1)}
+        for rowid, score in sorted(scores.items(), key=lambda one: (-one[1], -one[0])):
+            if rowid not in texts:
+                continue
+            vector_rank, distance = by_vector.get(rowid, (None, None))
+            text_rank, bm25 = by_words.get(rowid, (None, None))
+            away = calibrated(distance, random_cosine) if distance is not None else None
+            entry = KeptEntry(
+                kind=kind,
+                rowid=rowid,
+                score=score,
+                vector_rank=vector_rank,
+                distance=away,
+                text_rank=text_rank,
+                bm25=bm25,
+            )
+            if is_related(away, texts[rowid], asked):
+                found[kind].append(entry)
+    return Kept(facts=found["fact"], files=found["file"])
+
+
+def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
+    """Whether a text has something to do with a query: by its calibrated distance, or by the query's words in it."""
+    if distance is not None and distance <= NEAR:
+        return True
+    forms = {stem(word) for word in asked}
+    shared = len(forms_there(text, forms)) if forms else 0
+    return shared > 0 and shared / len(forms) >= enough_overlap(shared, command=False)
+
+
+async def _texts(readers: Readers, kind: Kind, filters: HistoryFilters, rowids: list[int]) -> Mapping[int, str]:
+    """The texts of those that the filters allow."""
+    if kind == "file":
+        pieces = await readers.run(chunks.by_rowids, filters.user, rowids)
+        return {rowid: f"{each.heading}\n{each.text}" for rowid, each in pieces.items()}
+    known = await readers.run(facts.by_rowids, filters.user, rowids)
+    return {
+        rowid: each.text
+        for rowid, each in known.items()
+        if (filters.since is None or each.updated_at >= filters.since)
+        and (filters.until is None or each.updated_at < filters.until)
+    }
+
+
+async def read_kept(
+    readers: Readers, threads: Threads, shown: Sequence[KeptEntry], user: UserId, asked: Sequence[str]
+) -> dict[tuple[Kind, int], AnyResult]:
+    """The results of entries by their keys; what is gone meanwhile is left out."""
+    known = await readers.run(facts.by_rowids, user, [each.rowid for each in shown if each.kind == "fact"])
+    pieces = await readers.run(chunks.by_rowids, user, [each.rowid for each in shown if each.kind == "file"])
+    return await threads.run(_results, shown, known, pieces, asked)
+
+
+def _results(
+    shown: Sequence[KeptEntry], known: Mapping[int, Fact], pieces: Mapping[int, StoredChunk], asked: Sequence[str]
+) -> dict[tuple[Kind, int], AnyResult]:
+    """Pure; reads all of the texts, so it runs in a thread."""
+    stems = {stem(word): word for word in asked}
+    results: dict[tuple[Kind, int], AnyResult] = {}
+    for each in shown:
+        if each.kind == "fact" and each.rowid in known:
+            results[each.key] = _fact_result(each, known[each.rowid], stems)
+        elif each.kind == "file" and each.rowid in pieces:
+            results[each.key] = _file_result(each, pieces[each.rowid], stems)
+    return results
+
+
+def _fact_result(entry: KeptEntry, fact: Fact, stems: Mapping[str, str]) -> FactResult:
+    cut = snippet(fact.text, stems)
+    there = forms_there(fact.text, stems)
+    return FactResult(
+        score=entry.score,
+        vector_rank=entry.vector_rank,
+        distance=entry.distance,
+        text_rank=entry.text_rank,
+        bm25=entry.bm25,
+        words=tuple(word for form, word in stems.items() if form in there),
+        snippet=cut.text,
+        marks=cut.marks,
+        id=fact.id,
+        category=fact.category,
+        importance=fact.importance,
+        source=fact.source,
+        origin=fact.origin,
+        created_at=fact.created_at,
+        updated_at=fact.updated_at,
+    )
+
+
+def _file_result(entry: KeptEntry, piece: StoredChunk, stems: Mapping[str, str]) -> FileResult:
+    cut = snippet(piece.text, stems)
+    there = forms_there(f"{piece.heading}\n{piece.text}", stems)
+    return FileResult(
+        score=entry.score,
+        vector_rank=entry.vector_rank,
+        distance=entry.distance,
+        text_rank=entry.text_rank,
+        bm25=entry.bm25,
+        words=tuple(word for form, word in stems.items() if form in there),
+        snippet=cut.text,
+        marks=cut.marks,
+        path=piece.path,
+        line=piece.line,
+        heading=piece.heading,
+    )

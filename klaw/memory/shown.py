@@ -1,0 +1,50 @@
+"""What a tool shows the model of a search: one labelled line a result. Pure."""
+
+from collections.abc import Sequence
+
+from klaw.domain.fact import Origin
+from klaw.domain.names import name_of
+from klaw.domain.search import AnyResult, FactResult, FileResult, SearchPage, SearchResult
+
+_ORIGINS = {
+    Origin.USER: "the user's own words",
+    Origin.ASSISTANT: "noted by the assistant",
+    Origin.TOOL: "noted after reading from outside, not the user's words",
+}
+
+
+def show(page: SearchPage, results: Sequence[AnyResult]) -> str:
+    """Results of a page as lines, or why there are none.
+
+    Args:
+        page: of the search.
+        results: those of it that are shown.
+    """
+    if not page.words:
+        return "Nothing was searched: the query has no word to look for."
+    lines = [f"{number}. {_label(each)}: {each.snippet}" for number, each in enumerate(results, 1)]
+    if not lines:
+        lines.append("Nothing found. Other words may find it; do not invent it.")
+    if any(code not in _SAID_ALWAYS for code in page.degraded):
+        lines.append(f"[Not all could be searched: {', '.join(page.degraded)}]")
+    return "\n".join(lines)
+
+
+_SAID_ALWAYS = frozenset({"embedding_off"})
+"""As the user wants it."""
+
+
+def _label(result: AnyResult) -> str:
+    match result:
+        case SearchResult():
+            return f"[message, {_minute(result.created_at)}, chat {name_of(result.chat)}, {result.role.value}]"
+        case FactResult():
+            told = f"{result.category}, importance {result.importance}, {_ORIGINS[result.origin]}"
+            return f"[fact {result.id}, {result.updated_at[:10]}, {told}]"
+        case FileResult():
+            under = f", under {result.heading}" if result.heading else ""
+            return f"[file {result.path}, line {result.line}{under}]"
+
+
+def _minute(time: str) -> str:
+    return f"{time[:10]} {time[11:16]}"

@@ -1,0 +1,232 @@
+"""The memory tools: search all that is kept, save a fact, read and change core memory.
+
+Origin: no tool ever saves a fact as the user's own words. A fact gets the origin ``assistant`` (the model wrote it down
+out of the conversation), and ``tool`` once the turn has let in anything from outside. Core memory stands in every
+prompt, so in such a turn it is not changed at all, nor is it by runs of tasks.
+"""
+
+from typing import Annotated, Literal
+
+import attrs
+
+from klaw.actor.clock import Clock, iso
+from klaw.domain import core_memory
+from klaw.domain.core_memory import Document
+from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, InvalidFact, Origin
+from klaw.domain.message import Role
+from klaw.domain.names import InvalidName, chat_id
+from klaw.domain.search import AnyResult, Kind, SearchResult
+from klaw.errors import CoreNotChanged, CoreUnreadable
+from klaw.memory.facts import Facts, Known, NoOlder, Saved
+from klaw.memory.search import MemorySearch
+from klaw.memory.shown import show
+from klaw.memory.when import BadTime, read_since, read_until
+from klaw.store.core_files import read_core
+from klaw.store.readers import Readers
+from klaw.store.sql.history_search import HistoryFilters
+from klaw.store.writer import Writer
+from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+
+MAX_QUERY = 1_000
+MAX_RESULTS = 30
+
+_Query = Annotated[
+    str, "what to look for, in words; the words of the time it was said find best", Limit(at_least=1, at_most=MAX_QUERY)
+]
+_Since = Annotated[str | None, "not before: 2026-05-01, 7d, yesterday"]
+_Until = Annotated[str | None, "not after: 2026-05-31, today"]
+_Results = Annotated[int, "most results", Limit(at_least=1, at_most=MAX_RESULTS)]
+_OUTSIDE = (
+    "Not changed: this turn has read something from outside (web, MCP or a program), and core memory stands in every"
+    " prompt. Tell the user what you would write; when they say so in a new message, you can."
+)
+
+
+@attrs.frozen(kw_only=True)
+class MemoryParts:
+    """What the tools work on."""
+
+    search: MemorySearch
+    facts: Facts
+    writer: Writer
+    readers: Readers
+    clock: Clock
+
+
+def _in_chat(context: ToolContext) -> bool:
+    return context.run is None
+
+
+def memory_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
+    """The tools on one store."""
+    return *_search_tools(parts), _save_tool(parts), *_core_tools(parts)
+
+
+def _search_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
+
+    @tool(permission=Permission.READ)
+    async def memory_search(
+        context: ToolContext, query: _Query, since: _Since = None, until: _Until = None, limit: _Results = 8
+    ) -> str | ToolFailure:
+        """Search all that is remembered about this user: saved facts, MEMORY.md and memory/*.md, and everything that
+        was ever said in any chat. Use it before answering about the past, about people, or about preferences."""
+        return await _search(parts, context, query, None, None, None, since, until, limit)
+
+    @tool(permission=Permission.READ)
+    async def history_search(
+        context: ToolContext,
+        query: _Query,
+        chat: Annotated[str | None, "name of one chat; all chats without it", Limit(at_most=64)] = None,
+        role: Annotated[Literal["user", "assistant"] | None, "who said it"] = None,
+        since: _Since = None,
+        until: _Until = None,
+        limit: _Results = 8,
+    ) -> str | ToolFailure:
+        """Search the messages of this user's chats only, by chat, speaker and time; also those from before /new."""
+        return await _search(parts, context, query, frozenset({"message"}), chat, role, since, until, limit)
+
+    return memory_search, history_search
+
+
+def _save_tool(parts: MemoryParts) -> ToolSpec:
+    @tool(permission=Permission.WRITE)
+    async def memory_save(
+        context: ToolContext,
+        text: Annotated[
+            str,
+            "one statement that makes sense alone: names instead of he or she, dates instead of tomorrow",
+            Limit(at_least=1, at_most=MAX_TEXT),
+        ],
+        category: Literal[
+            "identity", "preference", "person", "project", "event", "place", "health", "work", "other"
+        ] = "other",
+        importance: Annotated[
+            int, "90 and more: must never be forgotten", Limit(at_least=0, at_most=100)
+        ] = DEFAULT_IMPORTANCE,
+        replaces: Annotated[str | None, "id of the saved fact that this one corrects", Limit(at_most=64)] = None,
+    ) -> str | ToolFailure:
+        """Save a fact about the user or their world for good. Save what the user tells you, not what you look up, and
+        not what is saved already. Only after this tool has answered "saved" may you say that you remember it."""
+        try:
+            outcome = await parts.facts.save(
+                context.user,
+                text,
+                category=category,
+                importance=importance,
+                source=FactSource.TOOL,
+                origin=Origin.TOOL if context.trail.outside else Origin.ASSISTANT,
+                replaces=FactId(replaces) if replaces else None,
+                chat=context.chat,
+                turn=context.turn or context.run,
+            )
+        except InvalidFact as error:
+            return ToolFailure(f"Not saved: {error}.")
+        match outcome:
+            case Saved():
+                return f"saved as {outcome.fact.id}"
+            case Known():
+                known = outcome.fact
+                return (
+                    f"Known already, as {known.id}: {known.text}\nNothing was written. If that one is wrong or has less,"
+                    f" save a text that says it all, with replaces={known.id}."
+                )
+            case NoOlder():
+                return ToolFailure("Not saved: replaces: this user has no such fact. memory_search shows their ids.")
+
+    return memory_save
+
+
+def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
+    @tool(permission=Permission.READ)
+    async def memory_core_get(context: ToolContext) -> Document | ToolFailure:
+        """Read core memory: the few lines about the user that stand at the beginning of every conversation."""
+        try:
+            return await parts.readers.run(read_core, context.user)
+        except CoreUnreadable as error:
+            return ToolFailure(f"{error}.")
+
+    @tool(permission=Permission.WRITE, when=_in_chat)
+    async def memory_core_update(
+        context: ToolContext,
+        section: Annotated[str, "such as user, preferences, people", Limit(at_least=1, at_most=core_memory.MAX_NAME)],
+        key: Annotated[str, "for instance name", Limit(at_least=1, at_most=core_memory.MAX_NAME)],
+        value: Annotated[str, "one line", Limit(at_least=1, at_most=core_memory.MAX_VALUE)],
+    ) -> str | ToolFailure:
+        """Write one entry of core memory, a new one or over the one of that key. Only for few things that matter in
+        every conversation: who the user is, how they want to be answered. For all else use memory_save."""
+        if context.trail.outside:
+            return ToolFailure(_OUTSIDE)
+        try:
+            changed = await parts.writer.update_core(context.user, section, key, value, iso(parts.clock.now()))
+        except (CoreNotChanged, CoreUnreadable) as error:
+            return ToolFailure(f"Not saved: {error}.")
+        return f"saved; core memory is now:\n{core_memory.render(changed)}"
+
+    @tool(permission=Permission.WRITE, when=_in_chat)
+    async def memory_core_delete(
+        context: ToolContext,
+        section: Annotated[str, "its name", Limit(at_least=1, at_most=core_memory.MAX_NAME)],
+        key: Annotated[
+            str | None, "one entry; the whole section without it", Limit(at_most=core_memory.MAX_NAME)
+        ] = None,
+    ) -> str | ToolFailure:
+        """Delete one entry, or a whole section, of core memory."""
+        if context.trail.outside:
+            return ToolFailure(_OUTSIDE)
+        try:
+            left = await parts.writer.delete_core(context.user, section, key, iso(parts.clock.now()))
+        except (CoreNotChanged, CoreUnreadable) as error:
+            return ToolFailure(f"Not deleted: {error}.")
+        return f"deleted; core memory is now:\n{core_memory.render(left) or '(empty)'}"
+
+    return memory_core_get, memory_core_update, memory_core_delete
+
+
+async def _search(
+    parts: MemoryParts,
+    context: ToolContext,
+    query: str,
+    kinds: frozenset[Kind] | None,
+    chat: str | None,
+    role: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+) -> str | ToolFailure:
+    now = parts.search.now()
+    try:
+        begin = read_since(since, now) if since else None
+    except BadTime as error:
+        return ToolFailure(f"since: {error}.")
+    try:
+        end = read_until(until, now) if until else None
+    except BadTime as error:
+        return ToolFailure(f"until: {error}.")
+    if begin is not None and end is not None and begin >= end:
+        return ToolFailure("until: must be later than since.")
+    try:
+        filters = HistoryFilters(
+            user=context.user,
+            chat=chat_id(context.user, chat) if chat else None,
+            since=iso(begin) if begin is not None else None,
+            until=iso(end) if end is not None else None,
+            role=Role(role) if role else None,
+        )
+    except InvalidName as error:
+        return ToolFailure(f"chat: {error}.")
+    page = await parts.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
+    return show(page, [each for each in page.results if not _is_asked(context, each)][:limit])
+
+
+_OWN_QUESTION = 5
+"""Results more that are asked for: the messages that the turn answers are left out of them."""
+
+
+def _is_asked(context: ToolContext, result: AnyResult) -> bool:
+    """Whether it is what the turn answers, or was said since: of course the question is like the question."""
+    return (
+        isinstance(result, SearchResult)
+        and result.chat == context.chat
+        and context.before_seq is not None
+        and result.seq >= context.before_seq
+    )
