@@ -31,11 +31,21 @@ class Preset:
     """Usual name of the environment variable with its key; empty for none."""
     example: str
     """A model, to show how its names look."""
+    type: Literal["openai", "anthropic"] = "openai"
+    """The API that it speaks."""
+    tools: bool = True
+    """Whether its usual models can call tools; what runs at home often cannot."""
 
 
 PRESETS: Mapping[str, Preset] = {
-    "ollama": Preset(base_url="http://127.0.0.1:11434/v1", key_env="", example="qwen3:8b"),
-    "llamacpp": Preset(base_url="http://127.0.0.1:8080/v1", key_env="", example="default"),
+    "ollama": Preset(base_url="http://127.0.0.1:11434/v1", key_env="", example="qwen3:8b", tools=False),
+    "llamacpp": Preset(base_url="http://127.0.0.1:8080/v1", key_env="", example="default", tools=False),
+    "anthropic": Preset(
+        base_url="https://api.anthropic.com/v1",
+        key_env="ANTHROPIC_API_KEY",
+        example="claude-sonnet-4-5",
+        type="anthropic",
+    ),
     "openrouter": Preset(
         base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", example="qwen/qwen3-32b"
     ),

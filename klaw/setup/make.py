@@ -10,7 +10,7 @@ import yaml
 from klaw.config.load import parse
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
-from klaw.setup.answers import Language, Model, Names
+from klaw.setup.answers import PRESETS, Language, Model, Names
 from klaw.setup.step import Step
 from klaw.toolbox.files import writing
 from klaw.toolbox.files.beneath import Root
@@ -87,9 +87,14 @@ def config_text(model: Model) -> str:
     if model.provider == LOCAL_PROVIDER:
         tree: dict[str, object] = {"routing": {"default": EngineConfig().routing.default}}
     else:
-        provider = {"baseUrl": model.base_url.replace("$", "$$")}
+        preset = PRESETS.get(model.provider)
+        provider: dict[str, object] = {"baseUrl": model.base_url.replace("$", "$$")}
+        if preset is not None and preset.type != "openai":
+            provider = {"type": preset.type, **provider}
         if model.key_env:
             provider["apiKey"] = f"${{{model.key_env}}}"
+        if preset is not None and preset.tools:
+            provider["models"] = {model.model.replace("$", "$$"): {"tools": True}}
         tree = {
             "routing": {"default": f"{model.provider}/{model.model}".replace("$", "$$")},
             "providers": {model.provider: provider},

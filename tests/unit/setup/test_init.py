@@ -269,6 +269,9 @@ def test_every_preset_makes_a_valid_configuration(provider):
     config, warnings = load_text(config_text(checked).replace("${", "$${"))
     assert config.routing.default_provider == provider
     assert not warnings
+    if provider != "local":
+        assert config.providers[provider].type == answers.PRESETS[provider].type
+        assert bool(config.providers[provider].models) == answers.PRESETS[provider].tools
 
 
 def test_a_model_of_the_built_in_provider_is_no_answer():
