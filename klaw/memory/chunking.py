@@ -17,8 +17,8 @@ TARGET_TOKENS = 400
 """Estimated, of a piece. The embedding model reads 512 at once."""
 MAX_CHUNKS = 2_000
 """Of one file; what comes after is not searched."""
-MAX_HEADING = 300
-"""Characters of a piece's headings; outer ones are left out first."""
+MAX_TITLE = 80
+"""Characters that a heading gives to the path of its pieces; a longer one is text of its section too."""
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
@@ -61,26 +61,22 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[str, list[_Block]]]:
     path: list[tuple[int, str]] = []
     blocks: list[_Block] = []
     heading = ""
-    alone: _Block | None = None  # the last heading, while nothing stands below it
+    alone: list[_Block] = []  # the last heading, while nothing stands below it, not even another heading
     for block in _blocks(lines):
         level, title = _title(block)
         if level == 0:
             blocks.append(block)
             continue
-        if blocks or (alone is not None and path[-1][0] >= level):
-            yield heading, blocks or [alone] if alone is not None else blocks
+        is_below = bool(path) and level > path[-1][0]
+        if blocks or (alone and not is_below):
+            yield heading, blocks or alone
+            alone = []
         path = [*((depth, name) for depth, name in path if depth < level), (level, title)]
-        heading, blocks = _joined([name for _, name in path if name]), []
-        alone = _Block(block.line, (title,), "text") if title else None
-    if blocks or alone is not None:
-        yield heading, blocks or [alone] if alone is not None else blocks
-
-
-def _joined(names: Sequence[str]) -> str:
-    names = list(names)
-    while len(names) > 1 and len(" > ".join(names)) > MAX_HEADING:
-        names.pop(0)
-    return " > ".join(names)[:MAX_HEADING]
+        heading = " > ".join(name[:MAX_TITLE] for _, name in path if name)
+        alone = [_Block(block.line, (title,), "text")] if title else alone
+        blocks = list(alone) if len(title) > MAX_TITLE else []
+    if blocks or alone:
+        yield heading, blocks or alone
 
 
 def _title(block: _Block) -> tuple[int, str]:

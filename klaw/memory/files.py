@@ -1,7 +1,7 @@
 """Actor ``memory.files``: keeps the pieces of each user's MEMORY.md and memory/*.md in the index.
 
 Who sends to it: nobody has to; it looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of
-each file. The files are their own source: nothing of them is in the logs, and a new database gets them by the next look.
+each file. The files are their own source: nothing of them is in the logs; a new database gets them by the next look.
 
 Files are opened below the user's folder without following links, so that no link leads into another user's workspace.
 """

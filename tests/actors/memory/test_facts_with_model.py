@@ -1,4 +1,4 @@
-"""Facts with the real embedding model: found by meaning, refused when they say nothing new, embedded in the background."""
+"""Facts with the real embedding model: found by meaning, refused when they say nothing new, embedded later."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -119,7 +119,7 @@ async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> N
         await save("У сестры пользователя аллергия на арахис.")
         await save("The user drives an old red tractor.")
         file = MemoryFile(user=LOCAL, path="MEMORY.md", stamp="1")
-        piece = Chunk(line=7, heading="Family", text="Anna cannot stand walnuts, she gets ill from them.")
+        piece = Chunk(line=7, heading="Family", text="My sister Anna is allergic to walnuts and gets ill from them.")
         await store.writer.put_memory_file(file, [piece])
         embedder.nudge()
         with trio.fail_after(60):

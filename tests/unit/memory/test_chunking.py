@@ -6,7 +6,7 @@ import re
 import pytest
 
 from klaw.domain import tokens
-from klaw.memory.chunking import MAX_CHUNKS, MAX_HEADING, TARGET_TOKENS, chunks_of
+from klaw.memory.chunking import MAX_CHUNKS, MAX_TITLE, TARGET_TOKENS, chunks_of
 
 MEMORY = """\ufeff---
 tags: [home]
@@ -81,7 +81,7 @@ def test_a_long_fence_is_closed_and_opened_again() -> None:
 def test_an_unclosed_fence_and_deep_headings_end() -> None:
     assert "x" in chunks_of("```\nx\n# no heading")[0].text
     deep = chunks_of("\n".join(f"{'#' * (n % 6 + 1)} {'h' * 200}" for n in range(12)) + "\ntext")
-    assert all(len(each.heading) <= MAX_HEADING for each in deep)
+    assert all(len(each.heading) <= 6 * (MAX_TITLE + 3) for each in deep)
 
 
 def test_one_endless_line_is_cut_at_words() -> None:
