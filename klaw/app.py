@@ -49,9 +49,11 @@ from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory import coverage as coverage_actor
 from klaw.memory import embedder as embedder_actor
+from klaw.memory import files as files_actor
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
+from klaw.memory.files import MemoryFiles
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.store import writer as writer_actor
@@ -102,6 +104,7 @@ class App:
     recall: Recall
     search: MemorySearch
     facts: Facts
+    memory_files: MemoryFiles
     local: LocalModel
     router: Router
     slots: Slots
@@ -236,6 +239,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         recall=recall,
         search=search,
         facts=facts,
+        memory_files=MemoryFiles(),
         local=local,
         router=router,
         slots=slots,
@@ -364,6 +368,20 @@ async def _start(app: App) -> None:
         )
     )
     await app.supervisor.start(
+        ActorSpec(
+            name=files_actor.ACTOR_NAME,
+            run=partial(
+                files_actor.run,
+                files=app.memory_files,
+                workspace=app.paths.workspace,
+                writer=store.writer,
+                readers=store.readers,
+                embed=app.embedder.nudge,
+            ),
+            stop_budget_s=2,
+        )
+    )
+    await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
     )
 
@@ -383,6 +401,7 @@ async def _recount_vectors(app: App) -> None:
         waiting = await app.store.readers.run(vectors.count_unembedded, min_tokens)
         app.embedder.count(embedded=embedded, waiting=waiting)
         app.embedder.nudge()
+    app.memory_files.nudge()  # the new database has no pieces of files
 
 
 async def recover_chats(app: App) -> None:
@@ -401,6 +420,7 @@ async def _stop(app: App) -> None:
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop("health.watch", "shutdown")
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
+    await supervisor.stop(files_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")
     await app.router.aclose()
     if app.embedder.status.state is EmbedderState.READY:

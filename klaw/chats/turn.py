@@ -281,6 +281,7 @@ class Turn:
                 shorter=shorter,
                 correct=claims.object_to,
             )
+            outcome = claims.settle(outcome)
         finally:
             if self._tools:
                 self._receipt["tools"] = self._rounds.describe(len(self._tools), earlier)
@@ -288,7 +289,7 @@ class Turn:
                 self._receipt["save_claim"] = claims.account
         if not outcome.text.strip():
             raise ProviderMalformed("the model only called tools and gave no answer")
-        return claims.settle(outcome)
+        return outcome
 
     async def _ask(
         self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]

@@ -1,4 +1,4 @@
-"""Cutting a Markdown file into pieces for search: about 400 tokens each, under the headings that they stand under. Pure.
+"""Cutting a Markdown file into pieces for search: about 400 tokens each, with the headings above them. Pure.
 
 Lines become blocks (paragraph, list, table, fenced code), and a piece is as many blocks of one section as fit. A block
 that is too long by itself is cut between list items, paragraphs' sentences or lines of code, a fence being closed and
@@ -6,7 +6,7 @@ opened again; nothing else is torn.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -17,8 +17,8 @@ TARGET_TOKENS = 400
 """Estimated, of a piece. The embedding model reads 512 at once."""
 MAX_CHUNKS = 2_000
 """Of one file; what comes after is not searched."""
-MAX_HEADING = 300
-"""Characters of a piece's headings; outer ones are left out first."""
+MAX_TITLE = 80
+"""Characters that a heading gives to the path of its pieces; a longer one is text of its section too."""
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
@@ -61,26 +61,22 @@ def _sections(lines: Sequence[str]) -> Iterator[tuple[str, list[_Block]]]:
     path: list[tuple[int, str]] = []
     blocks: list[_Block] = []
     heading = ""
+    alone: list[_Block] = []  # the last heading, while nothing stands below it, not even another heading
     for block in _blocks(lines):
         level, title = _title(block)
         if level == 0:
             blocks.append(block)
             continue
-        if blocks:
-            yield heading, blocks
+        is_below = bool(path) and level > path[-1][0]
+        if blocks or (alone and not is_below):
+            yield heading, blocks or alone
+            alone = []
         path = [*((depth, name) for depth, name in path if depth < level), (level, title)]
-        heading, blocks = _joined([name for _, name in path if name]), []
-    if blocks:
-        yield heading, blocks
-    elif heading and path:
-        yield heading, []
-
-
-def _joined(names: Sequence[str]) -> str:
-    names = list(names)
-    while len(names) > 1 and len(" > ".join(names)) > MAX_HEADING:
-        names.pop(0)
-    return " > ".join(names)[:MAX_HEADING]
+        heading = " > ".join(name[:MAX_TITLE] for _, name in path if name)
+        alone = [_Block(block.line, (title,), "text")] if title else alone
+        blocks = list(alone) if len(title) > MAX_TITLE else []
+    if blocks or alone:
+        yield heading, blocks or alone
 
 
 def _title(block: _Block) -> tuple[int, str]:
@@ -125,10 +121,14 @@ def _end_of_block(lines: Sequence[str], at: int) -> tuple[int, str]:
 
 def _end_of_fence(lines: Sequence[str], at: int, mark: str) -> int:
     for end in range(at + 1, len(lines)):
-        closing = _FENCE.match(lines[end])
-        if closing and closing[1].startswith(mark) and not closing[2].strip():
+        if _closes(lines[end].strip(), mark):
             return end + 1
     return len(lines)
+
+
+def _closes(line: str, mark: str) -> bool:
+    match = _FENCE.match(line)
+    return match is not None and match[1].startswith(mark) and not match[2].strip()
 
 
 def _end_of_list(lines: Sequence[str], at: int) -> int:
@@ -143,7 +143,7 @@ def _end_of_list(lines: Sequence[str], at: int) -> int:
         elif _HEADING.match(line) or (_FENCE.match(line) and not line.startswith(" ")):
             break
         elif (inner := _FENCE.match(line.strip())) is not None:
-            end = _end_of_fence([each.strip() for each in lines[:]], end, inner[1]) - 1
+            end = _end_of_fence(lines, end, inner[1]) - 1
         end += 1
     return end
 
@@ -153,24 +153,27 @@ def _cut(block: _Block, target: int) -> Iterator[_Block]:
     if tokens.estimate(block.text) <= target:
         yield block
         return
-    if block.kind == "code" and len(block.lines) > 2 and _FENCE.match(block.lines[-1]):
-        opening, closing = block.lines[0], block.lines[-1]
-        for part in _grouped(_Block(block.line + 1, block.lines[1:-1], "code"), target, lambda _line: True):
-            yield _Block(part.line, (opening, *part.lines, closing), "code")
+    fence = _FENCE.match(block.lines[0]) if block.kind == "code" else None
+    if fence and len(block.lines) > 1 and tokens.estimate(block.lines[0]) <= target // 4:
+        body = block.lines[1:-1] if _closes(block.lines[-1], fence[1]) else block.lines[1:]
+        for part in _grouped(_Block(block.line + 1, body, "code"), target, lambda _line: True):
+            for piece in _sentences(part, target) if tokens.estimate(part.text) > target else (part,):
+                yield _Block(piece.line, (block.lines[0], piece.text, fence[1]), "code")
         return
     margin = min((len(match[1]) for line in block.lines if (match := _ITEM.match(line))), default=0)
 
     def begins(line: str) -> bool:
-        match = _ITEM.match(line) if block.kind == "list" else None
-        return match is not None and len(match[1]) <= margin if block.kind == "list" else True
+        if block.kind != "list":
+            return True
+        match = _ITEM.match(line)
+        return match is not None and len(match[1]) <= margin
 
     for part in _grouped(block, target, begins):
         yield from _sentences(part, target) if tokens.estimate(part.text) > target else (part,)
 
 
-def _grouped(block: _Block, target: int, begins: "object") -> Iterator[_Block]:
+def _grouped(block: _Block, target: int, begins: Callable[[str], bool]) -> Iterator[_Block]:
     """Groups of a block's lines up to the target, each beginning at a line that may begin one."""
-    assert callable(begins)
     units: list[list[str]] = []
     for line in block.lines:
         if not units or begins(line):

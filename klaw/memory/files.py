@@ -1,7 +1,7 @@
 """Actor ``memory.files``: keeps the pieces of each user's MEMORY.md and memory/*.md in the index.
 
-Who sends to it: nobody has to; it looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of each
-file. The files are their own source: nothing of them is in the logs, and a new database gets them by the next look.
+Who sends to it: nobody has to; it looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of
+each file. The files are their own source: nothing of them is in the logs; a new database gets them by the next look.
 
 Files are opened below the user's folder without following links, so that no link leads into another user's workspace.
 """
@@ -9,6 +9,7 @@ Files are opened below the user's folder without following links, so that no lin
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -75,7 +76,7 @@ async def run(
     workspace: Path,
     writer: Writer,
     readers: Readers,
-    embed: "object",
+    embed: Callable[[], None],
 ) -> None:
     """Look, and look again, until cancelled.
 
@@ -86,7 +87,6 @@ async def run(
         writer, readers: of the store.
         embed: called when there are new pieces to embed. Sync and quick.
     """
-    assert callable(embed)
     threads = Threads("memory files", 1)
     task_status.started()
     while True:
@@ -189,7 +189,7 @@ def _stamp(found: os.stat_result) -> str | None:
 
 @attrs.define
 class _Opened:
-    """A folder's descriptor for a while; None when there is no such folder. Below another one links are not followed."""
+    """A folder's descriptor for a while; None when there is none. Below another one links are not followed."""
 
     path: Path | str
     parent: int | None = None

@@ -1,8 +1,9 @@
 """Whether a new fact says anything that a kept one does not. Pure.
 
-A near vector alone cannot tell: multilingual-e5 puts "Anna lives in Berlin" at cosine 0.91 and «Аня живёт в Берлине»
-at 0.97 to the same with Munich. So a fact counts as told already when its vector is very close to that of a kept one, every
-word of it that means something is in that one too, and both deny as much. What adds a word, a name or a number is kept.
+A near vector alone cannot tell: multilingual-e5 puts "Anna lives in Berlin" at cosine 0.91 to the same with Munich, and
+«Аня живёт в Берлине» at 0.97. So a fact counts as told already when its vector is very close to that of a kept one,
+every word of it that means something is in that one too, and both deny as much. What adds a word, a name or a number is
+kept.
 """
 
 from klaw.memory.stopwords import content_words
@@ -14,24 +15,10 @@ _MAX_WORDS = 400
 
 _DENYING = frozenset(
     stem(word)
-    for word in [
-        "no",
-        "not",
-        "never",
-        "none",
-        "nobody",
-        "nothing",
-        "without",
-        "t",
-        "нет",
-        "не",
-        "ни",
-        "никогда",
-        "никто",
-        "ничего",
-        "без",
-        "нельзя",
-    ]
+    for word in (
+        *("no", "not", "never", "none", "nobody", "nothing", "without", "t"),
+        *("нет", "не", "ни", "никогда", "никто", "ничего", "без", "нельзя"),
+    )
 )
 
 

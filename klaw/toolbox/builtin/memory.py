@@ -127,8 +127,8 @@ def _save_tool(parts: MemoryParts) -> ToolSpec:
             case Known():
                 known = outcome.fact
                 return (
-                    f"Known already, as {known.id}: {known.text}\nNothing was written. If that one is wrong or has less,"
-                    f" save a text that says it all, with replaces={known.id}."
+                    f"Known already, as {known.id}: {known.text}\nNothing was written. If that one is wrong or says"
+                    f" less, save a text that says it all, with replaces={known.id}."
                 )
             case NoOlder():
                 return ToolFailure("Not saved: replaces: this user has no such fact. memory_search shows their ids.")
