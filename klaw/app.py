@@ -53,6 +53,7 @@ from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
 from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
+from klaw.toolbox.mcp.servers import McpServers
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.skills.catalogue import Catalogue
@@ -79,6 +80,7 @@ class App:
     slots: Slots
     executor: Executor
     """Carries out tool calls; its toolbox holds all tools."""
+    mcp: McpServers
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -126,11 +128,13 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     ]
     if router.uses_local:
         sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
+    toolbox = Toolbox(config.tools.disabled)
+    mcp = McpServers(config.mcp, toolbox, clock, paths.workspace)
+    sources.append(mcp.problems)
     health = GatheredHealth(sources)
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
-    toolbox = Toolbox(config.tools.disabled)
     # Threads of their own: slow file tools must not hold back the reading of prompt files.
     tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
     toolbox.register(*clock_tools(clock))
@@ -174,6 +178,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         router=router,
         slots=slots,
         executor=executor,
+        mcp=mcp,
         hub=hub,
         coverage=coverage,
         health=health,
@@ -253,6 +258,7 @@ async def _start(app: App) -> None:
             app.local,
         )
         await app.supervisor.start(process.spec())
+    await app.mcp.start(app.supervisor)
     await app.supervisor.start(
         ActorSpec(
             name=coverage_actor.ACTOR_NAME,
@@ -295,6 +301,8 @@ async def _stop(app: App) -> None:
         for name in app.directory.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop("health.watch", "shutdown")
+    async with trio.open_nursery() as nursery:
+        app.mcp.stop(supervisor, nursery)
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")
     await app.router.aclose()

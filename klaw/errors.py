@@ -156,6 +156,10 @@ class ProviderMalformed(ProviderError):
     code = "llm_malformed"
 
 
+class McpError(KlawError):
+    """An MCP server cannot be used, or its connection is over. The text says why; it is Klaw's own."""
+
+
 class ActorStopped(KlawError):
     """The actor that was asked has stopped, failed, or was restarted before it answered."""
 

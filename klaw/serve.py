@@ -120,6 +120,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             search=app.search,
             slots=app.slots,
             providers=app.router.report,
+            mcp=app.mcp.report,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,
             health=app.health,

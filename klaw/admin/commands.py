@@ -26,6 +26,7 @@ from klaw.admin.requests import (
     Chat,
     Health,
     Log,
+    Mcp,
     Receipt,
     Reindex,
     Request,
@@ -56,6 +57,7 @@ from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.values import Options
 from klaw.store.sql import messages, overview, replay, turns, whereabouts
 from klaw.store.writer import Writer
+from klaw.toolbox.mcp.state import McpReport
 
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
@@ -76,6 +78,8 @@ class Sources:
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
     """LLM services that were asked so far."""
+    mcp: Callable[[], Sequence[McpReport]]
+    """MCP servers that are switched on."""
     local_model: LocalModel | None
     """None when no route leads to it."""
     coverage: Coverage
@@ -129,6 +133,8 @@ class Commands:
                 return _log(request)
             case Health():
                 return await self._health()
+            case Mcp():
+                return {"servers": _mcp(self._sources.mcp())}
             case Reindex():
                 return await self._reindex(request)
             case _:
@@ -165,6 +171,7 @@ class Commands:
                 "embedded": embedder.embedded,
                 "waiting": embedder.waiting,
             },
+            "mcp": _mcp(sources.mcp()),
             "coverage": _coverage(sources.coverage),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),
@@ -265,6 +272,10 @@ def _provider(report: ProviderReport) -> dict[str, Any]:
         "failures": breaker.failures,
         "retry_in_s": round(breaker.retry_in_s, 1),
     }
+
+
+def _mcp(reports: Sequence[McpReport]) -> list[dict[str, Any]]:
+    return [{**attrs.asdict(report), "state": report.state.value, "since": iso(report.since)} for report in reports]
 
 
 def _coverage(coverage: Coverage) -> dict[str, Any]:

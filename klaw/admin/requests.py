@@ -139,6 +139,14 @@ class Health:
 
 
 @attrs.frozen(kw_only=True)
+class Mcp:
+    """The MCP servers, their state and their tools."""
+
+    command: ClassVar[str] = "mcp"
+    deadline_s: ClassVar[float] = 2.0
+
+
+@attrs.frozen(kw_only=True)
 class Reindex:
     """Make the database anew while the server runs: start it, ask how far it is, or stop it."""
 
@@ -151,7 +159,7 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health | Reindex
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Search | Tasks | Log | Health | Mcp | Reindex
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
