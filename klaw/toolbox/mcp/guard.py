@@ -23,9 +23,9 @@ READ_NOTIFICATIONS = frozenset(
         "notifications/subscriptions/acknowledged",
     }
 )
-FREE_MESSAGES = 500
+FREE_MESSAGES = 1_000
 """Unasked messages that a server may send at once; then ``PER_SECOND``."""
-PER_SECOND = 100.0
+PER_SECOND = 1_000.0
 MAX_OPEN_REQUESTS = 16
 """Requests of the server that wait for the session's answer. More come from one that does not read the answers."""
 
@@ -88,16 +88,16 @@ class Guard:
             if message.method in READ_NOTIFICATIONS:
                 return item
 
-    def note_sent(self, item: SessionMessage) -> None:
-        """Look at a message that the session sends."""
+    async def send(self, item: SessionMessage) -> None:
+        """Pass on a message of the session."""
         message = item.message
-        if isinstance(message, JSONRPCRequest):
-            if message.method == "tools/list":
-                self._lists.add(message.id)
-        elif isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._open.discard(message.id)
+        if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
+            self._lists.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._lists.discard((message.params or {}).get("requestId", ""))
+        await self._writes.send(item)
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._open.discard(message.id)
 
     def _fit(self, message: JSONRPCResponse | JSONRPCError) -> None:
         if message.id in self._lists:
@@ -152,8 +152,7 @@ class GuardedWrites:
         self._inner = inner
 
     async def send(self, item: SessionMessage, /) -> None:
-        self._guard.note_sent(item)
-        await self._inner.send(item)
+        await self._guard.send(item)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

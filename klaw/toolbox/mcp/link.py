@@ -23,8 +23,14 @@ class Link:
         self.status: int | None = None
         """The last HTTP status of 500 or more."""
 
+        self._closing = False
+
+    def close(self) -> None:
+        """Say that Klaw ends the connection now: what follows from that is no reason."""
+        self._closing = True
+
     def end(self, reason: str) -> None:
         """Say that the connection is over; the first reason counts."""
-        if not self.ended.is_set():
+        if not self.ended.is_set() and not self._closing:
             self.reason = reason
             self.ended.set()

@@ -145,7 +145,7 @@ class _Reader:
     def _description(self, value: dict[str, Any]) -> str | None:
         if not self._describe:
             return None
-        told = [text for text in (value.get("description"), value.get("title")) if isinstance(text, str)][:1]
+        told = [value["description"]] if isinstance(value.get("description"), str) else []
         if isinstance(value.get("pattern"), str):  # servers write patterns that no provider's engine knows
             told.append(f"(pattern: {value['pattern'][:MAX_TEXT]})")
         text = clean_output(" ".join(told)).strip()

@@ -201,23 +201,22 @@ class McpServer:
             self._enter(McpState.STOPPED)
 
     async def _carry_out(self, call: Call, places: trio.Semaphore) -> None:
-        outcome: str | ToolFailure = self._not_connected()
+        outcome: str | ToolFailure | None = None
         try:
             if self._session is None or call.reply.resolved:
                 return
             with trio.CancelScope() as scope:
                 self._running[call.number] = scope
-                outcome = ToolFailure(
-                    f"The MCP server {self.name} ended during the call. Whether the call had an effect is unknown."
-                )
                 outcome = await self._session.call(call.tool, call.arguments)
+            if scope.cancelled_caught or outcome is None:
+                outcome = self._ended_during_call()
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises is this call's failure, not the actor's
             log.warning("mcp_call_failed", name=self.name, error=error_class(error), where=where(error))
             outcome = ToolFailure(f"The call failed with {error_class(error)}.")
         finally:
             self._running.pop(call.number, None)
             places.release()
-            call.reply.set(outcome)
+            call.reply.set(self._not_connected() if outcome is None else outcome)
 
     async def _keep_connected(self, vitals: Vitals, stopping: trio.Event) -> None:
         """Connect, serve until the connection is lost, wait, and so on; until ``stopping``."""
@@ -257,7 +256,7 @@ class McpServer:
         try:
             with scope:
                 async with opened(settings.name, settings.target()) as session, trio.open_nursery() as nursery:
-                    nursery.start_soon(_raise_when_ended, session)
+                    nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf
                     ready_at.append(trio.current_time())
@@ -269,11 +268,25 @@ class McpServer:
                     scope.deadline = trio.current_time() + CLOSE_S
                     nursery.cancel_scope.cancel(reason="stopping")
         finally:
-            self._session = None
-            for running in self._running.values():
-                running.cancel(reason="the connection is over")
+            self._end_calls()
         if scope.cancelled_caught and not stopping.is_set():
             raise McpError(f"it was not ready within {settings.start_timeout_s:g} s")
+
+    async def _watch_end(self, session: "Session") -> None:
+        """Fail the running calls at once; ending the process may take seconds.
+
+        Raises:
+            McpError: the connection is over.
+        """
+        reason = await session.wait_ended()
+        self._enter(McpState.WAITING, reason)
+        self._end_calls()
+        raise McpError(reason)
+
+    def _end_calls(self) -> None:
+        self._session = None
+        for running in self._running.values():
+            running.cancel(reason="the connection is over")
 
     async def _refresh(self, session: "Session") -> None:
         """Take over changes of the list of tools.
@@ -363,16 +376,19 @@ class McpServer:
             self._report = attrs.evolve(self._report, since=self._clock.now())
         self._report = attrs.evolve(self._report, state=state, reason=reason)
 
+    def _ended_during_call(self) -> ToolFailure:
+        why = f" ({self._report.reason})" if self._report.reason else ""
+        return ToolFailure(
+            f"The MCP server {self.name} ended during the call{why}. Whether the call had an effect is unknown. The "
+            "server is started again by itself."
+        )
+
     def _not_connected(self) -> ToolFailure:
         why = self._report.reason or "it is being started"
         return ToolFailure(
             f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again by itself: "
             "tell the user, or go on without it."
         )
-
-
-async def _raise_when_ended(session: "Session") -> None:
-    raise McpError(await session.wait_ended())
 
 
 def _load_sdk() -> Any:

@@ -4,7 +4,7 @@ This is the boundary where the SDK's exceptions become Klaw's. Everything is ent
 ``opened``; calls may come from any task while it is open.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 from klaw import __version__
-from klaw.actor.failure import error_class
+from klaw.actor.failure import error_class, split_cancelled
 from klaw.errors import McpError
 from klaw.toolbox.mcp.guard import Guard
 from klaw.toolbox.mcp.http import http_server
@@ -39,6 +39,7 @@ MAX_PAGES = 20
 MAX_LISTED = 2_000
 MAX_ERROR_CHARS = 1_000
 LISTEN_PAUSE_S = 5.0
+NO_MCP = "it does not answer as an MCP server"
 
 _RAW: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
@@ -81,7 +82,7 @@ class Session:
             try:
                 page = await self._client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             except MCPError as error:
-                raise McpError(self._why(error, "it does not list its tools")) from error
+                raise McpError(_why(self._link, error, "it does not list its tools")) from error
             except ValidationError as error:
                 raise McpError("its list of tools is no MCP") from error
             found += [
@@ -93,8 +94,8 @@ class Session:
             cursor = page.next_cursor
         return tuple(found[:MAX_LISTED])
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | ToolFailure:
-        """Call a tool. What goes wrong is a ToolFailure.
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> str | ToolFailure | None:
+        """Call a tool. What goes wrong is a ToolFailure; None when the connection ended meanwhile.
 
         Cancellation: the server is told, in at most 5 s.
         """
@@ -105,7 +106,7 @@ class Session:
             return text_of(result)
         except MCPError as error:
             if error.code == CONNECTION_CLOSED and self._link.ended.is_set():
-                return ToolFailure(f"The server ended during the call: {self._link.reason}.")
+                return None
             return ToolFailure(f"The server answered with an error: {error.message[:MAX_ERROR_CHARS]}")
         except ValidationError:
             return ToolFailure("The server answered something that is no result of a tool.")
@@ -128,9 +129,6 @@ class Session:
                 return
             await trio.sleep(LISTEN_PAUSE_S)
             self.changed.set()
-
-    def _why(self, error: MCPError, otherwise: str) -> str:
-        return _why(self._link, error, otherwise)
 
 
 class Changed:
@@ -174,18 +172,15 @@ async def opened(name: str, target: Program | Address) -> AsyncIterator[Session]
             cache=None,
         ) as client:
             yield Session(client, link, changed)
-    except MCPError as error:
-        raise McpError(_why(link, error, "it does not answer as an MCP server")) from error
-    except ValidationError as error:
-        raise McpError("it does not answer as an MCP server") from error
-    except httpx2.HTTPError as error:
-        raise McpError(link.reason or _http_reason(error)) from error
-    except BaseExceptionGroup as group:
-        network, rest = group.split(httpx2.HTTPError)
-        if network is None or rest is not None:
+    except Exception as error:
+        if (reason := _reason(link, error)) is None:
             raise
-        link.end(_http_reason(network))
-        raise McpError(link.reason) from group
+        raise McpError(reason) from error
+    except BaseExceptionGroup as group:
+        failure, rest = split_cancelled(group)
+        if failure is None or rest is None or (reason := _reason(link, failure)) is None:
+            raise
+        raise BaseExceptionGroup("beside a cancellation", [McpError(reason), rest]) from group
 
 
 @asynccontextmanager
@@ -200,6 +195,36 @@ async def _transport(name: str, target: Program | Address, link: Link) -> AsyncI
         yield guard.reads, guard.writes
 
 
+def _reason(link: Link, error: Exception) -> str | None:
+    """Why a connection failed, for errors of the SDK and of httpx2; None for others, and for those that say it."""
+    leaves = list(_leaves(error))
+    if any(isinstance(leaf, McpError) for leaf in leaves):
+        return None
+    if link.reason:
+        return link.reason
+    for leaf in leaves:
+        match leaf:
+            case MCPError():
+                return _why(link, leaf, NO_MCP)
+            case ValidationError():
+                return NO_MCP
+            case httpx2.ConnectError() | httpx2.ConnectTimeout():
+                return "it cannot be reached"
+            case httpx2.HTTPError():
+                return f"the connection broke ({error_class(leaf)})"
+            case RuntimeError():  # the SDK's answer to a version that it does not know
+                return "it speaks no version of MCP that Klaw knows"
+    return None
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
 def _why(link: Link, error: MCPError, otherwise: str) -> str:
     """Klaw's own words: what the server wrote is for models only."""
     if link.reason:
@@ -207,11 +232,3 @@ def _why(link: Link, error: MCPError, otherwise: str) -> str:
     if link.status is not None:
         return f"it answers with HTTP status {link.status}"
     return f"{otherwise} (code {error.code})"
-
-
-def _http_reason(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return "it cannot be reached"
-    return f"the connection broke ({error_class(error)})"

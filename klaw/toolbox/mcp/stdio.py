@@ -3,6 +3,7 @@
 The SDK has such a transport, too, but it keeps lines of any length, and lets children of a server that ended live on.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -72,6 +73,7 @@ async def child_process(program: Program, link: Link, name: str) -> AsyncIterato
         try:
             yield reads, writes
         finally:
+            link.close()
             # Closed first, so that the reader goes on to empty the pipe: a server that writes could not end.
             reads.close()
             writes.close()
@@ -138,7 +140,19 @@ def _message(line: bytes | TooLong) -> SessionMessage | None:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
+        return _broken_answer(line)
+
+
+def _broken_answer(line: bytes) -> SessionMessage | None:
+    """An error in place of what must be an answer and is none: its call shall not wait for its deadline."""
+    if b'"id"' not in line:
         return None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(line)
+        if isinstance(value, dict) and type(value.get("id")) is int and "method" not in value:
+            error = ErrorData(code=INTERNAL_ERROR, message="the answer is no JSON-RPC")
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=value["id"], error=error))
+    return None
 
 
 async def _write(process: trio.Process, receives: MemoryObjectReceiveStream[SessionMessage], link: Link) -> None:
