@@ -116,7 +116,7 @@ def answer(request):
 
 def main():
     if MODE == "garbage":
-        print("Welcome to my server!\n\nListening …\n{\"jsonrpc\": \"1.0\"}\n[1, 2\n\x00\x01", flush=True)
+        print('Welcome to my server!\n\nListening …\n{"jsonrpc": "1.0"}\n[1, 2\n\x00\x01', flush=True)
         os.write(1, b"\xff\xfe not UTF-8\n")
     if MODE == "noise":
         while True:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import structlog
+import trio
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 
 from klaw.toolbox.mcp.link import MAX_MESSAGE_BYTES, Link, Reads, Writes
@@ -66,13 +67,12 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             # A few bytes could become gigabytes.
             await response.aclose()
             raise httpx2.RemoteProtocolError("the answer is compressed though that was not asked for")
-        if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            return response
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         return httpx2.Response(
             status_code=status,
             headers=response.headers,
-            stream=_Bounded(response.stream),
+            stream=_Bounded(response.stream, None if is_stream else MAX_MESSAGE_BYTES),
             extensions=response.extensions,
         )
 
@@ -81,17 +81,48 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
+    """A body up to a limit; None for no limit.
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._inner:
-            size += len(chunk)
-            if size > MAX_MESSAGE_BYTES:
-                # Of this class, because the SDK makes it the failure of one request and not of the connection.
-                raise httpx2.StreamError(f"it is longer than {MAX_MESSAGE_BYTES // 1024 // 1024} MB")
-            yield chunk
+    httpx2 reads it through nested async generators. One that is left half-way would be cleaned up whenever the garbage
+    collector likes, so here the next read is cancelled, which unwinds them in order.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._size = 0
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._chunks = aiter(self._inner)
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._chunks is not None
+        try:
+            chunk = await anext(self._chunks)
+        except BaseException:  # the end is one, too
+            self._chunks = None
+            raise
+        self._size += len(chunk)
+        if self._limit is not None and self._size > self._limit:
+            await self._unwind()
+            # Of this class, because the SDK makes it the failure of one request and not of the connection.
+            raise httpx2.StreamError(f"it is longer than {self._limit // 1024 // 1024} MB")
+        return chunk
 
     async def aclose(self) -> None:
+        await self._unwind()
         await self._inner.aclose()
+
+    async def _unwind(self) -> None:
+        chunks, self._chunks = self._chunks, None
+        if chunks is None:
+            return
+        with trio.CancelScope() as scope:
+            scope.cancel(reason="nobody reads the rest")
+            while True:  # what is buffered comes without a checkpoint
+                try:
+                    await anext(chunks)
+                except (StopAsyncIteration, httpx2.HTTPError):
+                    return

@@ -50,6 +50,7 @@ def sources_of(app: App) -> Sources:
         search=app.search,
         providers=app.router.report,
         slots=app.slots,
+        mcp=app.mcp.report,
         local_model=app.local,
         coverage=app.coverage,
         health=app.health,

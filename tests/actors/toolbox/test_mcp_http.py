@@ -29,6 +29,8 @@ class Process:
         return {"url": f"http://127.0.0.1:{self.port}/mcp"}
 
     async def start(self):
+        if self.process is not None:
+            await self.process.wait()
         command = [SERVER["command"], *SERVER["args"], "--http", str(self.port), *self._arguments]
         environ = {**os.environ, "PYTHONPATH": SERVER["cwd"]}
         self.process = await trio.lowlevel.open_process(command, env=environ, cwd=SERVER["cwd"])

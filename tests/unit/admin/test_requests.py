@@ -24,6 +24,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "tasks",
         "log",
         "health",
+        "mcp",
         "reindex",
     }
     assert all(0 < cls.deadline_s <= 10 and cls.__doc__ for cls in COMMANDS.values())

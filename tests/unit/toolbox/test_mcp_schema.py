@@ -12,14 +12,16 @@ from klaw.toolbox.spec import Unfit
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(
-            ["type", "properties", "items", "$ref", "$defs", "required", "enum", "anyOf", "default", "pattern", "ы"]
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "properties", "items", "$ref", "$defs", "required", "enum", "anyOf", "default", "pattern", "ы"]
+            )
+            | st.text(max_size=10),
+            inner | st.sampled_from(["#/$defs/A", "#", "#/properties/ы", "object", "array", "string"]),
+            max_size=6,
         )
-        | st.text(max_size=10),
-        inner | st.sampled_from(["#/$defs/A", "#", "#/properties/ы", "object", "array", "string"]),
-        max_size=6,
     ),
     max_leaves=60,
 )
