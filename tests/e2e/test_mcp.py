@@ -1,6 +1,7 @@
 """MCP end to end: a WebSocket client, the server process, a model that calls tools, and a real MCP server process."""
 
 import json
+import sys
 
 import trio
 
@@ -106,16 +107,18 @@ async def test_a_turn_calls_a_tool_of_an_mcp_server(tmp_path):
 
 async def test_other_users_are_not_offered_them(tmp_path):
     """They act with the owner's accounts: a user with a token gets them only when the configuration says so."""
-    async with serve_llm() as llm:
-        async with served(home_with_servers(tmp_path, llm, mine=program(), ours=program(users="*"))) as server:
-            await until_state(server, "mine", "ready")
-            await until_state(server, "ours", "ready")
-            _, token = await klaw(server, "token", "add", "anna")
-            async with talking(server.url, token=token.split()[0]) as talk:
-                assert await talk.answer_to(await talk.ask("Привет")) == "ok"
-            offered = [tool["function"]["name"] for tool in llm.requests[-1].body["tools"]]
-            assert "ours__greet" in offered
-            assert "mine__greet" not in offered
+    async with (
+        serve_llm() as llm,
+        served(home_with_servers(tmp_path, llm, mine=program(), ours=program(users="*"))) as server,
+    ):
+        await until_state(server, "mine", "ready")
+        await until_state(server, "ours", "ready")
+        _, token = await klaw(server, "token", "add", "anna")
+        async with talking(server.url, token=token.split()[0]) as talk:
+            assert await talk.answer_to(await talk.ask("Привет")) == "ok"
+        offered = [tool["function"]["name"] for tool in llm.requests[-1].body["tools"]]
+        assert "ours__greet" in offered
+        assert "mine__greet" not in offered
 
 
 async def test_a_killed_klaw_leaves_no_server_behind(tmp_path):
@@ -132,5 +135,5 @@ async def test_without_servers_nothing_of_the_sdk_is_loaded(tmp_path):
         "import sys, klaw.serve, klaw.toolbox.mcp.servers; "
         "sys.exit(any(name.partition('.')[0] in ('mcp', 'mcp_types', 'pydantic') for name in sys.modules))"
     )
-    done = await trio.run_process(klaw_command()[:1] + ["-c", code], check=False)
+    done = await trio.run_process([sys.executable, "-c", code], check=False)
     assert done.returncode == 0

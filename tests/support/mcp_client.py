@@ -62,7 +62,7 @@ class Running:
         """Wait until a server is in a state."""
         server = self.servers[name]
         with trio.fail_after(20):
-            while server.report().state is not state:
+            while server.report().state is not state:  # noqa: ASYNC110 - nothing tells
                 await trio.sleep(0.01)
         return server
 
@@ -112,7 +112,7 @@ def alive(pid: int) -> bool:
 async def until(condition: Any) -> None:
     """Wait until something outside of this process is so."""
     with trio.fail_after(20):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - nothing tells
             await trio.sleep(0.01)
 
 

@@ -42,7 +42,7 @@ def make(name: str) -> MCPServer:
         return "\n".join([f"Привет, {name}! ({server.name})"] * times)
 
     @server.tool(name="погода", description="Погода в городе")
-    def weather(город: str) -> str:
+    def weather(город: str) -> str:  # noqa: PLC2401
         return f"В городе {город} снег"
 
     @server.tool()
@@ -64,16 +64,17 @@ def make(name: str) -> MCPServer:
 
     @server.tool()
     async def hang(sign: str) -> str:
-        Path(sign).write_text("started")
+        sign_here = Path(sign)
+        sign_here.write_text("started")  # noqa: ASYNC240
         try:
             await anyio.sleep_forever()
         finally:
-            Path(sign).write_text("cancelled")
+            sign_here.write_text("cancelled")  # noqa: ASYNC240
         return ""
 
     @server.tool()
     async def wait_for(sign: str) -> str:
-        while not Path(sign).exists():
+        while not os.path.exists(sign):  # noqa: ASYNC110, ASYNC240, PTH110
             await anyio.sleep(0.01)
         return "da"
 

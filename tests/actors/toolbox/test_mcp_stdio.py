@@ -223,7 +223,7 @@ async def test_lies_about_schemas_and_results():
     async with running({"one": liar("")}) as here:
         names = here.names()
         assert here.servers["one"].report().protocol == "2025-11-25"
-        assert [name for name in names if "a_b" in name][0] == "one__a_b"
+        assert next(name for name in names if "a_b" in name) == "one__a_b"
         assert len([name for name in names if "a_b" in name]) == 3
         assert len(names) == 15
         whole = json.dumps([tool.parameters for tool in here.toolbox.describe(context())])
