@@ -321,3 +321,10 @@ async def test_more_calls_than_places_are_told_so(tmp_path):
         sign.touch()
     assert sum(result == "da" for result in results) >= 32
     assert len(results) == 60
+
+
+async def test_without_the_package_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    async with running({"one": program()}, ready=False) as here:
+        one = await here.until("one", McpState.WAITING)
+        assert one.report().reason == "the Python package mcp is missing; `pip install 'klaw[mcp]'` installs it"
