@@ -35,10 +35,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed-local: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing Klaw …"
-	$(PIP) install --constraint constraints.txt --editable '.[local]'
+	$(PIP) install --constraint constraints.txt --editable '.[local,mcp]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing Klaw with what its tests need …"
-	$(PIP) install --constraint constraints.txt --editable '.[local,dev]'
+	$(PIP) install --constraint constraints.txt --editable '.[local,mcp,dev]'
 	@touch $@

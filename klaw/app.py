@@ -78,6 +78,7 @@ from klaw.toolbox.builtin.memory import MemoryParts, memory_tools
 from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import skill_tools
 from klaw.toolbox.executor import Executor
+from klaw.toolbox.mcp.servers import McpServers
 from klaw.toolbox.outside import outside_tools
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
@@ -118,6 +119,7 @@ class App:
     """What the runs of tasks and subagents share."""
     accounts: Accounts
     correction: TokenCorrection
+    mcp: McpServers
     hub: Hub
     coverage: Coverage
     health: GatheredHealth
@@ -175,12 +177,14 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     sources += [accounts.budget.problems, registry.problems]
     if router.uses_local:
         sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
+    toolbox = Toolbox(config.tools.disabled)
+    mcp = McpServers(config.mcp, toolbox, clock, paths.workspace)
+    sources.append(mcp.problems)
     health = GatheredHealth(sources)
     hub = Hub()
     recall = Recall(store.readers, embedder, config.auto_rag, clock)
     correction = TokenCorrection()
     files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
-    toolbox = Toolbox(config.tools.disabled)
     # Threads of their own: slow file tools must not hold back the reading of prompt files.
     tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
     composer = Composer(clock=clock, new_id=new_id)
@@ -265,6 +269,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         approvals=approvals,
         accounts=accounts,
         correction=correction,
+        mcp=mcp,
         hub=hub,
         coverage=coverage,
         health=health,
@@ -345,6 +350,7 @@ async def _start(app: App) -> None:
             app.local,
         )
         await app.supervisor.start(process.spec())
+    await app.mcp.start(app.supervisor)
     await app.supervisor.start(
         ActorSpec(
             name=coverage_actor.ACTOR_NAME,
@@ -419,6 +425,8 @@ async def _stop(app: App) -> None:
         for name in app.directory.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop("health.watch", "shutdown")
+    async with trio.open_nursery() as nursery:
+        app.mcp.stop(supervisor, nursery)
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop(files_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")

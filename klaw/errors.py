@@ -194,6 +194,10 @@ class OverBudget(ProviderError):
     retryable = False
 
 
+class McpError(KlawError):
+    """An MCP server cannot be used, or its connection is over. The text says why; it is Klaw's own."""
+
+
 class ActorStopped(KlawError):
     """The actor that was asked has stopped, failed, or was restarted before it answered."""
 

@@ -128,6 +128,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             slots=app.slots,
             providers=app.router.report,
             budget=app.accounts.budget,
+            mcp=app.mcp.report,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,
             health=app.health,

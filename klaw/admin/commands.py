@@ -26,6 +26,7 @@ from klaw.admin.requests import (
     Chat,
     Health,
     Log,
+    Mcp,
     Receipt,
     Reindex,
     Request,
@@ -62,6 +63,7 @@ from klaw.store.sql import messages, overview, replay, turns, usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.writer import Writer
 from klaw.subagents.service import Scheduling
+from klaw.toolbox.mcp.state import McpReport
 
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
@@ -83,6 +85,8 @@ class Sources:
     providers: Callable[[], Sequence[ProviderReport]]
     """LLM services that were asked so far."""
     budget: Budget
+    mcp: Callable[[], Sequence[McpReport]]
+    """MCP servers that are switched on."""
     local_model: LocalModel | None
     """None when no route leads to it."""
     coverage: Coverage
@@ -133,16 +137,24 @@ class Commands:
                 return await run_search(self._sources.search, self._sources.readers, request)
             case Usage():
                 return await self._usage(request)
+            case Tasks() | Log() | Health() | Mcp() | Reindex():
+                return await self._operate(request)
+            case _:
+                return await run_scheduled(self._sources.scheduling, request)
+
+    async def _operate(self, request: Tasks | Log | Health | Mcp | Reindex) -> dict[str, Any]:
+        """What is about the process and not about somebody's chats."""
+        match request:
             case Tasks():
                 return task_tree()
             case Log():
                 return _log(request)
             case Health():
                 return await self._health()
+            case Mcp():
+                return {"servers": _mcp(self._sources.mcp())}
             case Reindex():
                 return await self._reindex(request)
-            case _:
-                return await run_scheduled(self._sources.scheduling, request)
 
     # -- commands --------------------------------------------------------------------------------------------------
 
@@ -179,6 +191,7 @@ class Commands:
                 "embedded": embedder.embedded,
                 "waiting": embedder.waiting,
             },
+            "mcp": _mcp(sources.mcp()),
             "coverage": _coverage(sources.coverage),
             "tasks": describe_overview(await sources.scheduling.overview()),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
@@ -286,6 +299,10 @@ def _provider(report: ProviderReport) -> dict[str, Any]:
         "failures": breaker.failures,
         "retry_in_s": round(breaker.retry_in_s, 1),
     }
+
+
+def _mcp(reports: Sequence[McpReport]) -> list[dict[str, Any]]:
+    return [{**attrs.asdict(report), "state": report.state.value, "since": iso(report.since)} for report in reports]
 
 
 def _coverage(coverage: Coverage) -> dict[str, Any]:

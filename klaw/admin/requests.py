@@ -169,6 +169,14 @@ class Health:
 
 
 @attrs.frozen(kw_only=True)
+class Mcp:
+    """The MCP servers, their state and their tools."""
+
+    command: ClassVar[str] = "mcp"
+    deadline_s: ClassVar[float] = 2.0
+
+
+@attrs.frozen(kw_only=True)
 class Reindex:
     """Make the database anew while the server runs: start it, ask how far it is, or stop it."""
 
@@ -194,7 +202,7 @@ Scheduled: TypeAlias = (
 )
 """Requests about tasks and runs."""
 Request: TypeAlias = (
-    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Reindex | Scheduled
+    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Mcp | Reindex | Scheduled
 )
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}

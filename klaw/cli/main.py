@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     _repair_commands(commands)
     _config_commands(commands)
     _models_commands(commands)
+    _mcp_commands(commands)
     _token_commands(commands)
     return root
 
@@ -284,6 +285,12 @@ def _models_commands(commands: Any) -> None:
         help="measure on these instead of the built-in ones: one text a line, or a conversation as JSON",
     )
     calibrate.add_argument("--dry-run", action="store_true", help="measure and store nothing")
+
+
+def _mcp_commands(commands: Any) -> None:
+    group = _group(commands, "mcp", "look at MCP servers, whose tools models may call")
+    listing = _command(group, "list", "list the MCP servers, their state and their tools", "mcp", "list_command")
+    listing.add_argument("names", nargs="*", metavar="NAME", help="which servers (default: all)")
 
 
 def _token_commands(commands: Any) -> None:

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, size, span, table
+from klaw.cli.mcp import in_short as mcp_line
 from klaw.cli.usage import budget_text
 from klaw.config.paths import Paths
 from klaw.domain.usage import dollars
@@ -35,6 +36,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
         ["spent today", _spent(llm["today"], llm["budget"])],
         *[["provider", _provider(each)] for each in llm["providers"]],
+        *[["MCP server", mcp_line(each)] for each in answer["mcp"]],
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
         ["coverage", _coverage(answer["coverage"])],

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 
 from klaw.config.keys import key, section
+from klaw.config.mcp import McpConfig
 from klaw.config.secret import Secret
 from klaw.config.tools import ExecToolConfig, WebToolConfig
 
@@ -444,6 +445,7 @@ class EngineConfig:
     )
     llm: LlmConfig = section(LlmConfig)
     tools: ToolsConfig = section(ToolsConfig)
+    mcp: McpConfig = section(McpConfig)
     local_model: LocalModelConfig = section(LocalModelConfig)
     embedding: EmbeddingConfig = section(EmbeddingConfig)
     gateway: GatewayConfig = section(GatewayConfig)

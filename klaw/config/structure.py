@@ -107,6 +107,27 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
         yield from _route_problems(tree, providers)
         yield from _address_problems(providers)
         yield from _price_problems(providers)
+    mcp = tree.get("mcp") or {}
+    if isinstance(mcp, dict) and isinstance(mcp.get("servers"), dict):
+        yield from _mcp_problems(mcp["servers"])
+
+
+def _mcp_problems(servers: dict[str, Any]) -> Iterator[Problem]:
+    """A server is a program or has an address; each way has keys that mean nothing to the other."""
+    for name, server in servers.items():
+        if not isinstance(server, dict):
+            continue
+        path = join_path("mcp.servers", name)
+        given = {key for key, value in server.items() if value}
+        if "command" in given and "url" in given:
+            yield Problem(path=path, message="has both command and url; give only one of them")
+        elif not given & {"command", "url"}:
+            yield Problem(path=path, message="needs command (a program) or url (a server behind HTTP)")
+        else:
+            way, others = ("command", ("headers",)) if "command" in given else ("url", ("args", "env", "cwd"))
+            for key in others:
+                if key in given:
+                    yield Problem(path=join_path(path, key), message=f"means nothing beside {way}")
 
 
 def _route_problems(tree: dict[str, Any], providers: dict[str, Any]) -> Iterator[Problem]:

@@ -51,6 +51,7 @@ def sources_of(app: App) -> Sources:
         providers=app.router.report,
         budget=app.accounts.budget,
         slots=app.slots,
+        mcp=app.mcp.report,
         local_model=app.local,
         coverage=app.coverage,
         health=app.health,

@@ -25,6 +25,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "tasks",
         "log",
         "health",
+        "mcp",
         "reindex",
         "schedule_list",
         "schedule_add",

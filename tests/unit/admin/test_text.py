@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klaw.cli import actors, receipt_text, status
+from klaw.cli import actors, mcp, receipt_text, status
 from klaw.cli.admin_call import line, size, span, table
 
 
@@ -154,6 +154,7 @@ def test_status_lists_what_is_degraded() -> None:
             "local": {"state": "missing", "reason": "run `klaw models pull`"},
         },
         "embedder": {"state": "ready", "reason": None, "since": "2026-11-21T12:00:00Z", "embedded": 4, "waiting": 1},
+        "mcp": [],
         "coverage": COVERAGE,
         "tasks": TASKS,
         "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
@@ -273,3 +274,43 @@ def test_a_receipt_says_why_each_candidate_was_cut() -> None:
     assert printed[-4].endswith("decision    because")
     assert printed[-3].endswith("near        distance at most 0.15; raised by date; an excerpt of 300 tokens")
     assert printed[-2].endswith("over_top_k  place 2, topK is 1")
+
+
+MCP = {
+    "name": "notes",
+    "kind": "stdio",
+    "state": "ready",
+    "since": "2026-11-22T04:00:00Z",
+    "tools": ["notes__find", "notes__read"],
+    "left_out": 0,
+    "users": ["local"],
+    "protocol": "2026-07-28",
+    "reason": None,
+    "last_error": None,
+    "connects": 1,
+    "retry_in_s": None,
+}
+GONE = MCP | {
+    "name": "far",
+    "kind": "http",
+    "state": "waiting",
+    "tools": [],
+    "left_out": 3,
+    "users": ["*"],
+    "protocol": None,
+    "reason": "it cannot be reached",
+    "last_error": "McpError",
+    "retry_in_s": 256.0,
+}
+
+
+def test_mcp_servers_as_text():
+    assert mcp.lines([GONE, MCP]) == [
+        "far: not connected: it cannot be reached; next attempt in 4m 16s, 0 tools",
+        "  since 2026-11-22T04:00:00Z, http, last error McpError, for everybody",
+        "  and 3 more that are left out (maxTools)",
+        "notes: ready, 2 tools",
+        "  since 2026-11-22T04:00:00Z, stdio, MCP 2026-07-28, for local",
+        "  notes__find",
+        "  notes__read",
+    ]

@@ -13,6 +13,7 @@ from klaw.cli.config import check_command, schema_command, show_command
 from klaw.config.describe import json_schema, key_paths, show
 from klaw.config.keys import file_key, rule_of
 from klaw.config.load import parse
+from klaw.config.mcp import McpServerConfig
 from klaw.config.schema import EngineConfig, ProviderConfig, ProviderModelConfig, TaskRoutingConfig
 from klaw.config.tools import ExecToolConfig, WebToolConfig
 from klaw.errors import ConfigError
@@ -23,6 +24,7 @@ PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = {file_key(field.name): field.type for field in attrs.fields(EngineConfig) if attrs.has(field.type)}
 NESTED = {"routing: tasks": TaskRoutingConfig, "tools: web": WebToolConfig, "tools: exec": ExecToolConfig}
 TABLES = SECTIONS | NESTED | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
+TABLES |= {"mcp: servers": McpServerConfig}
 
 
 def paths_in(tree, prefix=""):
@@ -38,6 +40,12 @@ def shipped_example():
     return "providers:\n" + re.sub(r"^#", "", block[0], flags=re.MULTILINE)
 
 
+def shipped_servers():
+    """The commented MCP servers of the shipped file, uncommented."""
+    block = re.search(r"^#     notes:\n(#     .*\n)+", SHIPPED, re.MULTILINE)
+    return "mcp:\n  servers:\n" + re.sub(r"^# ", "", block[0], flags=re.MULTILINE)
+
+
 def test_the_shipped_file_parses_to_the_defaults_without_a_warning():
     assert parse(SHIPPED, {}) == (EngineConfig(), [])
 
@@ -48,7 +56,15 @@ def test_the_shipped_file_has_every_key():
     provider = example["providers"]["cloud"]
     given |= {f"providers.<name>.{name}" for name in provider}
     given |= {f"providers.<name>.models.<name>.{name}" for name in provider["models"]["big-model"]}
+    servers = yaml.safe_load(shipped_servers())["mcp"]["servers"]
+    given |= {f"mcp.servers.<name>.{name}" for server in servers.values() for name in server}
     assert given == set(key_paths())
+
+
+def test_the_shipped_examples_of_mcp_servers_work():
+    made, _ = parse(shipped_servers(), {"SOME_TOKEN": "t"})
+    assert made.mcp.servers["notes"].env["SOME_TOKEN"].reveal() == "t"
+    assert "Bearer" not in json.dumps(show(made))
 
 
 def test_the_shipped_example_of_a_provider_works():
@@ -80,6 +96,8 @@ def schema_of(name):
     if name in NESTED:
         outer, _, inner = name.partition(": ")
         return properties[outer]["properties"][inner]
+    if name == "mcp: servers":
+        return properties["mcp"]["properties"]["servers"]["additionalProperties"]
     provider = properties["providers"]["additionalProperties"]
     return provider if name == "providers" else provider["properties"]["models"]["additionalProperties"]
 

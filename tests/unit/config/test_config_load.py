@@ -466,3 +466,35 @@ routing: {default: c/m, fallback: [nowhere/m, local/other], tasks: {topics: clau
     assert "the provider must be" in found["routing.fallback[0]"]
     assert "localModel.model" in found["routing.fallback[1]"]
     assert "gone/x" in found["routing.tasks.reranker[0]"]
+
+
+MCP_MISTAKES = [
+    ("{}", "mcp.servers.a: needs command (a program) or url (a server behind HTTP)"),
+    ("{command: x, url: 'http://x'}", "mcp.servers.a: has both command and url; give only one of them"),
+    ("{command: x, headers: {A: b}}", "mcp.servers.a.headers: means nothing beside command"),
+    ("{url: 'http://x', args: [y]}", "mcp.servers.a.args: means nothing beside url"),
+    ("{url: 'http://user:key@x'}", "mcp.servers.a.url: must be an http:// or https:// address without user name"),
+    ("{url: 'http://x/?key=1'}", "mcp.servers.a.url: must be an http:// or https:// address without user name"),
+    ("{command: x, permission: admin}", "mcp.servers.a.permission: must be one of"),
+    ("{command: x, env: {'1B': c}}", 'mcp.servers.a.env["1B"]: the name must be the name of an environment variable'),
+    ("{command: x, timeoutSeconds: 0}", "mcp.servers.a.timeoutSeconds: must be > 0"),
+    ("{comand: x}", "mcp.servers.a.comand: unknown key; did you mean command?"),
+]
+
+
+@pytest.mark.parametrize(("server", "problem"), MCP_MISTAKES)
+def test_mistakes_in_mcp_servers(server, problem):
+    with pytest.raises(ConfigError) as caught:
+        parse(f"mcp: {{servers: {{a: {server}}}}}", {})
+    assert any(str(found).startswith(problem) for found in caught.value.problems)
+
+
+@pytest.mark.parametrize("name", ["a__b", "_a", "a_", "a b", "имя", "a" * 33, ""])
+def test_names_of_mcp_servers(name):
+    with pytest.raises(ConfigError, match="the name must be up to 32 letters"):
+        parse(f"mcp: {{servers: {{'{name}': {{command: x}}}}}}", {})
+
+
+def test_good_mcp_servers():
+    made, _ = parse("mcp: {servers: {my-git_hub2: {command: x, tools: 'read_*', users: '*'}}}", {})
+    assert made.mcp.servers["my-git_hub2"].tools == ("read_*",)

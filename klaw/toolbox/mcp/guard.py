@@ -1,0 +1,166 @@
+"""Stands between a transport and the SDK's session: bounds what a server can make the session do.
+
+Notifications that nobody reads are dropped, floods are slowed down (the server then waits for its pipe or socket), open
+requests of the server are bounded, and lists of tools are made to fit. Needs the SDK: imported when a server connects.
+"""
+
+from types import TracebackType
+from typing import Self
+
+import anyio
+import structlog
+import trio
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from klaw.toolbox.mcp.link import Link, Reads, Writes
+from klaw.toolbox.mcp.listing import fitted
+
+READ_NOTIFICATIONS = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/cancelled",
+        "notifications/subscriptions/acknowledged",
+    }
+)
+FREE_MESSAGES = 1_000
+"""Unasked messages that a server may send at once; then ``PER_SECOND``."""
+PER_SECOND = 1_000.0
+MAX_OPEN_REQUESTS = 16
+"""Requests of the server that wait for the session's answer. More come from one that does not read the answers."""
+
+log = structlog.get_logger("klaw.mcp")
+
+
+class Guard:
+    """Both streams of one connection, as the session is given them.
+
+    Args:
+        link: told when the connection is over.
+        reads: from the transport.
+        writes: to the transport.
+    """
+
+    def __init__(self, link: Link, reads: Reads, writes: Writes) -> None:
+        self._link = link
+        self._reads = reads
+        self._writes = writes
+        self._lists: set[str | int] = set()
+        """Ids of our requests for a list of tools."""
+        self._open: set[str | int] = set()
+        """Ids of the server's requests that are not answered."""
+        self._credit = float(FREE_MESSAGES)
+        self._credit_at = trio.current_time()
+
+    @property
+    def reads(self) -> "GuardedReads":
+        return GuardedReads(self, self._reads)
+
+    @property
+    def writes(self) -> "GuardedWrites":
+        return GuardedWrites(self, self._writes)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message that the session is to see.
+
+        Raises:
+            anyio.EndOfStream: the connection is over, also by a server that breaks the rules here.
+        """
+        while True:
+            try:
+                item = await self._reads.receive()
+            except (anyio.EndOfStream, anyio.ClosedResourceError):
+                self._link.end("the connection was closed")
+                raise
+            if isinstance(item, Exception):
+                continue
+            message = item.message
+            if isinstance(message, JSONRPCResponse | JSONRPCError):
+                self._fit(message)
+                return item
+            await self._slow_down()
+            if isinstance(message, JSONRPCRequest):
+                self._open.add(message.id)
+                if len(self._open) > MAX_OPEN_REQUESTS:
+                    self._link.end("it sends requests and does not read the answers")
+                    raise anyio.EndOfStream
+                return item
+            if message.method in READ_NOTIFICATIONS:
+                return item
+
+    async def send(self, item: SessionMessage) -> None:
+        """Pass on a message of the session."""
+        message = item.message
+        if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
+            self._lists.add(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._lists.discard((message.params or {}).get("requestId", ""))
+        await self._writes.send(item)
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._open.discard(message.id)
+
+    def _fit(self, message: JSONRPCResponse | JSONRPCError) -> None:
+        if message.id in self._lists:
+            self._lists.discard(message.id)
+            if isinstance(message, JSONRPCResponse):
+                message.result = fitted(message.result)
+
+    async def _slow_down(self) -> None:
+        now = trio.current_time()
+        self._credit = min(float(FREE_MESSAGES), self._credit + (now - self._credit_at) * PER_SECOND) - 1
+        self._credit_at = now
+        if self._credit < 0:
+            await trio.sleep(-self._credit / PER_SECOND)
+
+
+class GuardedReads:
+    """The SDK's ``ReadStream`` around ``Guard.receive``."""
+
+    def __init__(self, guard: Guard, inner: Reads) -> None:
+        self._guard = guard
+        self._inner = inner
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._guard.receive()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._guard.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class GuardedWrites:
+    """The SDK's ``WriteStream``."""
+
+    def __init__(self, guard: Guard, inner: Writes) -> None:
+        self._guard = guard
+        self._inner = inner
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._guard.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

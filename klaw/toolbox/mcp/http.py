@@ -1,0 +1,128 @@
+"""The HTTP client for MCP servers: answers are bounded in size. Needs the SDK: imported when a server connects."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import httpx2
+import structlog
+import trio
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+
+from klaw.toolbox.mcp.link import MAX_MESSAGE_BYTES, Link, Reads, Writes
+
+CONNECT_S = 10.0
+MAX_CONNECTIONS = 24
+
+log = structlog.get_logger("klaw.mcp")
+
+
+@asynccontextmanager
+async def http_server(url: str, headers: Mapping[str, str], link: Link) -> AsyncIterator[tuple[Reads, Writes]]:
+    """The streams of a server behind streamable HTTP.
+
+    Args:
+        url: its endpoint.
+        headers: added to each request.
+        link: told the status of a refusal, and when the server forgot the session.
+
+    Proxies of the environment are not used: the client's transport is our own.
+
+    Raises:
+        ExceptionGroup: the connection broke; holds errors of httpx2.
+    """
+    secure = urlsplit(url).scheme == "https"
+    inner = httpx2.AsyncHTTPTransport(
+        verify=secure, limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=4)
+    )
+    async with (
+        httpx2.AsyncClient(
+            headers={"user-agent": "klaw", **headers, "accept-encoding": "identity"},
+            # A call has its own deadline, and the stream of notifications may be silent for ever.
+            timeout=httpx2.Timeout(None, connect=CONNECT_S),
+            transport=BoundedTransport(inner, link),
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+    ):
+        yield streams
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Passes on answers of up to ``MAX_MESSAGE_BYTES``; event streams are bounded event by event, by the SDK."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, link: Link) -> None:
+        self._inner = inner
+        self._link = link
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        status = response.status_code
+        if status == 404 and MCP_SESSION_ID in request.headers:
+            self._link.end("it has forgotten the session")
+        elif status in (401, 403, 407):
+            self._link.end(f"it refuses Klaw (HTTP status {status})")
+        elif status >= 500:
+            self._link.status = status
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            # A few bytes could become gigabytes.
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("the answer is compressed though that was not asked for")
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        return httpx2.Response(
+            status_code=status,
+            headers=response.headers,
+            stream=_Bounded(response.stream, None if is_stream else MAX_MESSAGE_BYTES),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body up to a limit; None for no limit.
+
+    httpx2 reads it through nested async generators. One that is left half-way would be cleaned up whenever the garbage
+    collector likes, so here the next read is cancelled, which unwinds them in order.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._size = 0
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._chunks = aiter(self._inner)
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._chunks is not None
+        try:
+            chunk = await anext(self._chunks)
+        except BaseException:  # the end is one, too
+            self._chunks = None
+            raise
+        self._size += len(chunk)
+        if self._limit is not None and self._size > self._limit:
+            await self._unwind()
+            # Of this class, because the SDK makes it the failure of one request and not of the connection.
+            raise httpx2.StreamError(f"it is longer than {self._limit // 1024 // 1024} MB")
+        return chunk
+
+    async def aclose(self) -> None:
+        await self._unwind()
+        await self._inner.aclose()
+
+    async def _unwind(self) -> None:
+        chunks, self._chunks = self._chunks, None
+        if chunks is None:
+            return
+        with trio.CancelScope() as scope:
+            scope.cancel(reason="nobody reads the rest")
+            while True:  # what is buffered comes without a checkpoint
+                try:
+                    await anext(chunks)
+                except (StopAsyncIteration, httpx2.HTTPError):
+                    return

@@ -1,0 +1,407 @@
+"""Actor ``mcp.NAME``: owns the connection to one MCP server, and reconnects it for ever.
+
+Its tools ask it for calls; nobody else sends it anything. Calls run concurrently within the one connection. When the
+connection is lost, running calls fail with a text for the model, and the tools stay offered until a second attempt to
+reconnect has failed: a server that restarts must not change the list of tools, which providers cache.
+"""
+
+import importlib.util
+import math
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class, split_cancelled, where
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import ActorSpec, Restart, Started
+from klaw.actor.threads import Threads
+from klaw.actor.vitals import Vitals
+from klaw.errors import ActorStopped, McpError
+from klaw.toolbox.mcp.listing import Listed, chosen, described
+from klaw.toolbox.mcp.names import offered_names
+from klaw.toolbox.mcp.schema import parameters_of
+from klaw.toolbox.mcp.state import McpReport, McpState
+from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec
+
+if TYPE_CHECKING:
+    from klaw.toolbox.mcp.session import Address, Session
+    from klaw.toolbox.mcp.stdio import Program
+
+MAILBOX = 32
+"""Calls that wait for a place; more are refused with a text for the model."""
+MAX_AT_ONCE = 16
+"""Calls that run at the same time in one connection."""
+FIRST_PAUSE_S = 1.0
+MAX_PAUSE_S = 300.0
+STABLE_S = 60.0
+"""A connection that lived this long was a good one: the next pause is the first again."""
+KEEP_TOOLS_FAILURES = 2
+"""The tools go when so many attempts in a row have failed."""
+RELIST_PAUSE_S = 1.0
+"""Between two lists of tools, however often a server says that they changed."""
+CHECK_S = 60.0
+"""A server behind HTTP is asked for its tools so often: nothing else tells that it is gone."""
+CLOSE_S = 2.0
+"""For saying goodbye over HTTP."""
+STOP_BUDGET_S = 10.0
+"""More than the transports need to end a process."""
+
+log = structlog.get_logger("klaw.mcp")
+
+
+@attrs.frozen(kw_only=True)
+class McpSettings:
+    """One server of the configuration, with what the SDK's modules need as functions, so that they load late.
+
+    Args:
+        name: in the configuration.
+        kind: stdio or http.
+        target: makes what ``session.opened`` connects to.
+        permission: of all its tools.
+        timeout_s: deadline of one call.
+        start_timeout_s: for connecting and the first list of tools; also for every later list.
+        tools: patterns of the server's own names.
+        max_tools: more are left out.
+        users: who may use them; ``*`` for all.
+        first_pause_s: before the first reconnection.
+        check_s: see ``CHECK_S``; infinite for a child process.
+    """
+
+    name: str
+    kind: str
+    target: "Callable[[], Program | Address]" = attrs.field(repr=False)
+    permission: Permission = Permission.EXTERNAL
+    timeout_s: float = 60.0
+    start_timeout_s: float = 30.0
+    tools: tuple[str, ...] = ("*",)
+    max_tools: int = 64
+    users: tuple[str, ...] = ("local",)
+    first_pause_s: float = FIRST_PAUSE_S
+    check_s: float = math.inf
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """Call a tool by the server's own name for it."""
+
+    number: int
+    tool: str
+    arguments: Mapping[str, Any]
+    reply: Reply[str | ToolFailure]
+
+
+Msg: TypeAlias = Call
+
+
+def pause_s(failures: int, first_s: float) -> float:
+    """Seconds until the next attempt after so many failures in a row, which is at least one."""
+    return float(min(MAX_PAUSE_S, first_s * 2 ** min(failures - 1, 30)))
+
+
+class McpServer:
+    """The handle of one server.
+
+    Args:
+        settings: which.
+        toolbox: gets its tools.
+        clock: for times in reports.
+        threads: loads the SDK, which takes half a second.
+    """
+
+    def __init__(self, settings: McpSettings, toolbox: Toolbox, clock: Clock, threads: Threads) -> None:
+        self.settings = settings
+        self.mailbox: Mailbox[Msg] = Mailbox(f"mcp.{settings.name}", MAILBOX)
+        self._toolbox = toolbox
+        self._clock = clock
+        self._threads = threads
+        self._session: Session | None = None
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._running: dict[int, trio.CancelScope] = {}
+        self._numbers = count(1)
+        self._retry_at: float | None = None
+        self._report = McpReport(
+            name=settings.name,
+            kind=settings.kind,
+            state=McpState.STARTING,
+            since=clock.now(),
+            users=settings.users,
+        )
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        return ActorSpec(
+            name=self.mailbox.name,
+            mailbox=self.mailbox,
+            run=self._run,
+            restart=Restart.TRANSIENT,
+            stop_budget_s=STOP_BUDGET_S,
+            on_crash=self._crashed,
+        )
+
+    def report(self) -> McpReport:
+        """A snapshot."""
+        retry = None if self._retry_at is None else max(0.0, round(self._retry_at - trio.current_time(), 1))
+        return attrs.evolve(self._report, tools=tuple(spec.name for spec in self._specs), retry_in_s=retry)
+
+    def problem(self) -> str | None:
+        """What users are told when it does not work."""
+        if self._report.state is not McpState.WAITING:
+            return None
+        return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again by itself"
+
+    async def call(self, tool: str, arguments: Arguments) -> str | ToolFailure:
+        """Have a tool called. What goes wrong is a ToolFailure.
+
+        Cancellation: the call is cancelled, too, and the server told.
+        """
+        reply: Reply[str | ToolFailure] = Reply()
+        call = Call(number=next(self._numbers), tool=tool, arguments=arguments, reply=reply)
+        try:
+            if not self.mailbox.tell(call):
+                return ToolFailure(f"The MCP server {self.name} has too many calls to do. Try again later.")
+            return await reply.wait()
+        except ActorStopped:
+            return self._not_connected()
+        finally:
+            if not reply.resolved:
+                reply.fail(ActorStopped("the caller is gone"))
+                if scope := self._running.get(call.number):
+                    scope.cancel(reason="the caller is gone")
+
+    # -- the actor -------------------------------------------------------------------------------------------------
+
+    async def _run(self, vitals: Vitals, task_status: Started) -> None:
+        places = trio.Semaphore(MAX_AT_ONCE)
+        stopping = trio.Event()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_connected, vitals, stopping)
+                task_status.started()
+                while True:
+                    await places.acquire()
+                    try:
+                        call = await self.mailbox.receive()
+                    except trio.EndOfChannel:
+                        break
+                    nursery.start_soon(self._carry_out, call, places)
+                stopping.set()
+        finally:
+            self._offer((), 0)
+            self._enter(McpState.STOPPED)
+
+    async def _carry_out(self, call: Call, places: trio.Semaphore) -> None:
+        outcome: str | ToolFailure | None = None
+        try:
+            if self._session is None or call.reply.resolved:
+                return
+            with trio.CancelScope() as scope:
+                self._running[call.number] = scope
+                outcome = await self._session.call(call.tool, call.arguments)
+            if scope.cancelled_caught or outcome is None:
+                outcome = self._ended_during_call()
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises is this call's failure, not the actor's
+            log.warning("mcp_call_failed", name=self.name, error=error_class(error), where=where(error))
+            outcome = ToolFailure(f"The call failed with {error_class(error)}.")
+        finally:
+            self._running.pop(call.number, None)
+            places.release()
+            call.reply.set(self._not_connected() if outcome is None else outcome)
+
+    async def _keep_connected(self, vitals: Vitals, stopping: trio.Event) -> None:
+        """Connect, serve until the connection is lost, wait, and so on; until ``stopping``."""
+        failures = 0
+        while not stopping.is_set():
+            vitals.doing("connecting")
+            self._retry_at = None
+            ready_at: list[float] = []
+            try:
+                await self._connection(vitals, stopping, ready_at)
+            except Exception as error:  # noqa: BLE001 - a connection may fail in any way; it is made again
+                failures = self._lost(error, failures, ready_at)
+            except BaseExceptionGroup as group:
+                failure, rest = split_cancelled(group)
+                if rest is not None or failure is None:
+                    raise
+                failures = self._lost(failure, failures, ready_at)
+            if stopping.is_set():
+                return
+            pause = pause_s(failures, self.settings.first_pause_s)
+            vitals.doing("waiting to reconnect")
+            self._retry_at = trio.current_time() + pause
+            with trio.move_on_after(pause):
+                await stopping.wait()
+
+    async def _connection(self, vitals: Vitals, stopping: trio.Event, ready_at: list[float]) -> None:
+        """One connection, from its start to its end. Returns when stopping.
+
+        Raises:
+            McpError: it could not be made in time, or is over.
+        """
+        settings = self.settings
+        if importlib.util.find_spec("mcp") is None:
+            raise McpError("the Python package mcp is missing; `pip install 'klaw[mcp]'` installs it")
+        opened = await self._threads.run(_load_sdk)
+        scope = trio.CancelScope(deadline=trio.current_time() + settings.start_timeout_s)
+        try:
+            with scope:
+                async with opened(settings.name, settings.target()) as session, trio.open_nursery() as nursery:
+                    nursery.start_soon(self._watch_end, session)
+                    self._take(await session.tools())
+                    scope.deadline = math.inf
+                    ready_at.append(trio.current_time())
+                    self._ready(session)
+                    vitals.doing("serving")
+                    nursery.start_soon(session.follow_changes)
+                    nursery.start_soon(self._refresh, session)
+                    await stopping.wait()
+                    scope.deadline = trio.current_time() + CLOSE_S
+                    nursery.cancel_scope.cancel(reason="stopping")
+        finally:
+            self._end_calls()
+        if scope.cancelled_caught and not stopping.is_set():
+            raise McpError(f"it was not ready within {settings.start_timeout_s:g} s")
+
+    async def _watch_end(self, session: "Session") -> None:
+        """Fail the running calls at once; ending the process may take seconds.
+
+        Raises:
+            McpError: the connection is over.
+        """
+        reason = await session.wait_ended()
+        self._enter(McpState.WAITING, reason)
+        self._end_calls()
+        raise McpError(reason)
+
+    def _end_calls(self) -> None:
+        self._session = None
+        for running in self._running.values():
+            running.cancel(reason="the connection is over")
+
+    async def _refresh(self, session: "Session") -> None:
+        """Take over changes of the list of tools.
+
+        Raises:
+            McpError: the server does not answer though it has nothing to do.
+        """
+        while True:
+            with trio.move_on_after(self.settings.check_s):
+                await session.changed.take()
+            with trio.move_on_after(self.settings.start_timeout_s) as asking:
+                self._take(await session.tools())
+            if asking.cancelled_caught and not self._running:
+                raise McpError(f"it did not answer for {self.settings.start_timeout_s:g} s")
+            await trio.sleep(RELIST_PAUSE_S)
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def _take(self, listed: tuple[Listed, ...]) -> None:
+        """Offer these tools."""
+        settings = self.settings
+        wanted, left_out = chosen(listed, settings.tools, settings.max_tools)
+        names = offered_names(settings.name, [tool.name for tool in wanted])
+        self._offer(tuple(self._spec_of(tool, names[tool.name]) for tool in wanted), left_out)
+
+    def _spec_of(self, tool: Listed, name: str) -> ToolSpec:
+        parameters = parameters_of(tool.schema)
+
+        async def invoke(_context: ToolContext, arguments: Arguments) -> str | ToolFailure:
+            return await self.call(tool.name, arguments)
+
+        users = frozenset(self.settings.users)
+        return ToolSpec(
+            name=name,
+            description=described(self.name, tool.description),
+            parameters=parameters.schema,
+            permission=self.settings.permission,
+            invoke=invoke,
+            bind=parameters.bind,
+            timeout_s=self.settings.timeout_s,
+            when=None if "*" in users else lambda context: context.user in users,
+        )
+
+    def _offer(self, specs: tuple[ToolSpec, ...], left_out: int) -> None:
+        """Put these tools into the toolbox in place of those there. No await: nobody sees a state between."""
+        own = {spec.name for spec in self._specs}
+        taken = {spec.name for spec in self._toolbox.all()} - own
+        new: dict[str, ToolSpec] = {}
+        for spec in specs:
+            if spec.name in taken or spec.name in new:
+                log.warning("mcp_tool_name_taken", name=self.name, tool=spec.name)
+            else:
+                new[spec.name] = spec
+        if own != set(new) or left_out != self._report.left_out:
+            log.info("mcp_tools", name=self.name, count=len(new), missing=left_out)
+        self._toolbox.remove(*own)
+        self._toolbox.register(*new.values())
+        self._specs = tuple(new.values())
+        self._report = attrs.evolve(self._report, left_out=left_out)
+
+    def _ready(self, session: "Session") -> None:
+        self._session = session
+        self._retry_at = None
+        self._report = attrs.evolve(self._report, protocol=session.protocol, connects=self._report.connects + 1)
+        self._enter(McpState.READY)
+        log.info("mcp_ready", name=self.name, version=session.protocol, count=len(self._specs))
+
+    def _lost(self, error: Exception, failures: int, ready_at: list[float]) -> int:
+        """Note why a connection ended. Returns the number of failures in a row."""
+        lived_s = trio.current_time() - ready_at[0] if ready_at else 0.0
+        failures = 1 if lived_s >= STABLE_S else failures + 1
+        reason, kind = _describe(error)
+        log.warning("mcp_not_connected", name=self.name, error=kind, attempt=failures, where=where(error))
+        self._report = attrs.evolve(self._report, last_error=kind)
+        self._enter(McpState.WAITING, reason)
+        if not ready_at and failures >= KEEP_TOOLS_FAILURES:
+            self._offer((), 0)
+        return failures
+
+    def _crashed(self) -> None:
+        self._offer((), 0)
+        self._session = None
+        self._enter(McpState.WAITING, "its actor crashed")
+
+    def _enter(self, state: McpState, reason: str | None = None) -> None:
+        if state is not self._report.state:
+            self._report = attrs.evolve(self._report, since=self._clock.now())
+        self._report = attrs.evolve(self._report, state=state, reason=reason)
+
+    def _ended_during_call(self) -> ToolFailure:
+        why = f" ({self._report.reason})" if self._report.reason else ""
+        return ToolFailure(
+            f"The MCP server {self.name} ended during the call{why}. Whether the call had an effect is unknown. The "
+            "server is started again by itself."
+        )
+
+    def _not_connected(self) -> ToolFailure:
+        why = self._report.reason or "it is being started"
+        return ToolFailure(
+            f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again by itself: "
+            "tell the user, or go on without it."
+        )
+
+
+def _load_sdk() -> Any:
+    """Import what needs the SDK; in a thread, because it takes half a second."""
+    from klaw.toolbox.mcp.session import opened
+
+    return opened
+
+
+def _describe(error: BaseException) -> tuple[str, str]:
+    """The text and the class of the first McpError in a group; of other errors the class alone."""
+    if isinstance(error, BaseExceptionGroup):
+        chosen_ones = error.subgroup(McpError)
+        return _describe((chosen_ones or error).exceptions[0])
+    kind = error_class(error)
+    return (str(error) if isinstance(error, McpError) else f"it failed with {kind}"), kind

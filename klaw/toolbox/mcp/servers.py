@@ -1,0 +1,99 @@
+"""All MCP servers of the configuration. Without any nothing is loaded."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from klaw.actor.clock import Clock
+from klaw.actor.supervisor import Supervisor
+from klaw.actor.threads import Threads
+from klaw.config.mcp import McpConfig, McpServerConfig
+from klaw.toolbox.mcp.server import CHECK_S, McpServer, McpSettings
+from klaw.toolbox.mcp.state import McpReport
+from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.spec import Permission
+
+if TYPE_CHECKING:
+    import trio
+
+    from klaw.toolbox.mcp.session import Address
+    from klaw.toolbox.mcp.stdio import Program
+
+STDIO = "stdio"
+HTTP = "http"
+
+
+class McpServers:
+    """The handles of the servers that are switched on.
+
+    Args:
+        config: the section ``mcp``.
+        toolbox: gets their tools.
+        clock: for times in reports.
+        workspace: where a server without ``cwd`` runs.
+    """
+
+    def __init__(self, config: McpConfig, toolbox: Toolbox, clock: Clock, workspace: Path) -> None:
+        threads = Threads("mcp", 1)
+        self._servers = tuple(
+            McpServer(settings_of(name, server, workspace), toolbox, clock, threads)
+            for name, server in sorted(config.servers.items())
+            if server.enabled
+        )
+
+    async def start(self, supervisor: Supervisor) -> None:
+        """Start their actors; none is waited for until it is connected."""
+        for server in self._servers:
+            await supervisor.start(server.spec())
+
+    def stop(self, supervisor: Supervisor, nursery: "trio.Nursery") -> None:
+        """Stop them all at once, in the caller's nursery."""
+        for server in self._servers:
+            nursery.start_soon(supervisor.stop, server.mailbox.name, "shutdown")
+
+    def report(self) -> Sequence[McpReport]:
+        """Snapshots, in the order of their names."""
+        return [server.report() for server in self._servers]
+
+    def problems(self) -> Mapping[str, str]:
+        """Which do not work, for users."""
+        found = ((server.name, server.problem()) for server in self._servers)
+        return {f"mcp:{name}": problem for name, problem in found if problem is not None}
+
+
+def settings_of(name: str, config: McpServerConfig, workspace: Path) -> McpSettings:
+    """What the configuration says of a server, as its actor needs it."""
+    by_program = config.command is not None
+    return McpSettings(
+        name=name,
+        kind=STDIO if by_program else HTTP,
+        target=partial(_program, config, workspace) if by_program else partial(_address, config),
+        permission=Permission(config.permission),
+        timeout_s=config.timeout_s,
+        start_timeout_s=config.start_timeout_s,
+        tools=config.tools,
+        max_tools=config.max_tools,
+        users=config.users,
+        check_s=math.inf if by_program else CHECK_S,
+    )
+
+
+def _program(config: McpServerConfig, workspace: Path) -> "Program":
+    from klaw.toolbox.mcp.stdio import Program
+
+    assert config.command is not None
+    return Program(
+        command=config.command,
+        arguments=config.args,
+        environment={name: value.reveal() for name, value in config.env.items()},
+        folder=config.cwd or (workspace if workspace.is_dir() else None),
+    )
+
+
+def _address(config: McpServerConfig) -> "Address":
+    from klaw.toolbox.mcp.session import Address
+
+    assert config.url is not None
+    return Address(url=config.url, headers={name: value.reveal() for name, value in config.headers.items()})

@@ -1,0 +1,49 @@
+"""What is known of an MCP server: for status, health and ``klaw mcp list``. Values only."""
+
+import enum
+
+import attrs
+
+
+class McpState(enum.StrEnum):
+    """Life of a server as Klaw sees it."""
+
+    STARTING = "starting"
+    """It is being connected for the first time."""
+    READY = "ready"
+    WAITING = "waiting"
+    """The connection was lost or could not be made; it is tried again, less and less often."""
+    STOPPED = "stopped"
+
+
+@attrs.frozen(kw_only=True)
+class McpReport:
+    """A snapshot of one server.
+
+    Args:
+        name: in the configuration.
+        kind: stdio or http.
+        state: see ``McpState``.
+        since: Unix seconds.
+        tools: names that models see.
+        left_out: tools over ``maxTools``.
+        users: who may use them; ``*`` for all.
+        protocol: version that was agreed upon; None before.
+        reason: why it is not ready, in Klaw's words.
+        last_error: class of the last error, which stays when it is ready again.
+        connects: how often it was connected.
+        retry_in_s: until the next attempt, in state waiting.
+    """
+
+    name: str
+    kind: str
+    state: McpState
+    since: float
+    tools: tuple[str, ...] = ()
+    left_out: int = 0
+    users: tuple[str, ...] = ()
+    protocol: str | None = None
+    reason: str | None = None
+    last_error: str | None = None
+    connects: int = 0
+    retry_in_s: float | None = None

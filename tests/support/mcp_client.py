@@ -1,0 +1,122 @@
+"""Klaw's side of MCP in tests: servers run as actors, and calls that go through the executor, as in a turn."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from klaw.actor.clock import SystemClock
+from klaw.actor.supervisor import Supervisor
+from klaw.actor.threads import Threads
+from klaw.config.load import parse
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
+from klaw.llm.types import ToolCall
+from klaw.toolbox.calls import prepare
+from klaw.toolbox.executor import CallResult, Executor
+from klaw.toolbox.mcp.server import McpServer
+from klaw.toolbox.mcp.servers import settings_of
+from klaw.toolbox.mcp.state import McpState
+from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.spec import ToolContext
+
+ROOT = Path(__file__).parents[2]
+SERVER = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(ROOT)}
+
+
+def program(*arguments: str, **more: Any) -> dict[str, Any]:
+    """The server of ``mcp_server`` in a configuration."""
+    return {**SERVER, "args": [*SERVER["args"], *arguments], **more}
+
+
+def liar(*arguments: str, **more: Any) -> dict[str, Any]:
+    """The one of ``mcp_liar``."""
+    return {"command": sys.executable, "args": ["-m", "tests.support.mcp_liar", *arguments], "cwd": str(ROOT), **more}
+
+
+class Running:
+    """Servers and what uses them."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.toolbox = Toolbox()
+        self.executor = Executor(toolbox=self.toolbox)
+        self.servers: dict[str, McpServer] = {}
+
+    def names(self, user: UserId = LOCAL_USER) -> list[str]:
+        return [spec.name for spec in self.toolbox.offered(context(user))]
+
+    async def call(self, name: str, /, **arguments: Any) -> CallResult:
+        """One call, as the model makes it."""
+        call = ToolCall(id="c1", name=name, arguments=json.dumps(arguments))
+        prepared = prepare([call], taken=(), new_id=lambda: "c1", most=1)
+        (result,) = await self.executor.run(prepared, context())
+        return result
+
+    async def until(self, name: str, state: McpState) -> McpServer:
+        """Wait until a server is in a state."""
+        server = self.servers[name]
+        with trio.fail_after(20):
+            while server.report().state is not state:  # noqa: ASYNC110 - nothing tells
+                await trio.sleep(0.01)
+        return server
+
+
+def context(user: UserId = LOCAL_USER) -> ToolContext:
+    return ToolContext(user=user, chat=ChatId(f"{user}:main"), turn="t1")
+
+
+@asynccontextmanager
+async def running(
+    servers: Mapping[str, Mapping[str, Any]], *, ready: bool = True, **settings: Any
+) -> AsyncIterator[Running]:
+    """Run servers of a configuration; in the end they are stopped in order.
+
+    Args:
+        servers: the section ``mcp.servers``.
+        ready: wait until all are connected.
+        settings: changes of ``McpSettings``.
+    """
+    config, _ = parse(json.dumps({"mcp": {"servers": servers}}), {})
+    clock, threads = SystemClock(), Threads("mcp", 1)
+    settings = {"first_pause_s": 0.05, **settings}
+    async with trio.open_nursery() as nursery:
+        made = Running(Supervisor(nursery, clock))
+        for name, each in config.mcp.servers.items():
+            chosen = attrs.evolve(settings_of(name, each, ROOT), **settings)
+            made.servers[name] = McpServer(chosen, made.toolbox, clock, threads)
+            await made.supervisor.start(made.servers[name].spec())
+        for name in servers if ready else ():
+            await made.until(name, McpState.READY)
+        yield made
+        async with trio.open_nursery() as stopping:
+            for server in made.servers.values():
+                stopping.start_soon(partial(made.supervisor.stop, server.mailbox.name, "the test is over"))
+        assert made.toolbox.all() == ()
+        nursery.cancel_scope.cancel(reason="the test is over")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process lives; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def until(condition: Any) -> None:
+    """Wait until something outside of this process is so."""
+    with trio.fail_after(20):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await trio.sleep(0.01)
+
+
+def children() -> list[int]:
+    """Processes that this one started and has not reaped."""
+    own = Path("/proc/self/task")
+    return [int(pid) for task in own.iterdir() for pid in (task / "children").read_text().split()]
