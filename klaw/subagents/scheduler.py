@@ -155,6 +155,7 @@ class _Actor:
     async def loop(self) -> None:
         """Work until the mailbox is closed."""
         while True:
+            self.vitals.doing("looking for what is due")
             wake_at = await self._start_due()
             self.vitals.doing("runs go on" if self.scheduler.live else "waiting")
             message = None
