@@ -4,6 +4,9 @@ Such an id is the same however often the writing is tried, so a repetition is re
 a run are found by it. No client can choose one: ``/`` is not allowed in a client's id.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId
@@ -30,11 +33,23 @@ def delivery_message(run: Run, number: int, chat: ChatId, text: str, created_at:
 
 
 def notice_message(run: Run, chat: ChatId, text: str, created_at: str) -> NewMessage:
-    """What a chat is told of a run; at most one for each run."""
-    return _message(run, notice_id(run.id), NOTICE_ORIGIN, chat, text, created_at)
+    """What a chat is told of the end of a run; at most one for each run.
+
+    It says how the run ended: a process that dies between this message and the run's own record leaves no other trace.
+    """
+    how = {"status": run.status.value} | ({} if run.error is None else {"error": run.error})
+    return _message(run, notice_id(run.id), NOTICE_ORIGIN, chat, text, created_at, how)
 
 
-def _message(run: Run, message_id: str, origin: str, chat: ChatId, text: str, created_at: str) -> NewMessage:
+def _message(
+    run: Run,
+    message_id: str,
+    origin: str,
+    chat: ChatId,
+    text: str,
+    created_at: str,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> NewMessage:
     return NewMessage(
         id=message_id,
         chat=chat,
@@ -45,5 +60,5 @@ def _message(run: Run, message_id: str, origin: str, chat: ChatId, text: str, cr
         content=text,
         tokens=tokens.estimate(text),
         created_at=created_at,
-        metadata={"origin": origin, "task": run.task, "run": run.id},
+        metadata={"origin": origin, "task": run.task, "run": run.id, **more},
     )

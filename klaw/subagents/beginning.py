@@ -19,10 +19,7 @@ from klaw.subagents.due import Fire
 from klaw.subagents.limits import Refusal, day_of, refusal, spawn_refusal, tells_user, tokens_of
 from klaw.subagents.live import LiveRun
 from klaw.subagents.run import RunServices
-from klaw.subagents.spending import Allowance, Ledger
-
-LEAST_ANSWER_TOKENS = 64
-"""A run is refused when not even so short an answer to its bare request is left."""
+from klaw.subagents.spending import LEAST_ANSWER_TOKENS, Allowance, Ledger
 
 log = structlog.get_logger("klaw.scheduler")
 
@@ -156,17 +153,25 @@ class Beginner:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _begin(self, run: Run, task: Task | None) -> Job | Run:
-        services = self._services
         await self.ledger.open(run)
+        try:
+            began = await self._begin_open(run, task)
+        except BaseException:
+            self.ledger.close(run)
+            raise
+        if not isinstance(began, Job):
+            self.ledger.close(run)
+        return began
+
+    async def _begin_open(self, run: Run, task: Task | None) -> Job | Run:
+        services = self._services
         job = self._job(run, task)
         needed = tokens.estimate(run.message) + LEAST_ANSWER_TOKENS
         refused = refusal(job.allowance.limits, self.ledger.used(run), needed)
         if refused is not None:
-            self.ledger.close(run)
             return await self._refuse(run, refused)
         begun = await services.writer.begin_run(run)
         if begun.repeated:
-            self.ledger.close(run)
             log.warning("run_repeated", run=begun.run.id)
             return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
         return job

@@ -142,6 +142,15 @@ def repeats_after_interruption(attempts: Sequence[Run]) -> bool:
     return interrupted == 1 and not any(run.delivered for run in attempts)
 
 
+def is_retried(task: Task, attempts: Sequence[Run], rules: "Rules", *, now: float) -> bool:
+    """Whether another attempt follows the last of the attempts at a fire time, as far as can be known now."""
+    if not task.enabled:
+        return False
+    anchor = from_iso(task.anchor_at)
+    upcoming = first_fire(task.trigger, anchor, max(anchor, _latest_due(attempts)))
+    return _retry(task, attempts, anchor, upcoming, now, rules) is not None
+
+
 def next_fire(task: Task, attempts: Sequence[Run], *, now: float) -> int | None:
     """The task's next fire time after now, in Unix seconds; None when it is disabled or has none."""
     if not task.enabled:
@@ -170,7 +179,7 @@ def _look(task: Task, attempts: Sequence[Run], state: State, rules: Rules) -> tu
                 note=_note(found.latest, found.count - 1, attempts, state),
             )
             return fire, first_fire(task.trigger, anchor, found.latest)
-    retry = _retry(task, attempts, anchor, upcoming, state, rules)
+    retry = _retry(task, attempts, anchor, upcoming, state.now, rules)
     if retry is None:
         return None, upcoming
     if retry.ready_at <= state.now:
@@ -183,13 +192,13 @@ def _latest_due(attempts: Sequence[Run]) -> float:
 
 
 def _retry(
-    task: Task, attempts: Sequence[Run], anchor: float, upcoming: int | None, state: State, rules: Rules
+    task: Task, attempts: Sequence[Run], anchor: float, upcoming: int | None, now: float, rules: Rules
 ) -> Fire | None:
     """The next attempt of the latest fire time; None when there is to be none."""
     if not attempts or _latest_due(attempts) <= anchor:  # the task was changed or enabled since
         return None
     last = attempts[-1]
-    ended = min(from_iso(last.ended_at or last.started_at), state.now)
+    ended = min(from_iso(last.ended_at or last.started_at), now)
     if repeats_after_interruption(attempts) and isinstance(task.trigger, At):
         ready_at, why = ended, "a second attempt; Klaw was stopped during the first"
     elif last.status is RunStatus.FAILED and _may_pass(last) and not any(run.delivered for run in attempts):

@@ -4,7 +4,7 @@ import attrs
 
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.subagents import result as results
-from klaw.subagents.limits import Refusal
+from klaw.subagents.limits import Limit, Refusal
 from klaw.subagents.result import Silent
 
 NO_SUCH_CHAT = "no_such_chat"
@@ -49,20 +49,22 @@ def undeliverable(chat: str) -> Verdict:
     )
 
 
-def notice(run: Run, text: str, *, last: bool) -> str | None:
+def notice(run: Run, text: str, *, tells: bool) -> str | None:
     """What a chat is told of the end beside the result; None for nothing.
 
     Args:
         run: as it ended.
         text: the final text.
-        last: whether no further attempt follows.
+        tells: whether a failure is told: a further attempt may follow, or the user knows already.
     """
     failed = run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
+    if run.kind is RunKind.HEARTBEAT and run.error not in set(Limit):
+        return None  # it speaks through its tool only; the status shows that it failed
     why = f": {run.note}" if run.note else ""
     if run.kind is RunKind.SPAWNED and run.notify is not None:
         told = f"The subagent {run.task} has ended ({run.status.value.replace('_', ' ')}){why}."
         undelivered = text if not run.delivered and run.status is not RunStatus.SILENT else ""
         return f"{told}\n\n{undelivered}" if undelivered else told
-    if failed and last and run.inject_into is not None:
+    if failed and tells and run.inject_into is not None:
         return f"The task {run.task} did not succeed{why}."
     return None

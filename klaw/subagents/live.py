@@ -17,14 +17,15 @@ from klaw.domain.delivery import delivery_message, notice_message
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunStatus
-from klaw.errors import ActorTooSlow, NoSuchChat, StorageFull
+from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
 from klaw.store.requests import Transcript
 from klaw.store.task_writes import TaskWrites
 from klaw.subagents.ending import Verdict, undeliverable
 
 WRITE_S = 30.0
-"""A write that takes longer is given up; the run's stored state is then sorted out at the next start."""
+"""A write that takes longer is given up. Whether it was stored is unknown then: nothing more is written from here, and
+``recovery.settle`` goes by what the store holds."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """Pauses between attempts to store a run's end on a full disk."""
 CHANNEL = "scheduler"
@@ -44,18 +45,24 @@ class LiveRun:
     said: Callable[[], None]
     """Called when a message of it was stored in a chat."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
-    over: trio.Event = attrs.Factory(trio.Event)
     cancelled_because: str | None = None
     undelivered: str | None = None
     """A text for a chat that does not exist."""
+    ending: bool = False
+    """Its work is over; only its end is to be stored."""
+    _lost: bool = False
+    """A write was given up."""
     _seq: int = 1
     _lock: trio.Lock = attrs.Factory(trio.Lock)
 
-    def cancel(self, reason: str) -> None:
-        """End it; what it delivered stays."""
+    def cancel(self, reason: str) -> bool:
+        """End it; what it delivered stays. False when it is ending anyway."""
+        if self.ending:
+            return False
         if self.cancelled_because is None:
             self.cancelled_because = reason
             self.scope.cancel(reason=reason)
+        return True
 
     @property
     def target(self) -> ChatId | None:
@@ -123,16 +130,20 @@ class LiveRun:
 
         Raises:
             ActorStopped: the store is gone.
+            ActorTooSlow, StorageError: the end may be stored or not; see ``recovery.settle``.
 
         Cancellation: while it waits for a full disk the end is not stored.
         """
-        if self.undelivered is not None and self.run.inject_into is not None and not verdict.deliver:
-            verdict = undeliverable(self.run.inject_into)
-            text = self.undelivered
+        ended_at = self._now()  # the same at each attempt, so that a repetition is recognised
+        kept = text
+        if self.undelivered is not None and self.run.inject_into is not None:
+            kept = f"{self.undelivered}\n\n{text}" if text else self.undelivered
+            if not verdict.deliver and verdict.error is None:
+                verdict = undeliverable(self.run.inject_into)
         pause = FIRST_PAUSE_S
         while True:
             try:
-                return await self._end(verdict, text, told)
+                return await self._end(verdict, text, kept, told, ended_at)
             except NoSuchChat as error:
                 if verdict.deliver:
                     verdict = undeliverable(error.chat)
@@ -146,26 +157,28 @@ class LiveRun:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _end(self, verdict: Verdict, text: str, told: Callable[[Run, str], str | None]) -> Run:
+    async def _end(
+        self, verdict: Verdict, text: str, kept: str, told: Callable[[Run, str], str | None], ended_at: str
+    ) -> Run:
         async with self._lock:
             ended = attrs.evolve(
                 self.run,
                 status=verdict.status,
-                ended_at=self._now(),
+                ended_at=ended_at,
                 error=verdict.error,
                 note=verdict.note if self.run.note is None else _joined(self.run.note, verdict.note),
-                result=text,
+                result=kept,
                 delivered=self.run.delivered + verdict.deliver,
             )
             last = None
-            if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and text):
-                message = self._message(Role.ASSISTANT, Kind.TEXT, text or "(no final text)", {})
+            if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and kept):
+                message = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
                 last = Transcript(first_seq=self._seq, messages=(message,))
             delivery = said = None
             if verdict.deliver and self.target is not None:
                 delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())
             listener = self.run.notify or self.run.inject_into
-            words = told(ended, text)
+            words = told(ended, kept)
             if words is not None and listener is not None:
                 said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
             await self._write(lambda: self.writer.save_run(ended, transcript=last, delivery=delivery, notice=said))
@@ -192,8 +205,11 @@ class LiveRun:
         return iso(self.clock.now())
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
+        if self._lost:
+            raise StorageError("an earlier write of this run was given up, and may have been stored or not")
         with trio.CancelScope(deadline=trio.current_time() + WRITE_S, shield=True):
             return await write()
+        self._lost = True
         raise ActorTooSlow(f"the store did not take a run's state within {WRITE_S:g} s")
 
 

@@ -8,7 +8,7 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock
+from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
 from klaw.chats.correction import TokenCorrection
@@ -27,11 +27,11 @@ from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
 from klaw.prompts import prompt
 from klaw.store.readers import Readers
-from klaw.store.sql import due_runs
+from klaw.store.sql import due_runs, runs, tasks
 from klaw.store.writer import Writer
 from klaw.subagents import history
 from klaw.subagents.context import Inputs, assemble
-from klaw.subagents.due import PASSING_ERRORS
+from klaw.subagents.due import Rules, is_retried
 from klaw.subagents.ending import Verdict, judge, notice
 from klaw.subagents.limits import Limit, Refusal, day_of, refusal, tells_user
 from klaw.subagents.live import LiveRun
@@ -80,17 +80,21 @@ async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, 
 
     Raises:
         ActorStopped: the store is gone; the run is found as interrupted at the next start.
+        Exception: its end may be stored or not; see ``recovery.settle``.
 
     Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
     """
     course = _Course(live=live, services=services, allowance=allowance, meter=services.accounts.meter())
     verdict, text = await course.run(timeout_s)
     live.describe(usage=course.meter.record())
-    last = is_last(live.run, verdict, services.config.subagents.retries)
-    if verdict.error in set(Limit) and live.run.kind is not RunKind.SPAWNED:
-        last = await _tells_of_limit(services, live.run, verdict)
-        live.describe(told=last)
-    await live.end(verdict, text, partial(notice, last=last))
+    # No checkpoint in between: a cancellation either counts here, or is told that it came too late.
+    live.ending = True
+    if live.cancelled_because is not None:
+        verdict, text = Verdict(status=RunStatus.CANCELLED, note=live.cancelled_because), ""
+    tells = await _tells(services, live.run, verdict)
+    if tells and verdict.error is not None and (live.run.notify or live.run.inject_into) is not None:
+        live.describe(told=True)
+    await live.end(verdict, text, partial(notice, tells=tells))
     log.info("run_ended", run=live.run.id, status=live.run.status.value, code=live.run.error)
 
 
@@ -119,8 +123,6 @@ class _Course:
             if isinstance(error, ProviderError):
                 live.describe(retryable=error.retryable)
             return Verdict(status=RunStatus.FAILED, error=code, note=note), ""
-        if live.cancelled_because is not None:
-            return Verdict(status=RunStatus.CANCELLED, note=live.cancelled_because), ""
         note = f"it did not end within {timeout_s:g} s"
         return Verdict(status=RunStatus.TIMED_OUT, error="timeout", note=note), ""
 
@@ -234,12 +236,13 @@ class _Course:
             stable_messages=len(messages) if tools else 0,
         )
         async with services.slots.slot(Priority.BACKGROUND):
-            with self.allowance.ledger.call(live.run, self.allowance.limits, estimated + reply) as count:
+            with self.allowance.ledger.call(live.run, self.allowance.limits, estimated, reply) as call:
+                request = attrs.evolve(request, max_tokens=call.answer_tokens)
                 completion = await route.provider.stream(request, lambda _delta: None)
                 usage = completion.usage or Usage(
                     prompt_tokens=estimated, completion_tokens=tokens.estimate(completion.text)
                 )
-                count(usage)
+                call.count(usage)
                 live.spend(usage)
         if completion.usage is not None:
             services.correction.learn(
@@ -285,14 +288,6 @@ def describe_failure(error: Exception) -> tuple[str, str]:
             return "internal", f"an internal error occurred ({error_class(error)}); the log has its place"
 
 
-def is_last(run: Run, verdict: Verdict, retries: int) -> bool:
-    """Whether no further attempt follows a run that ends so."""
-    if run.kind is not RunKind.SCHEDULED or verdict.status is not RunStatus.FAILED or run.delivered:
-        return True
-    passing = run.details.get("retryable", verdict.error in PASSING_ERRORS)
-    return not passing or run.attempt > retries
-
-
 def _instructions(run: Run, *, with_tools: bool) -> str:
     """What a subagent is told about its work; the same for all runs of a task."""
     parts = [prompt("subagent")]
@@ -309,12 +304,32 @@ def _situation(run: Run) -> str:
     return f"{told}; {run.note}]" if run.note else f"{told}]"
 
 
-async def _tells_of_limit(services: RunServices, run: Run, verdict: Verdict) -> bool:
-    """Whether the user is told that a run was ended by a limit: once a day."""
-    assert verdict.error is not None
-    refused = Refusal(limit=Limit(verdict.error), note="")
-    earlier = await services.readers.run(due_runs.limited, run.user, day_of(run.started_at), refused.limit.value)
-    return tells_user(refused, run, earlier)
+async def _tells(services: RunServices, run: Run, verdict: Verdict) -> bool:
+    """Whether the user is told of a failure: not while another attempt follows, and of limits and of what runs by
+    itself once a day for each task and error."""
+    if verdict.error is None or run.kind is RunKind.SPAWNED:
+        return True
+    earlier = await services.readers.run(due_runs.limited, run.user, day_of(run.started_at), verdict.error)
+    if verdict.error in set(Limit):
+        return tells_user(Refusal(limit=Limit(verdict.error), note=""), run, earlier)
+    if run.kind is RunKind.MANUAL:
+        return True
+    if any(other.task == run.task and other.details.get("told") is True for other in earlier):
+        return False
+    return not await _is_retried(services, run, verdict)
+
+
+async def _is_retried(services: RunServices, run: Run, verdict: Verdict) -> bool:
+    """Whether another attempt follows a run that ends so; a task that was removed meanwhile has none."""
+    task = await services.readers.run(tasks.get, run.user, run.task)
+    if task is None:
+        return False
+    now = services.clock.now()
+    earlier = await services.readers.run(runs.attempts, run.user, run.task, run.kind, run.due)
+    ended = attrs.evolve(run, status=verdict.status, error=verdict.error, ended_at=iso(now))
+    attempts = [*(other for other in earlier if other.id != run.id), ended]
+    rules = Rules(max_concurrent=services.config.subagents.max_concurrent, retries=services.config.subagents.retries)
+    return is_retried(task, attempts, rules, now=now)
 
 
 def _account(outcome: Outcome) -> dict[str, object]:

@@ -5,6 +5,7 @@ way, the queue of runs that wait for a place, and today's spending. Tasks and ru
 stored before it starts, so a fire time is used up once, whatever happens to the process.
 """
 
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -14,8 +15,8 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import iso
-from klaw.actor.failure import error_class
+from klaw.actor.clock import from_iso, iso
+from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
@@ -27,13 +28,14 @@ from klaw.store.sql import due_runs, tasks
 from klaw.subagents import heartbeat
 from klaw.subagents.beginning import Beginner, Job, NotStarted
 from klaw.subagents.drafting import Request
-from klaw.subagents.due import Fire, Rules, State, TaskKey, decide
+from klaw.subagents.due import Decision, Fire, Rules, State, TaskKey, decide
 from klaw.subagents.jumps import Watch
-from klaw.subagents.recovery import recover
+from klaw.subagents.recovery import recover, settle
 from klaw.subagents.run import RunServices, carry_out
 
 CAPACITY = 256
 CANCELLED = "cancelled by the user"
+BROKEN = "an internal error occurred; the log has its place"
 LEAST_PAUSE_S = 0.01
 STORAGE_PAUSE_S = 30.0
 """After an error of the store nothing is begun for so long."""
@@ -153,14 +155,17 @@ class _Actor:
     async def loop(self) -> None:
         """Work until the mailbox is closed."""
         while True:
+            self.vitals.doing("looking for what is due")
             wake_at = await self._start_due()
             self.vitals.doing("runs go on" if self.scheduler.live else "waiting")
+            message = None
             with trio.move_on_at(wake_at):
                 try:
                     message = await self.scheduler.mailbox.receive()
                 except trio.EndOfChannel:
                     self.vitals.doing("finishing the last runs")
                     return
+            if message is not None:  # handled outside of the deadline: half a start would leave a run that nobody owns
                 await self._handle(message)
 
     # -- messages --------------------------------------------------------------------------------------------------
@@ -174,9 +179,9 @@ class _Actor:
             case RunNow():
                 if any((job.run.user, job.run.task) == (message.user, message.name) for job in self.scheduler.queued):
                     # One more would do the same again; and so the queue has a bound.
-                    message.reply.fail(NotStarted("a run of this task waits for its turn already"))
-                else:
-                    await self._begin(message, self.beginner.by_hand, message.user, message.name)
+                    message.reply.fail(NotStarted(f"a run of {message.name} waits for its turn already"))
+                    return
+                await self._begin(message, self.beginner.by_hand, message.user, message.name)
             case CancelRun():
                 message.reply.set(await self._cancel(message))
             case Changed():
@@ -200,8 +205,7 @@ class _Actor:
     async def _cancel(self, message: CancelRun) -> bool:
         job = self.scheduler.live.get(message.run)
         if job is not None and job.run.user == message.user:
-            job.live.cancel(CANCELLED)
-            return True
+            return job.live.cancel(CANCELLED)
         for job in self.scheduler.queued:
             if job.run.id == message.run and job.run.user == message.user:
                 # It is stored as running; its own task stores the end, so that nobody waits here for a full disk.
@@ -216,14 +220,15 @@ class _Actor:
     async def _start_due(self) -> float:
         """Start what waits or is due. Returns the Trio time at which to look again at the latest."""
         self._look_at_the_clocks()
+        if self.scheduler.mailbox.closed:
+            return math.inf  # shutting down: what is due now is due at the next start too
         if trio.current_time() < self.not_before:
             return self.not_before
-        self._start_queued()
         try:
             return await self._start_tasks()
         except ActorStopped:
             raise
-        except KlawError as error:
+        except (KlawError, trio.TooSlowError) as error:
             # The fire times are not used up: what could not be begun is due when the store works again.
             log.error("tasks_not_started", error=error_class(error))
             self.not_before = trio.current_time() + STORAGE_PAUSE_S
@@ -234,15 +239,39 @@ class _Actor:
             max_concurrent=self.services.config.subagents.max_concurrent,
             retries=self.services.config.subagents.retries,
         )
-        while True:
-            state = await self._state()
-            decision = decide(state, rules)
+        tried: set[tuple[TaskKey, int, int]] = set()
+        started = True
+        while started:
+            started = False
+            decision = self._decide(await self._state(), rules)
             for fire in decision.start:
+                # Whoever has waited longest goes first, be it a task or what was asked for at once.
+                self._start_queued(before=fire.ready_at)
+                attempt = fire.key, fire.due, fire.attempt
+                if attempt in tried or not self._has_room(fire.key):
+                    continue
+                tried.add(attempt)
+                started = True
                 await self._fire(fire)
-            if not decision.start:
-                break
+        self._start_queued(before=math.inf)
         self.scheduler.wake_at = decision.wake_at
         return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.services.clock.now())
+
+    def _decide(self, state: State, rules: Rules) -> Decision:
+        """Like ``decide``; a stored task that cannot be understood (its journal is damaged) stops no other."""
+        try:
+            return decide(state, rules)
+        except Exception as error:  # noqa: BLE001 - the culprit is looked for below
+            log.error("task_unusable", error=error_class(error), where=where(error))
+            usable = []
+            for task in state.tasks:
+                try:
+                    decide(attrs.evolve(state, tasks=[task]), rules)
+                except Exception:  # noqa: BLE001 - told above; the status shows it
+                    self.scheduler.failing[task.user, task.name] = "unusable"
+                else:
+                    usable.append(task)
+            return decide(attrs.evolve(state, tasks=usable), rules)
 
     async def _state(self) -> State:
         services = self.services
@@ -256,11 +285,13 @@ class _Actor:
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
                 attempts[key] = [run]
         interval_s = services.config.heartbeat.interval_s
-        unfinished = [*self.scheduler.live.values(), *self.scheduler.queued]
+        known = {(task.user, task.name) for task in every}
+        for key in self.scheduler.failing.keys() - known:
+            del self.scheduler.failing[key]  # it was removed or disabled
         return State(
             tasks=[timed for task in every if (timed := heartbeat.timed(task, interval_s)) is not None],
             attempts=attempts,
-            running=[(job.run.user, job.run.task) for job in unfinished],
+            running=[(job.run.user, job.run.task) for job in self.scheduler.live.values()],
             now=now,
             awake_since=self.awake_since,
         )
@@ -275,16 +306,23 @@ class _Actor:
         else:
             self.passed[fire.key] = began
 
-    def _start_queued(self) -> None:
-        """Start what was asked for at once, as far as there are places, the oldest first; no task beside itself."""
-        busy = {(job.run.user, job.run.task) for job in self.scheduler.live.values()}
+    def _start_queued(self, *, before: float) -> None:
+        """Start what was asked for at once, as far as there are places, the oldest first.
+
+        Args:
+            before: only what was asked for up to this moment, in Unix seconds.
+        """
         for job in [*self.scheduler.queued]:
-            if len(self.scheduler.live) >= self.services.config.subagents.max_concurrent:
-                return
-            if (job.run.user, job.run.task) not in busy:
-                busy.add((job.run.user, job.run.task))
+            if from_iso(job.run.due) <= before and self._has_room((job.run.user, job.run.task)):
                 self.scheduler.queued.remove(job)
                 self._launch(job)
+
+    def _has_room(self, key: TaskKey) -> bool:
+        """Whether there is a place, and the task does not run already."""
+        live = self.scheduler.live.values()
+        if len(live) >= self.services.config.subagents.max_concurrent:
+            return False
+        return all((job.run.user, job.run.task) != key for job in live)
 
     def _launch(self, job: Job) -> None:
         self.scheduler.live[job.run.id] = job
@@ -293,6 +331,14 @@ class _Actor:
     async def _carry_out(self, job: Job) -> None:
         try:
             await carry_out(job.live, self.services, job.allowance, timeout_s=job.timeout_s)
+        except ActorStopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - one broken run must not end the others
+            log.error("run_broken", run=job.run.id, error=error_class(error), where=where(error))
+            services = self.services
+            job.live.run = await settle(
+                job.run, services.readers, services.writer, services.clock, error="internal", note=BROKEN
+            )
         finally:
             self.scheduler.mailbox.tell_self(Over(job))
 

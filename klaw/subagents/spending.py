@@ -17,9 +17,12 @@ from klaw.errors import KlawError
 from klaw.llm.types import Usage
 from klaw.store.readers import Readers
 from klaw.store.sql import runs
-from klaw.subagents.limits import Refusal, Tokens, Used, day_of, refusal
+from klaw.subagents.limits import Refusal, Tokens, Used, answer_tokens, day_of, refusal
 
 Key: TypeAlias = tuple[UserId, TaskName]
+
+LEAST_ANSWER_TOKENS = 64
+"""A call is refused when not even so short an answer to its prompt is left."""
 
 
 class LimitReached(KlawError):
@@ -28,6 +31,16 @@ class LimitReached(KlawError):
     def __init__(self, refused: Refusal) -> None:
         super().__init__(refused.note)
         self.refused = refused
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """A call of a model that may be made."""
+
+    answer_tokens: int
+    """The longest answer that stays within all limits."""
+    count: Callable[[Usage], None]
+    """To be called with what the call used."""
 
 
 class Ledger:
@@ -47,9 +60,11 @@ class Ledger:
             used: Mapping[Key, int] = await self._readers.run(runs.tokens_by_task, day)
             # Another run may have opened the day meanwhile, and what it spent since is newer.
             self._days.setdefault(day, Counter(used))
-            for old in sorted(self._days)[:-2]:
-                del self._days[old]
         self._of_run[run.id] = day, (run.user, run.task)
+        # A run may go on into the next day, and a clock that was set back brings an old one again.
+        needed = {open_day for open_day, _ in self._of_run.values()}
+        for old in self._days.keys() - needed:
+            del self._days[old]
 
     def close(self, run: Run) -> None:
         """The run has ended."""
@@ -71,25 +86,28 @@ class Ledger:
         )
 
     @contextmanager
-    def call(self, run: Run, limits: Tokens, needed: int) -> Iterator[Callable[[Usage], None]]:
-        """Set tokens aside for one call of a model; the body calls what it gets with what the call used.
+    def call(self, run: Run, limits: Tokens, prompt: int, most: int) -> Iterator[Call]:
+        """Set tokens aside for one call of a model; the body counts what the call used.
 
         Args:
             run: an open run, as it stands.
             limits: those of the run.
-            needed: estimated tokens of prompt and answer.
+            prompt: estimated tokens of the prompt.
+            most: the longest answer without limits.
 
         Raises:
             LimitReached: the call would pass a limit; nothing was set aside.
         """
-        refused = refusal(limits, self.used(run), needed)
+        used = self.used(run)
+        refused = refusal(limits, used, prompt + min(most, LEAST_ANSWER_TOKENS))
         if refused is not None:
             raise LimitReached(refused)
-        self._reserved[run.id] += needed
+        answer = answer_tokens(limits, used, prompt, most)
+        self._reserved[run.id] += prompt + answer
         try:
-            yield lambda usage: self._count(run, usage)
+            yield Call(answer_tokens=answer, count=lambda usage: self._count(run, usage))
         finally:
-            self._reserved[run.id] -= needed
+            self._reserved[run.id] -= prompt + answer
 
     def _count(self, run: Run, usage: Usage) -> None:
         day, key = self._of_run[run.id]
