@@ -34,6 +34,7 @@ from klaw.health import (
     coverage_problems,
     embedder_problems,
     local_model_problems,
+    summary_problems,
     supervisor_problems,
     task_problems,
     watch,
@@ -49,6 +50,9 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
+from klaw.memory.summaries import summarizer as summarizer_actor
+from klaw.memory.summaries.making import SummaryServices
+from klaw.memory.summaries.summarizer import Summarizer
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
@@ -87,6 +91,8 @@ class App:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    summarizer: Summarizer
+    summaries: SummaryServices
     local: LocalModel
     router: Router
     slots: Slots
@@ -160,6 +166,8 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         max_output_chars=config.tools.max_output_chars,
         timeout_s=config.tools.timeout_s,
     )
+    summarizer = Summarizer(clock, enabled=config.summaries.enabled)
+    sources.append(partial(summary_problems, summarizer))
     services = TurnServices(
         config=config,
         writer=store.writer,
@@ -176,6 +184,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         composer=Composer(clock=clock, new_id=new_id),
         correction=TokenCorrection(),
         executor=executor,
+        turn_ended=summarizer.nudge,
     )
     scheduler = Scheduler()
     zone = default_zone(config.subagents.zone)
@@ -193,6 +202,18 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         embedder=embedder,
         recall=recall,
         search=MemorySearch(store.readers, embedder, clock),
+        summarizer=summarizer,
+        summaries=SummaryServices(
+            config=config,
+            writer=store.writer,
+            readers=store.readers,
+            route=partial(router.route, task="summarization"),
+            slots=slots,
+            correction=services.correction,
+            files=files,
+            data_dir=paths.data_dir,
+            clock=clock,
+        ),
         local=local,
         router=router,
         slots=slots,
@@ -303,6 +324,7 @@ async def _start(app: App) -> None:
                 writer=store.writer,
                 wake_embedder=app.embedder.nudge,
                 sliding_window=config.context.sliding_window,
+                with_summaries=config.summaries.enabled,
             ),
             stop_budget_s=1,
         )
@@ -315,6 +337,14 @@ async def _start(app: App) -> None:
             run=partial(scheduler_actor.run, scheduler=app.scheduler, services=app.runs),
         )
     )
+    if config.summaries.enabled:
+        await app.supervisor.start(
+            ActorSpec(
+                name=app.summarizer.mailbox.name,
+                mailbox=app.summarizer.mailbox,
+                run=partial(summarizer_actor.run, summarizer=app.summarizer, services=app.summaries),
+            )
+        )
     await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
     )
@@ -344,6 +374,7 @@ async def _stop(app: App) -> None:
         for name in app.directory.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop("health.watch", "shutdown")
+    await supervisor.stop(app.summarizer.mailbox.name, "shutdown")
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")
     await app.router.aclose()

@@ -118,6 +118,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             embedder=app.embedder,
             recall=app.recall,
             search=app.search,
+            summarizer=app.summarizer,
             slots=app.slots,
             providers=app.router.report,
             local_model=app.local if app.router.uses_local else None,

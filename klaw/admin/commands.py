@@ -50,6 +50,7 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
+from klaw.memory.summaries.summarizer import Summarizer
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
@@ -73,6 +74,7 @@ class Sources:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    summarizer: Summarizer
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
     """LLM services that were asked so far."""
@@ -166,6 +168,7 @@ class Commands:
                 "waiting": embedder.waiting,
             },
             "coverage": _coverage(sources.coverage),
+            "summaries": sources.summarizer.report(),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),
             "disk": await self._disk.run(_disk, sources.paths, abandon=True),
@@ -218,7 +221,8 @@ class Commands:
             message,
             why.words_of(message),
             turns=why.TURNS,
-            sliding_window=sources.config.context.sliding_window,
+            window_rows=sources.config.window_rows,
+            summarised=sources.config.summaries.enabled,
         )
         found = why.combine(message, about, sources.config, fixed)
         asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None

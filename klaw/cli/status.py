@@ -35,6 +35,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
         ["coverage", _coverage(answer["coverage"])],
+        ["summaries", _summaries(answer["summaries"])],
         ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -68,6 +69,18 @@ def _coverage(coverage: dict[str, Any]) -> str:
     notes += [f"{repaired} index rows repaired"] if repaired else []
     notes += [] if coverage["whole"] else [f"{coverage['messages']} looked at so far"]
     return found + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _summaries(summaries: dict[str, Any]) -> str:
+    """What the summarizer did, and what it waits for."""
+    if not summaries["enabled"]:
+        return "off"
+    said = f"{summaries['made']} made since the start"
+    if summaries["last_made"]:
+        said += f", the last at {summaries['last_made']}"
+    if summaries["failing"]:
+        said += f"; {summaries['failing']} chats failed ({summaries['code']}), tried again at {summaries['next_try']}"
+    return said
 
 
 def _with_reason(state: str, reason: str | None) -> str:

@@ -202,6 +202,41 @@ class ProviderConfig:
 
 
 @attrs.frozen(kw_only=True)
+class SummariesConfig:
+    """Summaries of the older part of a long chat, made in the background."""
+
+    enabled: bool = key("Condense the older part of a long chat, and show the summary in its place.", True)
+    threshold_fraction: float = key(
+        "A summary is made when messages without one take more than this share of the context.",
+        0.5,
+        above=0,
+        maximum=0.9,
+    )
+    left_out_tokens: int = key(
+        "A summary is also made when messages beyond context.slidingWindow have so many tokens and none.",
+        2000,
+        minimum=1,
+        maximum=_TOKENS_MAX,
+    )
+    max_tokens: int = key(
+        "Tokens that a chat's summaries may take in the context; the oldest makes room.",
+        600,
+        minimum=50,
+        maximum=20_000,
+    )
+    hold_uncovered: bool = key(
+        "Messages beyond context.slidingWindow stay in the context until a summary holds them.", False
+    )
+    tool_calls: bool = key("Also note in a sentence or two what each tool call brought, to be found later.", False)
+    daily_tokens: int = key(
+        "Tokens that summaries of one user may use in one day (UTC); 0 = no limit.",
+        0,
+        minimum=0,
+        maximum=1_000_000_000,
+    )
+
+
+@attrs.frozen(kw_only=True)
 class LlmConfig:
     """How every model is asked."""
 
@@ -399,12 +434,17 @@ class LoggingConfig:
     format: Literal["auto", "console", "json"] = key("Form of a line; auto = console on a terminal, else json.", "auto")
 
 
+HELD_ROWS = 1_000
+"""Messages that are read for a turn at most while messages stay until they are summarised."""
+
+
 @attrs.frozen(kw_only=True)
 class EngineConfig:
     """The whole configuration; ``EngineConfig()`` holds the shipped defaults."""
 
     auto_rag: AutoRagConfig = section(AutoRagConfig)
     context: ContextConfig = section(ContextConfig)
+    summaries: SummariesConfig = section(SummariesConfig)
     processing: ProcessingConfig = section(ProcessingConfig)
     routing: RoutingConfig = section(RoutingConfig)
     providers: Mapping[str, ProviderConfig] = key(
@@ -425,3 +465,13 @@ class EngineConfig:
     recovery: RecoveryConfig = section(RecoveryConfig)
     shutdown: ShutdownConfig = section(ShutdownConfig)
     logging: LoggingConfig = section(LoggingConfig)
+
+    @property
+    def holds_uncovered(self) -> bool:
+        """Whether messages stay in the window until a summary holds them."""
+        return self.summaries.enabled and self.summaries.hold_uncovered
+
+    @property
+    def window_rows(self) -> int:
+        """So many of the newest messages are read for a turn."""
+        return max(self.context.sliding_window, HELD_ROWS if self.holds_uncovered else 0)

@@ -129,7 +129,7 @@ async def test_the_store_migrates_when_it_opens_and_says_so(tmp_path: Path, log_
         found = await store.readers.run(hits, "北京")
         assert sorted(found) == [3, added.message.rowid]
     said = [event["event"] for event in log_events if event["event"].startswith("schema_")]
-    assert said == ["schema_migration_begins", "schema_migrated"] * (migrations.latest() - 1)
+    assert said == ["schema_migration_begins", "schema_migrated"] * (len(migrations.scripts()) - 1)
 
 
 async def test_a_new_database_is_not_said_to_be_migrated(tmp_path: Path, log_events: list[dict[str, Any]]) -> None:
