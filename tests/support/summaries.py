@@ -91,12 +91,12 @@ class Summaries:
 
 async def say(store: Store, text: str, *, user: str = "local", chat: str = "main", answer: str | None = None) -> list[Message]:
     """A question, its answer and the turn."""
-    from tests.support.turns import turn_of
+    from tests.support.turns import record
 
     (asked,) = await store.writer.append([new(text, user=user, chat=chat)])
     said = answer if answer is not None else f"Answer to {text}"
-    record = turn_of(asked.message)
-    (answered,) = await store.writer.append([new(said, user=user, chat=chat, role=Role.ASSISTANT)], record)
+    ended = record(asked.message)
+    (answered,) = await store.writer.append([new(said, user=user, chat=chat, role=Role.ASSISTANT)], ended)
     return [asked.message, answered.message]
 
 

@@ -12,7 +12,7 @@ import trio
 from klaw.actor.vitals import Vitals
 from klaw.context.request import request_tokens
 from klaw.domain import tokens
-from klaw.errors import KlawError, ProviderTimeout
+from klaw.errors import KlawError, ProviderMalformed, ProviderTimeout
 from klaw.llm.router import Route
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, Usage
@@ -110,7 +110,7 @@ class Asker:
         return completion
 
     async def _accepted(self, prompt: Callable[[str], tuple[ChatMessage, ...]], max_tokens: int) -> str:
-        first = self._judge(await self.ask(prompt(""), max_tokens * ANSWER_FACTOR), max_tokens, last=False)
+        first = await self._first(prompt(""), max_tokens)
         if isinstance(first, Accepted):
             return first.text
         second = self._judge(
@@ -119,6 +119,13 @@ class Asker:
         if isinstance(second, Rejected):
             raise NoSummary(second.code)
         return second.text
+
+    async def _first(self, messages: tuple[ChatMessage, ...], max_tokens: int) -> Accepted | Rejected:
+        try:
+            completion = await self.ask(messages, max_tokens * ANSWER_FACTOR)
+        except ProviderMalformed:
+            return Rejected("empty")  # an answer without any text, or none at all
+        return self._judge(completion, max_tokens, last=False)
 
     def _judge(self, completion: Completion, max_tokens: int, *, last: bool) -> Accepted | Rejected:
         judged = judge(completion.text, max_tokens, last=last)

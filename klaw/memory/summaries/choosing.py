@@ -146,10 +146,10 @@ def _kept(units: Sequence[tuple[Message, ...]], usable: int, rules: Rules) -> in
 
 
 def _catch_up(units: Sequence[tuple[Message, ...]], room: int) -> Sequence[tuple[Message, ...]]:
-    """Without the oldest of very many."""
+    """Without the oldest of very many. A huge one is no reason to pass it over."""
     left, recent = room * CATCH_UP_ROOMS, 0
     for unit in reversed(units):
-        left -= weight(unit)
+        left -= min(weight(unit), room)
         if left < 0 and recent:
             break
         recent += 1
