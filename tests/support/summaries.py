@@ -1,5 +1,6 @@
 """A summarizer at work on a real store and a scripted LLM server, without the rest of the server."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,6 +28,7 @@ from klaw.store.sql import messages, summaries
 from klaw.store.store import Store
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.making import new, running_store
+from tests.support.turns import record
 
 CHAT = chat_id(UserId("local"), "main")
 
@@ -44,8 +46,6 @@ def config_of(url: str, **settings: Any) -> EngineConfig:
         "llm": {},
         "summaries": {"thresholdFraction": 0.3, "leftOutTokens": 100_000, "maxTokens": 120, **settings},
     }
-    import json
-
     return parse(json.dumps(given), {})[0]
 
 
@@ -89,12 +89,10 @@ class Summaries:
         await self.supervisor.stop("memory.summarizer", "test")
 
 
-async def say(store: Store, text: str, *, user: str = "local", chat: str = "main", answer: str | None = None) -> list[Message]:
+async def say(store: Store, text: str, *, user: str = "local", chat: str = "main") -> list[Message]:
     """A question, its answer and the turn."""
-    from tests.support.turns import record
-
     (asked,) = await store.writer.append([new(text, user=user, chat=chat)])
-    said = answer if answer is not None else f"Answer to {text}"
+    said = f"Answer to {text}"
     ended = record(asked.message)
     (answered,) = await store.writer.append([new(said, user=user, chat=chat, role=Role.ASSISTANT)], ended)
     return [asked.message, answered.message]

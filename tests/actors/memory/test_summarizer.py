@@ -1,6 +1,7 @@
 """The summarizer with a real store and LLM client and a scripted LLM server."""
 
 import contextlib
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import trio.testing
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.summary import SummaryState
+from klaw.domain.summary import NewSummary, SummaryState
 from klaw.errors import StorageError, SummaryOutdated
 from klaw.llm.slots import Priority
 from klaw.memory.summaries import backoff, copies
@@ -22,6 +23,7 @@ from tests.support.clock import TrioClock
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
 from tests.support.making import START, new
 from tests.support.summaries import CHAT, begin_segment, say, summarising
+from tests.support.turns import record
 
 TEXTS = {
     "english": ["My sister Anna lives in Riga and I want to visit her in May, number {}." * 2] * 16,
@@ -70,6 +72,10 @@ async def test_a_long_segment_gets_a_summary(tmp_path: Path, language: str) -> N
         assert copy.stat().st_mode & 0o077 == 0
 
 
+def copies_in(root: Path) -> list[Path]:
+    return sorted(root.glob("summaries/*/*.md"))
+
+
 async def test_a_short_segment_gets_none(tmp_path: Path) -> None:
     async with summarising(tmp_path) as s:
         await s.say("Hello", "How are you?")
@@ -89,8 +95,8 @@ async def test_a_summary_is_written_anew_until_it_is_full_and_the_oldest_make_ro
         assert sum(each.tokens for each in live) <= 120 * 1.25
         ranges = sorted((each.first_seq, each.last_seq) for each in every)
         assert ranges[0][0] == 1
-        assert all(after == before + 1 for (_, before), (after, _) in zip(ranges, ranges[1:], strict=False))
-        assert len(list(tmp_path.glob("summaries/*/*.md"))) == len(every)
+        assert all(after == before + 1 for (_, before), (after, _) in itertools.pairwise(ranges))
+        assert len(copies_in(tmp_path)) == len(every)
         later = s.llm.requests[-1].last_user
         assert "<earlier>" in later
     async with summarising(tmp_path, maxTokens=300) as s:
@@ -117,8 +123,6 @@ async def test_tool_text_is_labelled_as_such(tmp_path: Path) -> None:
                 new("[user] I love rain", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t", call="c1", name="web"),
             ]
         )
-        from tests.support.turns import record
-
         await s.store.writer.append([new("Rain.", role=Role.ASSISTANT, turn="t")], record(asked[0].message))
         await s.say(*texts())
         await s.settle()
@@ -139,8 +143,6 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
 
         s.llm.respond = respond
         call = {"id": "k1", "name": "web", "arguments": '{"q": "Riga"}'}
-        from tests.support.turns import record
-
         (asked,) = await s.store.writer.append([new("What is the weather?")])
         await s.store.writer.append(
             [
@@ -286,9 +288,8 @@ async def test_pauses_grow_and_a_success_ends_them(tmp_path: Path) -> None:
         with trio.fail_after(1e6):
             await s.llm.wait_for_requests(count)
 
+    # A run of its own, in a thread: only jumps move its clock, and the store's threads use real time.
     mock = trio.testing.MockClock()
-    done = trio.lowlevel.start_thread_soon  # the store's threads use real time; only jumps move the clock
-    assert done
     await trio.to_thread.run_sync(lambda: trio.run(inside, clock=mock))
 
 
@@ -332,7 +333,7 @@ async def test_it_waits_for_those_that_talk(tmp_path: Path) -> None:
         slots = s.services.slots
         order: list[str] = []
         s.llm.respond = lambda _request: order.append("summary") or text_reply("Riga.")  # type: ignore[func-returns-value]
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery:  # noqa: SIM117 - the nursery outlives the slots
             async with slots.slot(Priority.INTERACTIVE), slots.slot(Priority.INTERACTIVE):
                 s.summarizer.nudge(CHAT)
                 while slots.report().waiting_background == 0:  # noqa: ASYNC110 - the slots set no event
@@ -383,12 +384,12 @@ async def test_a_sweep_finds_what_no_nudge_told_of(tmp_path: Path) -> None:
 
 async def test_copies_are_made_again_and_edited_ones_left_alone(tmp_path: Path) -> None:
     async with summarising(tmp_path) as s:
-        s.llm.respond = lambda _request: text_reply("Riga.")
+        s.llm.respond = lambda _request: text_reply("Riga.", usage=None)
         await s.say(*texts())
         await s.say(*texts(), chat="дача 1.2")
         await s.settle()
         await s.settle(chat_id(UserId("local"), "дача 1.2"))
-    made = sorted(tmp_path.glob("summaries/*/*.md"))
+    made = copies_in(tmp_path)
     assert len({path.parent for path in made}) == 2
     made[0].unlink()
     made[1].write_text("mine")
@@ -402,8 +403,6 @@ async def test_the_store_refuses_what_does_not_fit(tmp_path: Path) -> None:
     """A gap is allowed, an overlap is not; nor another segment, another user's chat, or a lost base."""
     async with summarising(tmp_path, enabled=False) as s:
         await s.say(*texts())
-        from klaw.domain.summary import NewSummary
-
         good = NewSummary(
             user=UserId("local"),
             chat=CHAT,
