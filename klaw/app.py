@@ -35,6 +35,7 @@ from klaw.health import (
     coverage_problems,
     embedder_problems,
     local_model_problems,
+    summary_problems,
     supervisor_problems,
     task_problems,
     watch,
@@ -56,6 +57,9 @@ from klaw.memory.facts import Facts
 from klaw.memory.files import MemoryFiles
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
+from klaw.memory.summaries import summarizer as summarizer_actor
+from klaw.memory.summaries.making import SummaryServices
+from klaw.memory.summaries.summarizer import Summarizer
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
@@ -106,6 +110,8 @@ class App:
     search: MemorySearch
     facts: Facts
     memory_files: MemoryFiles
+    summarizer: Summarizer
+    summaries: SummaryServices
     local: LocalModel
     router: Router
     slots: Slots
@@ -207,6 +213,8 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         timeout_s=config.tools.timeout_s,
         approve=approvals.approve,
     )
+    summarizer = Summarizer(clock, enabled=config.summaries.enabled)
+    sources.append(partial(summary_problems, summarizer))
     services = TurnServices(
         config=config,
         writer=store.writer,
@@ -225,6 +233,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         executor=executor,
         accounts=accounts,
         models=ModelChoice(config=config, router=router, registry=accounts.registry),
+        turn_ended=summarizer.nudge,
     )
     scheduler = Scheduler()
     zone = default_zone(config.subagents.zone)
@@ -244,6 +253,18 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         search=search,
         facts=facts,
         memory_files=MemoryFiles(),
+        summarizer=summarizer,
+        summaries=SummaryServices(
+            config=config,
+            writer=store.writer,
+            readers=store.readers,
+            route=lambda: accounts.meter().wrap(router.route(task="summarization")),
+            slots=slots,
+            correction=services.correction,
+            files=files,
+            data_dir=paths.data_dir,
+            clock=clock,
+        ),
         local=local,
         router=router,
         slots=slots,
@@ -361,6 +382,7 @@ async def _start(app: App) -> None:
                 writer=store.writer,
                 wake_embedder=app.embedder.nudge,
                 sliding_window=config.context.sliding_window,
+                with_summaries=config.summaries.enabled,
             ),
             stop_budget_s=1,
         )
@@ -373,6 +395,14 @@ async def _start(app: App) -> None:
             run=partial(scheduler_actor.run, scheduler=app.scheduler, services=app.runs),
         )
     )
+    if config.summaries.enabled:
+        await app.supervisor.start(
+            ActorSpec(
+                name=app.summarizer.mailbox.name,
+                mailbox=app.summarizer.mailbox,
+                run=partial(summarizer_actor.run, summarizer=app.summarizer, services=app.summaries),
+            )
+        )
     await app.supervisor.start(
         ActorSpec(
             name=files_actor.ACTOR_NAME,
@@ -427,6 +457,7 @@ async def _stop(app: App) -> None:
     await supervisor.stop("health.watch", "shutdown")
     async with trio.open_nursery() as nursery:
         app.mcp.stop(supervisor, nursery)
+    await supervisor.stop(app.summarizer.mailbox.name, "shutdown")
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop(files_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")

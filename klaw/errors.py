@@ -113,6 +113,10 @@ class NoSuchChat(StorageError):
         self.chat = chat
 
 
+class SummaryOutdated(StorageError):
+    """What a summary was made from has changed meanwhile; it is not stored."""
+
+
 class ProtocolError(KlawError):
     """A peer broke the wire protocol. ``code`` is what the error frame carries."""
 

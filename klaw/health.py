@@ -13,6 +13,7 @@ from klaw.domain.events import EventSink, Noticed
 from klaw.llm.local.state import LocalModel, LocalState
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.summaries.summarizer import Summarizer
 from klaw.subagents.scheduler import Scheduler
 
 WATCH_S = 2.0
@@ -59,6 +60,15 @@ def task_problems(scheduler: Scheduler) -> Mapping[str, str]:
         return {}
     failed = "1 task failed" if count == 1 else f"{count} tasks failed"
     return {"tasks_failed": f"{failed} at the last run; /tasks and `klaw runs` say why"}
+
+
+def summary_problems(summarizer: Summarizer) -> Mapping[str, str]:
+    """Whether summaries fail again and again. All users see this: a number, no names."""
+    count = summarizer.status.failing_long
+    if not count:
+        return {}
+    chats = "1 chat" if count == 1 else f"{count} chats"
+    return {"summaries_failing": f"no summary could be made for {chats}; older messages are found by search"}
 
 
 def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:

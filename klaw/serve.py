@@ -125,6 +125,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             embedder=app.embedder,
             recall=app.recall,
             search=app.search,
+            summarizer=app.summarizer,
             slots=app.slots,
             providers=app.router.report,
             budget=app.accounts.budget,

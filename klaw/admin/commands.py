@@ -55,6 +55,7 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
+from klaw.memory.summaries.summarizer import Summarizer
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
@@ -81,6 +82,7 @@ class Sources:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    summarizer: Summarizer
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
     """LLM services that were asked so far."""
@@ -194,6 +196,7 @@ class Commands:
             "mcp": _mcp(sources.mcp()),
             "coverage": _coverage(sources.coverage),
             "tasks": describe_overview(await sources.scheduling.overview()),
+            "summaries": sources.summarizer.report(),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),
             "disk": await self._disk.run(_disk, sources.paths, abandon=True),
@@ -246,7 +249,8 @@ class Commands:
             message,
             why.words_of(message),
             turns=why.TURNS,
-            sliding_window=sources.config.context.sliding_window,
+            window_rows=sources.config.window_rows,
+            summarised=sources.config.summaries.enabled,
         )
         found = why.combine(message, about, sources.config, fixed)
         asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None

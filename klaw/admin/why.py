@@ -140,7 +140,9 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
         Snapshot(
             system_prompt=fixed.system_prompt,
             core_memory=fixed.core_memory,
-            summary="",
+            summary="\n\n".join(summary.text for summary in rows.summaries),
+            summaries=rows.summaries,
+            summarised_to=rows.summarised_to,
             history=rows.history,
             has_older=rows.has_older,
             pending=rows.pending,
@@ -157,6 +159,7 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
                 sliding_window=config.context.sliding_window,
                 recall_enabled=config.auto_rag.enabled,
                 recall_max_tokens=config.auto_rag.max_tokens,
+                hold_uncovered=config.holds_uncovered,
             ),
         )
     )
@@ -203,8 +206,8 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
             "ended_at": about.ended_at,
         },
         "window": _window(found),
-        # Summaries and topics join here when there are some.
-        "summary": None,
+        "summary": _summary(found),
+        # Topics join here when there are some.
         "topic": None,
         "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found, config)},
         "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
@@ -230,6 +233,21 @@ def _window(found: Found) -> dict[str, Any]:
     }
 
 
+def _summary(found: Found) -> dict[str, Any] | None:
+    """The summary that holds the message, and whether the next request shows it."""
+    summary = found.about.summary
+    if summary is None:
+        return None
+    shown = found.planned.snapshot.summaries if found.planned else ()
+    return {
+        "number": summary.number,
+        "first_seq": summary.first_seq,
+        "last_seq": summary.last_seq,
+        "state": summary.state.value,
+        "shown": summary.number in {each.number for each in shown},
+    }
+
+
 def _why_no_vector(found: Found, config: EngineConfig) -> str | None:
     message = found.message
     if found.about.row.vector:
@@ -252,6 +270,8 @@ def _place(found: Found, config: EngineConfig) -> str:
         return "window"
     if not row.searchable:
         return "not_searched"
+    if not row.findable and (_summary(found) or {}).get("shown"):
+        return "summary"
     if not row.findable:
         return "wordless" if row.silent else "nowhere"
     if not found.is_current:
@@ -293,6 +313,8 @@ def what_became(receipt: Mapping[str, Any], message: Message, *, segment: int, l
         return "later"
     if any(candidate["seq"] == message.seq for candidate in recall["candidates"]):
         return "recalled" if message.seq in recall["kept"] else "cut"
+    if any(each["first_seq"] <= message.seq <= each["last_seq"] for each in receipt.get("summaries", ())):
+        return "summary"
     return "not_found" if recall["guard"] == Guard.SEARCH.value else f"guard_{recall['guard']}"
 
 
@@ -319,6 +341,8 @@ def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list
             return ["It waits for its answer and is in the next request."]
         case "window":
             return ["Nothing is needed: it is in the next request as it stands."]
+        case "summary":
+            return ["No search finds it, but the next request has the summary that was made of it."]
         case "not_searched":
             return [
                 "Commands, their answers and tool rows are not searched by design; it is in the history and the log."

@@ -71,6 +71,8 @@ class TurnServices:
     """Its toolbox holds the tools of all models that can use them."""
     accounts: Accounts
     models: ModelChoice
+    turn_ended: Callable[[ChatId], None] = lambda _chat: None
+    """Told of every turn that ended; never waits."""
 
 
 @attrs.define(kw_only=True)
@@ -152,7 +154,9 @@ class Turn:
         async with AsyncExitStack() as slot:
             await slot.enter_async_context(services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
             begin = trio.current_time()
-            rows = await services.readers.run(read_rows, self.chat, services.config.context.sliding_window)
+            rows = await services.readers.run(
+                read_rows, self.chat, services.config.window_rows, summarised=services.config.summaries.enabled
+            )
             if rows is None:
                 return None
             self._rows = rows
@@ -186,7 +190,9 @@ class Turn:
         snapshot = Snapshot(
             system_prompt=fixed.system_prompt,
             core_memory=fixed.core_memory,
-            summary="",
+            summary="\n\n".join(summary.text for summary in rows.summaries),
+            summaries=rows.summaries,
+            summarised_to=rows.summarised_to,
             history=rows.history,
             has_older=rows.has_older,
             pending=rows.pending,
@@ -197,6 +203,7 @@ class Turn:
                 sliding_window=config.context.sliding_window,
                 recall_enabled=config.auto_rag.enabled,
                 recall_max_tokens=config.auto_rag.max_tokens,
+                hold_uncovered=config.holds_uncovered,
             ),
         )
         planned = plan(snapshot)
@@ -382,4 +389,5 @@ class Turn:
 
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
         self.services.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
+        self.services.turn_ended(self.chat)
         log.info("turn_ended", turn=self.id, chat=self.chat, status=status.value, code=code)

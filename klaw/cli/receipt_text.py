@@ -30,6 +30,7 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
     if not receipt:
         return [*out, "", "No context was put together for this turn."]
     out += ["", *_budget(receipt["budget"]), "", *_layers(receipt["layers"]), "", *_window(receipt["window"]), ""]
+    out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
     out += _recall(receipt["recall"])
     out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
     out += [f"problem: {line(str(problem))}" for problem in receipt.get("problems", [])]
@@ -70,6 +71,14 @@ def _window(window: Mapping[str, Any]) -> list[str]:
     shown = f"window  {window['messages']} messages, {window['first_seq']} to {window['last_seq']}"
     older = ", older ones are in the segment" if window["older_in_segment"] else ""
     return [f"{shown}; left out {window['left_out']}{older}"]
+
+
+def _summaries(summaries: list[dict[str, Any]]) -> str:
+    said = [
+        f"{each['number']} (messages {each['first_seq']} to {each['last_seq']}, {each['tokens']} tokens)"
+        for each in summaries
+    ]
+    return "summary " + (", ".join(said) if said else "none is left")
 
 
 def _tools(tools: Mapping[str, Any]) -> list[str]:

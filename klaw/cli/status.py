@@ -41,6 +41,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
         ["coverage", _coverage(answer["coverage"])],
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
+        ["summaries", _summaries(answer["summaries"])],
         ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -104,6 +105,18 @@ def _tasks(tasks: dict[str, Any]) -> list[str]:
             "see `klaw runs --status failed`"
         )
     return out
+
+
+def _summaries(summaries: dict[str, Any]) -> str:
+    """What the summarizer did, and what it waits for."""
+    if not summaries["enabled"]:
+        return "off"
+    said = f"{summaries['made']} made since the start"
+    if summaries["last_made"]:
+        said += f", the last at {summaries['last_made']}"
+    if summaries["failing"]:
+        said += f"; {summaries['failing']} chats failed ({summaries['code']}), tried again at {summaries['next_try']}"
+    return said
 
 
 def _with_reason(state: str, reason: str | None) -> str:

@@ -58,7 +58,8 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
             message,
             why.words_of(message),
             turns=why.TURNS,
-            sliding_window=config.context.sliding_window,
+            window_rows=config.window_rows,
+            summarised=config.summaries.enabled,
         )
         found = why.combine(message, about, config, fixed)
     except BadRequest as error:
@@ -72,6 +73,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
 _PLACES = {
     "pending": "in the next request: it waits for its answer",
     "window": "in the window of the next request",
+    "summary": "in a summary of the next request; no search finds it",
     "auto_rag": "in reach of Auto-RAG: recalled when a question is about it",
     "earlier_segment": "before the last /new: found by search, not by Auto-RAG",
     "disabled": "found by search; Auto-RAG is off",
@@ -91,6 +93,7 @@ _TURNS = {
     "window": "had it in the window",
     "recalled": "recalled it",
     "cut": "found it and cut it",
+    "summary": "had it in a summary",
     "not_found": "did not find it",
     "other_segment": "was of another segment",
     "guard_all_in_context": "needed no recall",
@@ -111,7 +114,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["segment", _segment(answer["segment"])],
         ["place", _PLACES.get(answer["place"], answer["place"])],
         ["window", _window(answer["window"])],
-        ["summary", answer["summary"] or "none yet"],
+        ["summary", _summary(answer["summary"])],
         ["topic", answer["topic"] or "none yet"],
         ["vector", _vector(answer["vector"])],
         ["full text", _full_text(answer["full_text"])],
@@ -122,6 +125,15 @@ def lines(answer: dict[str, Any]) -> list[str]:
     if answer["query"] is not None:
         out += ["", "query  " + line(_query(answer["query"]))]
     return [*out, "", *(line(sentence) for sentence in answer["advice"])]
+
+
+def _summary(summary: dict[str, Any] | None) -> str:
+    if summary is None:
+        return "none yet"
+    held = f"in summary {summary['number']}, of messages {summary['first_seq']} to {summary['last_seq']}"
+    if summary["shown"]:
+        return f"{held}, which the next request has"
+    return f"{held}, which " + ("made room for newer ones" if summary["state"] == "evicted" else "is not shown now")
 
 
 def _segment(segment: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from klaw.config.background import HeartbeatConfig, SubagentsConfig, SummariesConfig
 from klaw.config.keys import key, section
 from klaw.config.mcp import McpConfig
 from klaw.config.secret import Secret
@@ -347,60 +348,6 @@ class StoreConfig:
     )
 
 
-SYSTEM_ZONE = "system"
-"""Value of ``subagents.zone`` that stands for the time zone of the machine."""
-MIN_HEARTBEAT_S = 60
-"""Shortest pause between heartbeats; 0 is none at all."""
-
-
-@attrs.frozen(kw_only=True)
-class SubagentsConfig:
-    """Scheduled tasks and spawned subagents."""
-
-    max_concurrent: int = key("Runs at the same time; the others wait.", 2, minimum=1, maximum=64)
-    timeout_s: int = key("Deadline of a run whose task names none.", 600, minimum=1, maximum=_DAY_S)
-    max_tokens: int = key(
-        "Tokens that one run may use, prompts and answers together, when its task names no number; 0 = no limit.",
-        200_000,
-        minimum=0,
-        maximum=1_000_000_000,
-    )
-    daily_tokens: int = key(
-        "Tokens that all runs of one user may use in one day (UTC); 0 = no limit.",
-        0,
-        minimum=0,
-        maximum=1_000_000_000,
-    )
-    retries: int = key(
-        "Further attempts after a failure that may pass, 60 s later, then 120 s …; never past the next fire time.",
-        3,
-        minimum=0,
-        maximum=10,
-    )
-    max_depth: int = key(
-        "How deep subagents may spawn subagents; 1 = a task's run may, and what it spawned may not.",
-        1,
-        minimum=0,
-        maximum=8,
-    )
-    max_spawned: int = key("Spawned subagents of one user that are not finished.", 8, minimum=0, maximum=1000)
-    zone: str = key(
-        "Time zone of a cron task that names none: an IANA name such as Europe/Berlin; system = the machine's own.",
-        SYSTEM_ZONE,
-        pattern=r"[A-Za-z][A-Za-z0-9_+/-]{0,63}",
-        hint="be an IANA name such as Europe/Berlin, or system",
-    )
-
-
-@attrs.frozen(kw_only=True)
-class HeartbeatConfig:
-    """A regular look at HEARTBEAT.md, the list of what the agent is to watch by itself."""
-
-    interval_s: int = key(
-        f"Pause between heartbeats, at least {MIN_HEARTBEAT_S}; 0 = none.", 0, minimum=0, maximum=_YEAR_S
-    )
-
-
 @attrs.frozen(kw_only=True)
 class RecoveryConfig:
     """What happens at start with what was left unfinished."""
@@ -429,12 +376,17 @@ class LoggingConfig:
     format: Literal["auto", "console", "json"] = key("Form of a line; auto = console on a terminal, else json.", "auto")
 
 
+HELD_ROWS = 1_000
+"""Messages that are read for a turn at most while messages stay until they are summarised."""
+
+
 @attrs.frozen(kw_only=True)
 class EngineConfig:
     """The whole configuration; ``EngineConfig()`` holds the shipped defaults."""
 
     auto_rag: AutoRagConfig = section(AutoRagConfig)
     context: ContextConfig = section(ContextConfig)
+    summaries: SummariesConfig = section(SummariesConfig)
     processing: ProcessingConfig = section(ProcessingConfig)
     routing: RoutingConfig = section(RoutingConfig)
     providers: Mapping[str, ProviderConfig] = key(
@@ -456,3 +408,13 @@ class EngineConfig:
     recovery: RecoveryConfig = section(RecoveryConfig)
     shutdown: ShutdownConfig = section(ShutdownConfig)
     logging: LoggingConfig = section(LoggingConfig)
+
+    @property
+    def holds_uncovered(self) -> bool:
+        """Whether messages stay in the window until a summary holds them."""
+        return self.summaries.enabled and self.summaries.hold_uncovered
+
+    @property
+    def window_rows(self) -> int:
+        """So many of the newest messages are read for a turn."""
+        return max(self.context.sliding_window, HELD_ROWS if self.holds_uncovered else 0)

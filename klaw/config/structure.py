@@ -15,6 +15,7 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, override
 
+from klaw.config.background import MIN_HEARTBEAT_S, SYSTEM_ZONE, HeartbeatConfig, SubagentsConfig
 from klaw.config.document import UNREADABLE, join_path, kind_of
 from klaw.config.keys import Rule, file_key, rule_of
 from klaw.config.scalars import (
@@ -33,16 +34,12 @@ from klaw.config.scalars import (
 )
 from klaw.config.schema import (
     LOCAL_PROVIDER,
-    MIN_HEARTBEAT_S,
-    SYSTEM_ZONE,
     ContextConfig,
     EngineConfig,
-    HeartbeatConfig,
     LocalModelConfig,
     ProcessingConfig,
     ProviderConfig,
     RoutingConfig,
-    SubagentsConfig,
 )
 from klaw.config.secret import Secret
 from klaw.domain.names import InvalidName

@@ -39,7 +39,7 @@ class Guard(enum.StrEnum):
     DISABLED = "disabled"
     """``autoRag.enabled`` is false."""
     ALL_IN_CONTEXT = "all_in_context"
-    """Every message of the segment is in the window."""
+    """Every message of the segment is in the window, itself and not in a summary."""
 
 
 @attrs.frozen(kw_only=True)
@@ -110,7 +110,9 @@ def plan(snapshot: Snapshot) -> Plan:
     unreserved = _fit(snapshot, left)
     if not snapshot.settings.recall_enabled:
         guard = Guard.DISABLED
-    elif len(_without_tools(unreserved)) == len(_without_tools(snapshot.history)) and not snapshot.has_older:
+    elif len(_without_tools(unreserved)) == len(_without_tools(snapshot.history)) and not (
+        snapshot.has_older or snapshot.summarised_to
+    ):
         guard = Guard.ALL_IN_CONTEXT
     else:
         guard = Guard.SEARCH
@@ -189,7 +191,7 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
     return fit(
         snapshot.history,
         has_older=snapshot.has_older,
-        max_messages=snapshot.settings.sliding_window,
+        max_messages=len(snapshot.history) if snapshot.settings.hold_uncovered else snapshot.settings.sliding_window,
         max_tokens=max_tokens,
     )
 

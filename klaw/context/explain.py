@@ -34,11 +34,25 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
             "first_seq": context.window[0].seq if context.window else None,
             "last_seq": context.window[-1].seq if context.window else None,
             "left_out": len(snapshot.history) - len(context.window),
-            "older_in_segment": snapshot.has_older,
+            "older_in_segment": bool(snapshot.has_older or snapshot.summarised_to),
+            **({"held": True} if snapshot.settings.hold_uncovered else {}),
         },
+        **_summaries(plan),
         "pending": [message.seq for message in snapshot.pending],
         "recall": _recall(plan.guard, context.recalled),
     }
+
+
+def _summaries(plan: Plan) -> dict[str, Any]:
+    """The summary layer: which summaries, of which messages."""
+    snapshot = plan.snapshot
+    if not snapshot.summarised_to:
+        return {}
+    shown = [
+        {"number": each.number, "first_seq": each.first_seq, "last_seq": each.last_seq, "tokens": each.tokens}
+        for each in snapshot.summaries
+    ]
+    return {"summaries": shown}
 
 
 def _recall(guard: Guard, recalled: Recalled) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import attrs
 
 from klaw.domain.message import Message
+from klaw.domain.summary import Summary
 
 
 @attrs.frozen(kw_only=True)
@@ -35,6 +36,8 @@ class Settings:
     sliding_window: int
     recall_enabled: bool
     recall_max_tokens: int
+    hold_uncovered: bool = False
+    """``summaries.holdUncovered``: what no summary holds stays in the window, whatever its number, while it fits."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,11 +49,12 @@ class Snapshot:
     core_memory: str
     """The core memory, rendered; empty when there is none."""
     summary: str
-    """The segment's last summary; empty when there is none."""
+    """The segment's summaries, joined; empty when there is none."""
     history: tuple[Message, ...]
     """The newest messages of the segment's dialogue before the pending ones, oldest first."""
     has_older: bool
-    """Whether the segment has messages of the dialogue before ``history``."""
+    """Whether the segment has messages of the dialogue before ``history`` that no summary was made of: its first
+    exchange may be torn."""
     pending: tuple[Message, ...]
     """The user messages that the turn is to answer, oldest first; at least one."""
     tools_tokens: int
@@ -61,3 +65,7 @@ class Snapshot:
     unfinished: tuple[Message, ...] = ()
     """Tool calls and results that an interrupted turn left on the pending messages, oldest first: the turn goes on with
     them."""
+    summaries: tuple[Summary, ...] = ()
+    """What ``summary`` was joined from, oldest first: for the receipt."""
+    summarised_to: int = 0
+    """The last message that a summary was made of; ``history`` begins after it. 0 for none."""

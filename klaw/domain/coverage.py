@@ -1,11 +1,11 @@
 """The ``covered`` invariant: every message is in the window or findable by search; else it is counted and shown.
 
-Values and arithmetic only. A message that a live summary or topic holds is covered too: once there are such, they are
-taken out where the window is, in ``ChatTally.uncovered``.
+Values and arithmetic only. A message that a live summary holds is covered too: such ranges are taken out where the
+window is, in ``ChatTally.uncovered``. One whose summary was evicted has to be found by search again.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -112,9 +112,16 @@ class ChatTally:
             self.lost += 1
             self.newest_lost.append(row.seq)
 
-    def uncovered(self, window_start: int) -> int:
-        """How many messages can neither be found nor stand in the window, which begins at that number."""
-        return self.lost - sum(seq >= window_start for seq in self.newest_lost)
+    def uncovered(self, window_start: int, summarised: Sequence[tuple[int, int]] = ()) -> int:
+        """How many messages can neither be found nor stand in the window or in a live summary.
+
+        Args:
+            window_start: the number at which the window begins.
+            summarised: first and last number of each range that a live summary holds.
+        """
+        return self.lost - sum(
+            seq >= window_start or any(first <= seq <= last for first, last in summarised) for seq in self.newest_lost
+        )
 
     def uncovered_seqs(self, window_start: int) -> list[int]:
         """The numbers of those, as far as they were kept."""

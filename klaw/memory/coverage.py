@@ -134,11 +134,14 @@ async def run(
     writer: Writer,
     wake_embedder: Callable[[], None],
     sliding_window: int,
+    with_summaries: bool = False,
     pace: Pace = Pace(),
 ) -> None:
     """Count until cancelled. A restart counts anew."""
     head = await readers.run(sql.newest_rowid)
-    auditor = _Auditor(coverage, readers, writer, wake_embedder, sliding_window, pace, head=head, pass_end=head)
+    auditor = _Auditor(
+        coverage, readers, writer, wake_embedder, sliding_window, with_summaries, pace, head=head, pass_end=head
+    )
     task_status.started()
     while True:
         try:
@@ -165,6 +168,7 @@ class _Auditor:
     writer: Writer
     wake_embedder: Callable[[], None]
     sliding_window: int
+    with_summaries: bool
     pace: Pace
     head: int
     """Rowid up to which new messages were counted."""
@@ -271,5 +275,6 @@ class _Auditor:
             self.uncovered.pop(chat, None)
             if known[chat].lost:
                 start = await self.readers.run(sql.window_start, chat, self.sliding_window)
-                self.uncovered[chat] = known[chat].uncovered(start)
+                held = await self.readers.run(sql.summarised, chat) if self.with_summaries else []
+                self.uncovered[chat] = known[chat].uncovered(start, held)
         self.coverage.publish(known, dict(self.uncovered), error=None, **changes)

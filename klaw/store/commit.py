@@ -15,7 +15,16 @@ from klaw.store import records
 from klaw.store.appending import append_message
 from klaw.store.journal import Entry, Journal
 from klaw.store.memory_commit import execute_of_memory, settle_core
-from klaw.store.memory_requests import ChangeCore, OfMemory, PutFact, PutMemoryFile, RemoveFact, StorePassageVectors
+from klaw.store.memory_requests import (
+    ChangeCore,
+    NoteFailure,
+    OfMemory,
+    PutFact,
+    PutMemoryFile,
+    PutSummary,
+    RemoveFact,
+    StorePassageVectors,
+)
 from klaw.store.requests import (
     Append,
     Appended,
@@ -185,7 +194,15 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             return _repair(connection, request)
         case PutTask() | RemoveTask() | BeginRun() | AppendTranscript() | SaveRun():
             return execute_of_tasks(connection, request, entries)
-        case PutFact() | RemoveFact() | ChangeCore() | StorePassageVectors() | PutMemoryFile():
+        case (
+            PutFact()
+            | RemoveFact()
+            | ChangeCore()
+            | StorePassageVectors()
+            | PutMemoryFile()
+            | PutSummary()
+            | NoteFailure()
+        ):
             return execute_of_memory(connection, request, entries)
         case _:
             return None

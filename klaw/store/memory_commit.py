@@ -8,18 +8,30 @@ import attrs
 from klaw.domain import core_memory as core
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import Fact, InvalidFact, check
-from klaw.errors import CoreNotChanged, FactExists, NoSuchFact, StorageError
+from klaw.domain.summary import Summary
+from klaw.domain.summary import check as check_summary
+from klaw.errors import CoreNotChanged, FactExists, NoSuchFact, StorageError, SummaryOutdated
 from klaw.store import core_files
 from klaw.store.journal import Entry
-from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, memory_line, memory_path
-from klaw.store.memory_requests import ChangeCore, OfMemory, PutFact, PutMemoryFile, RemoveFact, StorePassageVectors
-from klaw.store.sql import chunks, facts, memory_journal, passages
+from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, memory_line, memory_path
+from klaw.store.memory_requests import (
+    ChangeCore,
+    NoteFailure,
+    OfMemory,
+    PutFact,
+    PutMemoryFile,
+    PutSummary,
+    RemoveFact,
+    StorePassageVectors,
+)
+from klaw.store.sql import chunks, facts, memory_journal, messages, passages, summaries
 from klaw.store.sql.passages import PassageVector
+from klaw.store.summary_records import SummaryPut, numbered
 
 
 def execute_of_memory(
     connection: apsw.Connection, request: OfMemory, entries: list[Entry]
-) -> Fact | Document | int | None:
+) -> Fact | Document | Summary | int | None:
     """Carry out a request inside a savepoint.
 
     Raises:
@@ -37,6 +49,11 @@ def execute_of_memory(
             return passages.store(connection, request.model_id, request.vectors)
         case PutMemoryFile():
             chunks.put_file(connection, request.file, request.chunks, gone=request.gone)
+            return None
+        case PutSummary():
+            return _put_summary(connection, request, entries)
+        case NoteFailure():
+            summaries.put_failure(connection, request.failure)
             return None
 
 
@@ -92,6 +109,42 @@ def _remove_fact(connection: apsw.Connection, request: RemoveFact, entries: list
         raise NoSuchFact
     journal(connection, entries, FactEntry(entry=0, time=request.at, user=request.user, id=request.id, fact=None))
     return present
+
+
+def _put_summary(connection: apsw.Connection, request: PutSummary, entries: list[Entry]) -> Summary:
+    """Refused when the segment is over or the summaries are not those that it was made from: another one may be there
+    already, and two must not speak for the same messages, nor leave one out between them."""
+    new = request.summary
+    check_summary(new)
+    session = messages.session(connection, new.chat)
+    if session is None or session.user != new.user or session.segment != new.segment:
+        raise SummaryOutdated("the segment is over")
+    present = {each.number: each for each in summaries.live(connection, new.chat, new.segment)}
+    covered = summaries.covered_to(connection, new.chat, new.segment)
+    replaced = [present.pop(number, None) for number in request.supersedes]
+    if None in replaced or any(present.pop(number, None) is None for number in request.evicts):
+        raise SummaryOutdated("it was made from summaries that are not there any more")
+    held = [each for each in replaced if each is not None]
+    first = min([new.first_seq, *(each.first_seq for each in held)])
+    if (
+        first != new.first_seq
+        or not covered < new.last_seq <= session.last_seq
+        or new.first_seq < session.segment_start
+        or any(each.last_seq >= new.first_seq for each in present.values())
+        or (not held and new.first_seq <= covered)
+    ):
+        raise SummaryOutdated("its range does not follow the summaries that are there")
+    number = summaries.next_number(connection, new.chat)
+    put = SummaryPut(
+        summary=numbered(new, number), supersedes=request.supersedes, evicts=request.evicts, notes=request.notes
+    )
+    journal(
+        connection,
+        entries,
+        SummaryEntry(entry=0, time=new.created_at, user=new.user, chat=new.chat, number=number, put=put),
+    )
+    summaries.remove_failure(connection, new.chat)
+    return put.summary
 
 
 def _change_core(connection: apsw.Connection, request: ChangeCore, entries: list[Entry]) -> Document:

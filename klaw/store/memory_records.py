@@ -2,7 +2,7 @@
 
 A line says what kind of thing was put or removed, whose, and under which key; a put has the whole value. Entries are
 numbered over all months and kinds: their order is that of the numbers, whatever the clock did. Other kinds of things
-(topics, summaries) join with a word of their own in ``what``.
+(topics) join with a word of their own in ``what``.
 """
 
 from typing import Any, TypeAlias, assert_never
@@ -11,14 +11,15 @@ import attrs
 
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import Fact, FactId
-from klaw.domain.names import UserId
+from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.fields import optional_text, optional_whole, text, whole, yes_or_no
 from klaw.store.records import dumps
+from klaw.store.summary_records import SummaryPut, read_key, read_summary, summary_key, summary_value
 
 MEMORY = "memory"
-TASK, FACT, CORE = "task", "fact", "core"
+TASK, FACT, CORE, SUMMARY = "task", "fact", "core", "summary"
 """The words in ``what``."""
 
 
@@ -59,7 +60,20 @@ class CoreEntry:
     """SHA-256 of the file that it takes the place of; empty when there was none."""
 
 
-MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry
+@attrs.frozen(kw_only=True)
+class SummaryEntry:
+    """A summary that was made, with what it did to the others of its chat, or one that was removed."""
+
+    entry: int
+    time: str
+    user: UserId
+    chat: ChatId
+    number: int
+    put: SummaryPut | None
+    """What was put; None: it was removed."""
+
+
+MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry
 
 
 def memory_path(entry: MemoryEntry) -> str:
@@ -74,6 +88,9 @@ def memory_line(entry: MemoryEntry) -> str:
             what, key, value = FACT, str(entry.id), None if entry.fact is None else fact_value(entry.fact)
         case CoreEntry():
             what, key, value = CORE, "", {"document": entry.document, "replaces": entry.replaces}
+        case SummaryEntry():
+            what, key = SUMMARY, summary_key(entry.chat, entry.number)
+            value = None if entry.put is None else summary_value(entry.put)
         case _:
             assert_never(entry)
     record: dict[str, Any] = {
@@ -89,7 +106,7 @@ def memory_line(entry: MemoryEntry) -> str:
 
 def parse_memory(record: dict[str, Any]) -> MemoryEntry:
     """A change of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
-    if record["what"] not in (TASK, FACT, CORE):
+    if record["what"] not in (TASK, FACT, CORE, SUMMARY):
         raise ValueError("what is of no known kind")
     if record["op"] not in ("put", "remove"):
         raise ValueError("op is neither put nor remove")
@@ -103,6 +120,10 @@ def parse_memory(record: dict[str, Any]) -> MemoryEntry:
         case "fact":
             fact = read_fact(user, FactId(key), value) if value is not None else None
             return FactEntry(entry=entry, time=time, user=user, id=FactId(key), fact=fact)
+        case "summary":
+            chat, number = read_key(key)
+            put = read_summary(user, chat, number, value) if value is not None else None
+            return SummaryEntry(entry=entry, time=time, user=user, chat=chat, number=number, put=put)
         case _:
             if value is None or not isinstance(value["document"], dict):
                 raise TypeError("core memory is no object")

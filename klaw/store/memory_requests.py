@@ -8,8 +8,10 @@ from klaw.actor.reply import Reply
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import UserId
+from klaw.domain.summary import NewSummary, Summary, ToolNote
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.sql.passages import PassageVector
+from klaw.store.sql.summaries import Failure
 
 
 @attrs.frozen(kw_only=True)
@@ -73,4 +75,26 @@ class PutMemoryFile:
     reply: Reply[None]
 
 
-OfMemory: TypeAlias = PutFact | RemoveFact | ChangeCore | StorePassageVectors | PutMemoryFile
+@attrs.frozen(kw_only=True)
+class PutSummary:
+    """Store a summary of the current segment's oldest uncovered part. Answers it with its number."""
+
+    summary: NewSummary
+    supersedes: tuple[int, ...]
+    """Numbers of live summaries whose ranges it holds too."""
+    evicts: tuple[int, ...]
+    """Numbers of live summaries that make room for it."""
+    notes: tuple[ToolNote, ...]
+    reply: Reply[Summary]
+
+
+@attrs.frozen(kw_only=True)
+class NoteFailure:
+    """Remember that a chat's summary failed and when it may be tried again."""
+
+    failure: Failure
+    reply: Reply[None]
+
+
+OfSummaries: TypeAlias = PutSummary | NoteFailure
+OfMemory: TypeAlias = PutFact | RemoveFact | ChangeCore | StorePassageVectors | PutMemoryFile | OfSummaries

@@ -8,17 +8,21 @@ from klaw.actor.reply import Reply
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import UserId
+from klaw.domain.summary import NewSummary, Summary, ToolNote
 from klaw.store.memory_requests import (
     ChangeCore,
     FactVector,
+    NoteFailure,
     PutFact,
     PutMemoryFile,
+    PutSummary,
     RemoveFact,
     StorePassageVectors,
 )
 from klaw.store.requests import Request
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.sql.passages import PassageVector
+from klaw.store.sql.summaries import Failure
 
 
 class MemoryWrites:
@@ -117,5 +121,41 @@ class MemoryWrites:
 
         def request(reply: Reply[None]) -> PutMemoryFile:
             return PutMemoryFile(file=file, chunks=(), gone=True, reply=reply)
+
+        await self.mailbox.ask(request)
+
+    async def put_summary(
+        self,
+        summary: NewSummary,
+        *,
+        supersedes: Sequence[int] = (),
+        evicts: Sequence[int] = (),
+        notes: Sequence[ToolNote] = (),
+    ) -> Summary:
+        """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures.
+
+        Args:
+            summary: its range begins after all summaries that it does not supersede.
+            supersedes: numbers of live summaries whose ranges it holds too.
+            evicts: numbers of live summaries that make room for it.
+            notes: on the tool calls of its range.
+
+        Raises:
+            SummaryOutdated: the segment is over, or other summaries are there than it was made from; nothing is stored.
+            StorageError: a value breaks its rule.
+        """
+
+        def request(reply: Reply[Summary]) -> PutSummary:
+            return PutSummary(
+                summary=summary, supersedes=tuple(supersedes), evicts=tuple(evicts), notes=tuple(notes), reply=reply
+            )
+
+        return await self.mailbox.ask(request)
+
+    async def note_summary_failure(self, failure: Failure) -> None:
+        """Remember that a chat's summary failed, also over a restart. It is no part of the logs."""
+
+        def request(reply: Reply[None]) -> NoteFailure:
+            return NoteFailure(failure=failure, reply=reply)
 
         await self.mailbox.ask(request)

@@ -39,6 +39,7 @@ class Reconciled:
     """Changes of facts."""
     core: int = 0
     """Changes of core memory."""
+    summaries: int = 0
     runs: int = 0
     """States of runs."""
     conflicts: int
@@ -68,6 +69,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
         tasks=memory["tasks"],
         facts=memory["facts"],
         core=memory["core"],
+        summaries=memory["summaries"],
         runs=_restore_runs(connection, data_dir / run_records.RUNS),
         conflicts=len(found) - restored,
     )

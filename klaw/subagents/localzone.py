@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from klaw.config.schema import SYSTEM_ZONE
+from klaw.config.background import SYSTEM_ZONE
 from klaw.domain.names import InvalidName
 from klaw.domain.zones import MAX_ZONE, zone
 

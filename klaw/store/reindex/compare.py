@@ -14,7 +14,7 @@ import attrs
 
 from klaw.store.records import dumps
 from klaw.store.reindex.values import Committed, Progress, Side, TableComparison
-from klaw.store.sql import content, vectors
+from klaw.store.sql import content, memory_journal, vectors
 from klaw.store.sql.content import END, Row, Table
 
 EXAMPLES = 5
@@ -113,6 +113,7 @@ def compare(
         (yield from _compare(content.FULL_TEXT, live, built, bounds.last_rowid)),
         (yield from _compare(content.FACT_CHANGES, live, built, bounds.last_entry)),
         (yield from _compare_facts(live, built, bounds.last_entry)),
+        (yield from _compare_summaries(live, built, bounds.last_entry)),
     ]
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
@@ -120,6 +121,7 @@ def compare(
         found.append((yield from _compare(content.TASKS, live, built, END)))
         found.append((yield from _compare(content.FACT_TEXT, live, built, END)))
         found.append((yield from _compare(content.CORE, live, built, END)))
+        found.append((yield from _compare(content.NOTE_TEXT, live, built, END)))
     found.append((yield from _compare_vectors(live, built, bounds.last_rowid)))
     return found
 
@@ -144,6 +146,11 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
     for table, after in tables:
         if list(table.rows(live, after=after)) != list(table.rows(built, after=after)):
             return False
+    newer = content.summaries_after(live, bounds.last_entry)
+    if newer != content.summaries_after(built, bounds.last_entry):
+        return False
+    if any(content.summary(live, key) != content.summary(built, key) for key in newer):
+        return False
     changed = content.facts_after(live, bounds.last_entry)
     if any(content.fact(live, fact) != content.fact(built, fact) for fact in changed):
         return False
@@ -175,6 +182,18 @@ def _compare_facts(live: apsw.Connection, built: apsw.Connection, end: int) -> S
         return content.last_change_of_fact(live, row[0]) > end
 
     table = content.FACTS
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
+
+
+def _compare_summaries(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """A summary whose state changed beyond the end, or that is gone since, is in the new database as it was."""
+    newest = memory_journal.last_entry(live)
+
+    def goes_on(row: Row) -> bool:
+        now = content.summary(live, row[0])
+        return newest > end and (now is None or now[13] > end)
+
+    table = content.SUMMARIES
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
@@ -254,6 +273,8 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
         content.FACT_CHANGES,
         content.FACT_TEXT,
         content.CORE,
+        content.SUMMARIES,
+        content.NOTE_TEXT,
         content.RUNS,
         content.FULL_TEXT,
         content.VECTORS,

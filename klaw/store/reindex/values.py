@@ -11,8 +11,8 @@ from klaw.store.sql.vectors import Unembedded
 Phase: TypeAlias = Literal[
     "scan", "messages", "turns", "tasks", "runs", "vectors", "embed", "compare", "catch_up", "swap"
 ]
-"""scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts and core
-memory), runs: they are inserted. vectors: taken
+"""scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts, core
+memory and summaries), runs: they are inserted. vectors: taken
 over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
 swap: the files."""
 
@@ -91,6 +91,8 @@ class Tally:
     """Changes of facts."""
     core: int = 0
     """Changes of core memory."""
+    summaries: int = 0
+    """Summaries that were made or removed."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""

@@ -155,6 +155,37 @@ FACT_TEXT = Table(name="full text of facts", first=-END, page=_by(_FACT_TEXT))
 _CORE = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
 CORE = Table(name="core memory", first="", page=_by(_CORE))
 
+# Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
+# as it was, and is compared at the swap.
+_SUMMARIES = """
+SELECT chat_id || '#' || printf('%09d', number) AS key, rowid, user_id, segment, first_seq, last_seq, text, tokens,
+    model, created_at, prompt_tokens, completion_tokens, state, changed,
+    (SELECT json_group_array(json_array(n.rowid, n.seq, n.call_id, n.tool, n.text)) FROM tool_notes n
+     WHERE n.chat_id = s.chat_id AND n.number = s.number)
+FROM summaries s WHERE key > :after AND changed <= :end ORDER BY key LIMIT :limit
+"""
+SUMMARIES = Table(name="summaries", first="", page=_by(_SUMMARIES))
+
+_CHANGED_SUMMARIES = """
+SELECT chat_id || '#' || printf('%09d', number) AS key FROM summaries WHERE changed > ? ORDER BY key
+"""
+
+
+def summaries_after(connection: apsw.Connection, entry: int) -> list[str]:
+    """Keys of the summaries that were made, or changed their state, after an entry of the memory journal."""
+    return [key for (key,) in connection.execute(_CHANGED_SUMMARIES, (entry,))]
+
+
+_SUMMARY = f"{_SUMMARIES.split('WHERE key', maxsplit=1)[0]} WHERE key = ?"
+
+
+def summary(connection: apsw.Connection, key: str) -> Row | None:
+    return connection.execute(_SUMMARY, (key,)).fetchone()
+
+
+_NOTE_TEXT = "SELECT id, hex(sz) FROM tool_notes_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+NOTE_TEXT = Table(name="full text of tool notes", first=-END, page=_by(_NOTE_TEXT))
+
 # How many words each column of each row has in the index: FTS5 keeps that beside the index itself.
 _FULL_TEXT = """
 SELECT id, hex(sz) FROM messages_fts_docsize WHERE id > :after AND id <= :end ORDER BY id LIMIT :limit

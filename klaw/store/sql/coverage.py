@@ -13,7 +13,7 @@ import attrs
 from klaw.domain.coverage import Damage, IndexRow, damage_of
 from klaw.domain.message import Kind, Role, is_searchable
 from klaw.domain.names import ChatId
-from klaw.store.sql import messages, vectors
+from klaw.store.sql import messages, summaries, vectors
 from klaw.store.sql.reading import snapshot
 from klaw.store.tokenizer import words
 
@@ -115,7 +115,7 @@ def newest_rowid(connection: apsw.Connection) -> int:
 
 
 _LAST_WINDOW = """
-SELECT coalesce(receipt ->> '$.window.first_seq', first_seq) FROM turns
+SELECT coalesce(receipt ->> '$.window.first_seq', first_seq), coalesce(receipt ->> '$.window.held', 0) FROM turns
 WHERE chat_id = ?1 AND segment = ?2 AND receipt ->> '$.window' IS NOT NULL
 ORDER BY last_seq DESC, ended_at DESC LIMIT 1
 """
@@ -129,7 +129,8 @@ SELECT min(seq) FROM (
 
 def window_start(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> int:
     """The number from which on the messages of a chat stand in the window: what the last turn of the segment showed and
-    what came after it, but never more than ``sliding_window`` messages (tool messages do not count).
+    what came after it, but never more than ``sliding_window`` messages (tool messages do not count), unless that turn
+    held more until they are summarised.
 
     Of a chat whose segment had no turn yet the newest ``sliding_window`` messages. After the last message's number when
     there is nothing in the window.
@@ -138,8 +139,17 @@ def window_start(connection: apsw.Connection, chat: ChatId, sliding_window: int)
     if session is None:
         return 0
     newest = connection.execute(_NEWEST_OF_SEGMENT, (chat, session.segment_start, sliding_window)).get
-    shown = connection.execute(_LAST_WINDOW, (chat, session.segment)).get
-    return max(session.last_seq + 1 if newest is None else int(newest), int(shown) if shown is not None else 0)
+    shown, held = connection.execute(_LAST_WINDOW, (chat, session.segment)).fetchone() or (0, 0)
+    if held:
+        return int(shown)
+    return max(session.last_seq + 1 if newest is None else int(newest), int(shown))
+
+
+def summarised(connection: apsw.Connection, chat: ChatId) -> list[tuple[int, int]]:
+    """Ranges of messages of a chat's current segment for which a live summary stands."""
+    session = messages.session(connection, chat)
+    found = summaries.live(connection, chat, session.segment) if session is not None else []
+    return [(summary.first_seq, summary.last_seq) for summary in found]
 
 
 # -- repairs: in the writer's thread -----------------------------------------------------------------------------------

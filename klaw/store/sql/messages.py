@@ -270,6 +270,18 @@ def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: 
     return [_message(row) for row in connection.execute(_NEWEST, (chat, segment_start, limit))][::-1]
 
 
+_DIALOGUE = f"""
+SELECT {_COLUMNS} FROM messages
+WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND role <> 'system' AND type NOT IN ('command', 'session_break')
+ORDER BY seq DESC LIMIT ?4
+"""  # noqa: S608 - constant columns
+
+
+def dialogue(connection: apsw.Connection, chat: ChatId, after_seq: int, end_seq: int, limit: int) -> list[Message]:
+    """What was said and what tools did between two numbers, both left out, oldest first; of very much the newest."""
+    return [_message(row) for row in connection.execute(_DIALOGUE, (chat, after_seq, end_seq, limit))][::-1]
+
+
 _BY_ROWIDS = f"""
 SELECT m.* FROM json_each(?) wanted
 CROSS JOIN (SELECT {_COLUMNS} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key

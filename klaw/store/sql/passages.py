@@ -16,8 +16,8 @@ from klaw.store.sql.fulltext import TextHit, match_in
 from klaw.store.sql.measuring import Neighbour
 from klaw.store.sql.messages import user_word
 
-PassageKind: TypeAlias = Literal["fact", "chunk"]
-KINDS: tuple[PassageKind, ...] = ("fact", "chunk")
+PassageKind: TypeAlias = Literal["fact", "chunk", "note"]
+KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
 
 FLOAT_BYTES = 4
 
@@ -35,6 +35,7 @@ class _Kind:
 _OF: dict[PassageKind, _Kind] = {
     "fact": _Kind(table="facts", search="facts_search", fts="facts_fts", vec="vec_facts"),
     "chunk": _Kind(table="chunks", search="chunks_search", fts="chunks_fts", vec="vec_chunks"),
+    "note": _Kind(table="tool_notes", search="tool_notes_search", fts="tool_notes_fts", vec="vec_tool_notes"),
 }
 
 

@@ -7,7 +7,8 @@ import attrs
 
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
-from klaw.store.sql import messages, turns
+from klaw.domain.summary import Summary
+from klaw.store.sql import messages, summaries, turns
 from klaw.store.sql.messages import Session
 from klaw.store.sql.reading import snapshot
 
@@ -25,23 +26,38 @@ class ChatRows:
     has_older: bool
     unfinished: tuple[Message, ...] = ()
     """Tool messages of an interrupted turn on the pending ones; ``history`` is without them."""
+    summaries: tuple[Summary, ...] = ()
+    """Those that stand for the segment's older part, oldest first."""
+    summarised_to: int = 0
+    """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
 
 
-def read_rows(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
-    """Read a chat's pending messages and the newest of its segment. None when nothing is pending."""
+def read_rows(
+    connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
+) -> ChatRows | None:
+    """Read a chat's pending messages and the newest of its segment. None when nothing is pending.
+
+    Args:
+        connection: for reading.
+        chat: which one.
+        sliding_window: how many messages the window may show.
+        summarised: summaries stand in the place of the messages that they were made of.
+    """
     with snapshot(connection):
-        return _read(connection, chat, sliding_window)
+        return _read(connection, chat, sliding_window, summarised=summarised)
 
 
-def _read(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
+def _read(connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool) -> ChatRows | None:
     session = messages.session(connection, chat)
     if session is None:
         return None
     pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING)
-    return _rows(connection, session, pending, sliding_window) if pending else None
+    return _rows(connection, session, pending, sliding_window, summarised=summarised) if pending else None
 
 
-def read_next(connection: apsw.Connection, chat: ChatId, sliding_window: int) -> ChatRows | None:
+def read_next(
+    connection: apsw.Connection, chat: ChatId, sliding_window: int, *, summarised: bool = False
+) -> ChatRows | None:
     """What the next turn of a chat would read now, also while nothing is pending. None for an unknown chat.
 
     In the caller's snapshot.
@@ -50,13 +66,17 @@ def read_next(connection: apsw.Connection, chat: ChatId, sliding_window: int) ->
     if session is None:
         return None
     pending = messages.pending(connection, chat, session.segment_start, MAX_PENDING)
-    return _rows(connection, session, pending, sliding_window)
+    return _rows(connection, session, pending, sliding_window, summarised=summarised)
 
 
-def _rows(connection: apsw.Connection, session: Session, pending: list[Message], sliding_window: int) -> ChatRows:
+def _rows(
+    connection: apsw.Connection, session: Session, pending: list[Message], sliding_window: int, *, summarised: bool
+) -> ChatRows:
+    covered = summaries.covered_to(connection, session.chat, session.segment) if summarised else 0
+    start = max(session.segment_start, covered + 1)
     # One more than the window shows, to know whether the segment has older ones.
     wanted = sliding_window + len(pending) + 1
-    newest = messages.newest_of_segment(connection, session.chat, session.segment_start, wanted)
+    newest = messages.newest_of_segment(connection, session.chat, start, wanted)
     unfinished = _unfinished(connection, newest, pending)
     elsewhere = {message.rowid for message in (*pending, *unfinished)}
     said = sum(message.type not in _TOOL_KINDS for message in newest)
@@ -66,8 +86,10 @@ def _rows(connection: apsw.Connection, session: Session, pending: list[Message],
         history=tuple(message for message in newest if message.rowid not in elsewhere),
         has_older=bool(newest)
         and (said == wanted or len(newest) == wanted + messages.MAX_TOOL_ROWS)
-        and newest[0].seq > session.segment_start,
+        and newest[0].seq > start,
         unfinished=unfinished,
+        summaries=tuple(summaries.live(connection, session.chat, session.segment)) if covered else (),
+        summarised_to=covered,
     )
 
 

@@ -10,7 +10,8 @@ import attrs
 from klaw.domain.coverage import IndexRow
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.store.sql import coverage, fulltext, messages, vectors
+from klaw.domain.summary import Summary
+from klaw.store.sql import coverage, fulltext, messages, summaries, vectors
 from klaw.store.sql.pending import ChatRows, read_next
 from klaw.store.sql.reading import snapshot
 
@@ -68,6 +69,8 @@ class Whereabouts:
     ended_at: str | None
     turns: Sequence[Turn]
     """The chat's newest turns from the message on, the newest first."""
+    summary: Summary | None
+    """The one that holds the message: live or evicted."""
     next_rows: ChatRows | None
     """What the chat's next turn would read now."""
     frequencies: Mapping[str, int]
@@ -89,7 +92,13 @@ WHERE chat_id = ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT 
 
 
 def locate(
-    connection: apsw.Connection, message: Message, words: Sequence[str], *, turns: int, sliding_window: int
+    connection: apsw.Connection,
+    message: Message,
+    words: Sequence[str],
+    *,
+    turns: int,
+    window_rows: int,
+    summarised: bool,
 ) -> Whereabouts | None:
     """Look up everything about a stored message. None when it is gone meanwhile.
 
@@ -98,7 +107,8 @@ def locate(
         message: as it was found.
         words: of which the frequency in its chat is wanted.
         turns: how many of its chat's newest turns are looked at.
-        sliding_window: ``context.slidingWindow``.
+        window_rows: how many messages a turn reads.
+        summarised: whether summaries stand in the place of messages.
     """
     with snapshot(connection):
         session = messages.session(connection, message.chat)
@@ -118,6 +128,7 @@ def locate(
                 Turn(id=id_, segment=segment, status=status, last_seq=last, ended_at=at, receipt=json.loads(receipt))
                 for id_, segment, status, last, at, receipt in newest
             ],
-            next_rows=read_next(connection, message.chat, sliding_window),
+            summary=summaries.holding(connection, message.chat, message.segment, message.seq),
+            next_rows=read_next(connection, message.chat, window_rows, summarised=summarised),
             frequencies={word: _count_holding(connection, word, session.key) for word in words},
         )

@@ -48,6 +48,7 @@ def sources_of(app: App) -> Sources:
         embedder=app.embedder,
         recall=app.recall,
         search=app.search,
+        summarizer=app.summarizer,
         providers=app.router.report,
         budget=app.accounts.budget,
         slots=app.slots,

@@ -1,0 +1,83 @@
+"""Summaries: the condensed older part of a segment, and what of it still stands in the context."""
+
+import enum
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+
+MAX_TEXT = 20_000
+"""Characters of one summary; ``summaries.maxTokens`` is far below that."""
+MAX_NOTE = 1_000
+"""Characters of what is kept of one tool call."""
+
+
+class SummaryState(enum.StrEnum):
+    """Whether a summary still speaks for its messages."""
+
+    LIVE = "live"
+    """It stands in the context while its segment lasts."""
+    SUPERSEDED = "superseded"
+    """A newer one was made from it and holds its range."""
+    EVICTED = "evicted"
+    """It had to make room. Its messages are found by search only."""
+
+
+@attrs.frozen(kw_only=True)
+class ToolNote:
+    """What one tool call of the summarised part brought, in a sentence or two."""
+
+    seq: int
+    """Of the message that holds the call."""
+    call: str
+    """Id of the call."""
+    tool: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class NewSummary:
+    """A summary before the writer gave it its number."""
+
+    user: UserId
+    chat: ChatId
+    segment: int
+    first_seq: int
+    last_seq: int
+    text: str
+    tokens: int
+    """Estimated, of the text."""
+    model: str
+    """``provider/model`` that wrote it."""
+    created_at: str
+    """ISO-8601 UTC with milliseconds."""
+    prompt_tokens: int = 0
+    """Used to make it, all attempts together; with ``completion_tokens`` what it cost."""
+    completion_tokens: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Summary(NewSummary):
+    """A stored summary."""
+
+    number: int
+    """1, 2, 3 … in its chat."""
+    state: SummaryState = SummaryState.LIVE
+
+    def holds(self, seq: int) -> bool:
+        """Whether a message of its chat is in its range."""
+        return self.first_seq <= seq <= self.last_seq
+
+
+def check(summary: NewSummary) -> None:
+    """Raises ValueError when a value breaks its rule; names the field and never quotes the value."""
+    if not summary.text.strip():
+        raise ValueError("text: is empty")
+    if len(summary.text) > MAX_TEXT:
+        raise ValueError(f"text: has at most {MAX_TEXT} characters")
+    if not 1 <= summary.first_seq <= summary.last_seq:
+        raise ValueError("first_seq and last_seq: are no range of messages")
+    if min(summary.segment, summary.tokens, summary.prompt_tokens, summary.completion_tokens) < 0:
+        raise ValueError("segment, tokens, prompt_tokens and completion_tokens: are not negative")
+    if not summary.chat.startswith(f"{summary.user}:"):
+        raise ValueError("chat: is not the user's")

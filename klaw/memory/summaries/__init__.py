@@ -1,0 +1,1 @@
+"""Summaries of the older parts of segments, made in the background."""

@@ -1,0 +1,66 @@
+"""The Markdown copies of summaries, for people: ``summaries/<chat>/<number>.md`` in the data folder.
+
+The store is the source. A copy that is missing is made again at start; one that was made by hand, or changed, is left
+alone. What a newer summary holds has no copy of its own.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from klaw.actor.failure import error_class
+from klaw.config.paths import encode_name, ensure_private_dir
+from klaw.domain.summary import Summary, SummaryState
+from klaw.errors import ConfigError
+
+FOLDER = "summaries"
+
+log = structlog.get_logger("klaw.summarizer")
+
+
+def path_of(data_dir: Path, summary: Summary) -> Path:
+    """Where a summary's copy is. The chat's name is encoded, so it leads nowhere else."""
+    return data_dir / FOLDER / encode_name(summary.chat) / f"{summary.number:04d}.md"
+
+
+def text_of(summary: Summary) -> str:
+    """The copy: where it belongs, and the summary."""
+    return (
+        f"# Summary {summary.number} of {' '.join(summary.chat.split())}\n\n"
+        f"Messages {summary.first_seq} to {summary.last_seq} of segment {summary.segment + 1},"
+        f" written {summary.created_at} by {summary.model}.\n\n{summary.text}\n"
+    )
+
+
+def settle(data_dir: Path, summaries: Iterable[Summary]) -> int:
+    """Write the copies that are missing and remove those of superseded summaries. Returns how many failed.
+
+    Blocks; run it in a thread.
+    """
+    failed = 0
+    for summary in summaries:
+        path = path_of(data_dir, summary)
+        try:
+            if summary.state is SummaryState.SUPERSEDED:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+            elif not path.exists():
+                _write(path, text_of(summary).encode("utf-8"))
+        except (OSError, ConfigError) as error:
+            failed += 1
+            log.warning("summary_copy_failed", error=error_class(error))
+    return failed
+
+
+def _write(path: Path, data: bytes) -> None:
+    ensure_private_dir(path.parent)
+    draft = path.with_name(f".{path.name}.new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

@@ -1,0 +1,294 @@
+"""Making one summary of one chat: read what is uncovered, choose, ask the model, store. State is in the store only."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import structlog
+
+from klaw.actor.clock import Clock, iso
+from klaw.actor.failure import error_class
+from klaw.actor.threads import Threads
+from klaw.actor.vitals import Vitals
+from klaw.config.schema import EngineConfig
+from klaw.context.inputs import Budget
+from klaw.domain import tokens
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.summary import NewSummary, Summary, SummaryState, ToolNote
+from klaw.errors import (
+    ActorStopped,
+    ConfigError,
+    ContextTooLong,
+    KlawError,
+    ProviderError,
+    StorageError,
+    StorageFull,
+    SummaryOutdated,
+)
+from klaw.llm.router import Route, context_tokens_of
+from klaw.llm.slots import Slots
+from klaw.memory.summaries import backoff, copies, noting, rendering
+from klaw.memory.summaries.asking import ANSWER_FACTOR, Asker, Correction, NoSummary
+from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
+from klaw.store.readers import Readers
+from klaw.store.sql import messages, summaries
+from klaw.store.sql.summaries import Uncovered
+from klaw.store.writer import Writer
+
+MAX_ROWS = 1_000
+"""Messages of a segment that are looked at; older ones without a summary are found by search."""
+MAX_ROOM, LEAST_ROOM = 8_000, 128
+"""Estimated tokens of messages in one prompt, also for models with a very long context: a summary of more would say
+little of each."""
+PROMPT_TOKENS = 500
+"""The fixed part of a prompt, generously."""
+
+log = structlog.get_logger("klaw.summarizer")
+
+
+@attrs.frozen(kw_only=True)
+class SummaryServices:
+    """What the summarizer works with."""
+
+    config: EngineConfig
+    writer: Writer
+    readers: Readers
+    route: Callable[[], Route]
+    """The model that summarises, metered; may raise ConfigError."""
+    slots: Slots
+    correction: Correction
+    files: Threads
+    data_dir: Path
+    clock: Clock
+
+    @property
+    def rules(self) -> Rules:
+        settings = self.config.summaries
+        return Rules(
+            threshold_fraction=settings.threshold_fraction,
+            left_out_tokens=settings.left_out_tokens,
+            max_tokens=settings.max_tokens,
+            sliding_window=self.config.context.sliding_window,
+        )
+
+
+@attrs.frozen
+class Nothing:
+    """There is nothing to summarise now, or it was for nothing: the segment ended meanwhile."""
+
+
+@attrs.frozen
+class Made:
+    """A summary was stored."""
+
+    summary: Summary
+
+
+@attrs.frozen
+class Failed:
+    """There is none. ``until``: not before this moment (Unix seconds), where another than the usual pause holds."""
+
+    code: str
+    until: float | None = None
+
+
+class Maker:
+    """Makes summaries, one at a time."""
+
+    def __init__(self, services: SummaryServices, vitals: Vitals) -> None:
+        self._services = services
+        self._vitals = vitals
+        self._wasted: Counter[tuple[UserId, str]] = Counter()
+        """Tokens of attempts that failed, by user and UTC day; those of the others are in the store."""
+
+    async def make(self, chat: ChatId, failures: int) -> Nothing | Made | Failed:
+        """Make the next summary of a chat, if one is due.
+
+        Args:
+            chat: which one.
+            failures: in a row until now; each halves what one prompt holds.
+
+        Raises:
+            ActorStopped: the store is gone.
+            StorageError: the store cannot be read.
+
+        Cancellation: nothing is stored, or all of it.
+        """
+        services = self._services
+        found = await services.readers.run(summaries.uncovered, chat, MAX_ROWS)
+        if found is None:
+            return Nothing()
+        try:
+            route = services.route()
+            chunk = self._choose(found, route, failures)
+            if chunk is None:
+                return Nothing()
+            limited = await self._limited(found, chunk)
+            return limited or await self._make(found, chunk, route)
+        except ActorStopped:
+            raise
+        except (ProviderError, NoSummary, ConfigError, StorageFull) as error:
+            return self._failed(chat, error)
+        except SummaryOutdated:
+            session = await services.readers.run(messages.session, chat)
+            if session is None or session.segment != found.session.segment:
+                log.info("summary_dropped", chat=chat, reason="the segment is over")
+                return Nothing()
+            return Failed("outdated")
+        except StorageError as error:
+            log.error("summary_not_stored", chat=chat, error=error_class(error))
+            return Failed("storage")
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _choose(self, found: Uncovered, route: Route, failures: int) -> Chunk | None:
+        services, rules = self._services, self._services.rules
+        return (
+            choose(
+                found.history,
+                found.live,
+                usable=self._usable(found.session.model),
+                room=self._room(route, rules, failures),
+                rules=rules,
+                cut=len(found.history) >= MAX_ROWS,
+                follows=bool(found.live) and found.live[-1].last_seq == found.covered_to,
+            )
+            if services.config.summaries.enabled
+            else None
+        )
+
+    def _usable(self, model: str | None) -> int:
+        config = self._services.config
+        name = model or config.routing.default
+        return Budget(
+            context_tokens=context_tokens_of(config, name),
+            reply_reserve_tokens=config.context.reply_reserve_tokens,
+            correction=self._services.correction.of(name),
+        ).usable
+
+    def _room(self, route: Route, rules: Rules, failures: int) -> int:
+        """Estimated tokens of messages that a prompt holds; less after failures, which the length may have caused."""
+        answer = rules.part_tokens * ANSWER_FACTOR
+        budget = Budget(
+            context_tokens=route.context_tokens,
+            reply_reserve_tokens=answer,
+            correction=self._services.correction.of(route.name),
+        )
+        room = budget.usable - PROMPT_TOKENS - rules.max_tokens * 2
+        return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
+
+    async def _limited(self, found: Uncovered, chunk: Chunk) -> Failed | None:
+        """Whether the user's limit for today forbids another one."""
+        services = self._services
+        limit, user = services.config.summaries.daily_tokens, found.session.user
+        if not limit:
+            return None
+        now = services.clock.now()
+        day = iso(now)[:10]
+        used = await services.readers.run(summaries.tokens_since, user, day) + self._wasted[user, day]
+        needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + services.rules.part_tokens
+        return Failed("limit_tokens", until=backoff.next_day(now)) if used + needed > limit else None
+
+    async def _make(self, found: Uncovered, chunk: Chunk, route: Route) -> Made:
+        services, rules = self._services, self._services.rules
+        asker = Asker(
+            route=route,
+            slots=services.slots,
+            correction=services.correction,
+            vitals=self._vitals,
+            temperature=services.config.llm.temperature,
+        )
+        try:
+            text = await self._text(found, chunk, asker, rules)
+            notes = await self._notes(chunk.messages, asker)
+        except KlawError:
+            self._waste(found.session.user, asker)
+            raise
+        made = NewSummary(
+            user=found.session.user,
+            chat=found.session.chat,
+            segment=found.session.segment,
+            first_seq=chunk.first_seq,
+            last_seq=chunk.last_seq,
+            text=text,
+            tokens=tokens.estimate(text),
+            model=asker.model,
+            created_at=iso(services.clock.now()),
+            prompt_tokens=asker.used.prompt_tokens,
+            completion_tokens=asker.used.completion_tokens,
+        )
+        self._vitals.doing("storing a summary")
+        try:
+            stored = await services.writer.put_summary(
+                made,
+                supersedes=() if chunk.base is None else (chunk.base.number,),
+                evicts=evicted(found.live, chunk.base, made.tokens, rules),
+                notes=notes,
+            )
+        except KlawError:
+            self._waste(found.session.user, asker)
+            raise
+        await self._copy(stored, chunk.base)
+        log.info("summary_made", chat=stored.chat, count=len(chunk.messages), tokens=stored.tokens)
+        return Made(stored)
+
+    async def _text(self, found: Uncovered, chunk: Chunk, asker: Asker, rules: Rules) -> str:
+        shown = rendering.transcript(chunk.messages)
+        beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
+        room = self._room(asker.route, rules, 0)
+        try:
+            return await asker.summarise(
+                rendering.split(shown, room),
+                base=chunk.base.text if chunk.base else "",
+                earlier=joined(beside),
+                max_tokens=rules.part_tokens,
+                words=words_for(rules.part_tokens, shown),
+            )
+        except ContextTooLong:
+            # The next attempt's prompt is shorter, and so are those of turns with this model.
+            planned = int(asker.route.context_tokens / self._services.correction.of(asker.route.name))
+            refused = min(tokens.estimate(shown), room) + PROMPT_TOKENS
+            self._services.correction.overflowed(asker.route.name, refused=refused, usable=planned)
+            raise
+
+    async def _notes(self, chosen: tuple[Message, ...], asker: Asker) -> tuple[ToolNote, ...]:
+        """Notes on the tool calls, if they are wanted. Without them there is still a summary."""
+        wanted = noting.calls(chosen) if self._services.config.summaries.tool_calls else []
+        if not wanted:
+            return ()
+        problem = ""
+        for _attempt in range(2):
+            try:
+                room = noting.NOTE_TOKENS * len(wanted)
+                answer = await asker.ask(noting.notes_prompt(wanted, problem), room, noting.SCHEMA)
+                return noting.read_notes(answer.text, wanted)
+            except noting.BadNotes as error:
+                problem = str(error)
+            except ProviderError as error:
+                log.warning("tool_notes_failed", error=error_class(error), count=len(wanted))
+                return ()
+        log.warning("tool_notes_failed", error="BadNotes", count=len(wanted))
+        return ()
+
+    async def _copy(self, stored: Summary, base: Summary | None) -> None:
+        past = [] if base is None else [attrs.evolve(base, state=SummaryState.SUPERSEDED)]
+        await self._services.files.run(copies.settle, self._services.data_dir, [stored, *past])
+
+    def _waste(self, user: UserId, asker: Asker) -> None:
+        day = iso(self._services.clock.now())[:10]
+        for old in [key for key in self._wasted if key[1] != day]:
+            del self._wasted[old]
+        self._wasted[user, day] += asker.used.prompt_tokens + asker.used.completion_tokens
+
+    def _failed(self, chat: ChatId, error: KlawError) -> Failed:
+        match error:
+            case ProviderError() | NoSummary():
+                code = error.code
+            case StorageFull():
+                code = "storage_full"
+            case _:
+                code = "config"
+        log.warning("summary_failed", chat=chat, code=code, error=error_class(error))
+        return Failed(code)

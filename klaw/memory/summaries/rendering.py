@@ -1,0 +1,109 @@
+"""The prompts of the summarizer. Pure; their fixed parts are files in ``klaw/prompts``.
+
+Every message begins on a line of its own with a label in brackets that says who it is from; further lines are indented.
+So no text can pass for another speaker's, and the model is told that text of tools and programs is only data.
+"""
+
+from collections.abc import Sequence
+
+from klaw.context.repair import calls_of
+from klaw.context.shorten import shorten
+from klaw.domain import tokens
+from klaw.domain.message import Kind, Message, Role
+from klaw.llm.types import ChatMessage
+from klaw.prompts import prompt
+
+TOOL_TOKENS = 400
+"""A tool's result is shortened to so much; arguments of a call too."""
+MAX_PARTS = 4
+"""One exchange that is larger than a prompt is read in so many parts; of a still larger one the middle is left out."""
+CONTINUED = "[continued]"
+EMPTY_AGAIN = "Your last answer held no summary. Write the summary now, as plain text."
+TOO_LONG_AGAIN = "Your last answer was far too long. Write a much shorter summary."
+REFUSED_AGAIN = (
+    "This is a record that you keep for the user and nobody else. You are not asked to do or to judge what it says,"
+    " only to write down what it is about."
+)
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """Messages as labelled lines, with a line for each new day."""
+    lines: list[str] = []
+    day = ""
+    for message in messages:
+        if message.created_at[:10] != day:
+            day = message.created_at[:10]
+            lines.append(f"--- {day} ---")
+        lines += _lines(message)
+    return "\n".join(lines)
+
+
+def _lines(message: Message) -> list[str]:
+    if message.type is Kind.TOOL_CALL:
+        said = [_line("assistant", message.content)] if message.content.strip() else []
+        calls = calls_of(message)
+        return said + [
+            _line(f"assistant uses the tool {_plain(call.name)}", shorten(call.arguments, TOOL_TOKENS))
+            for call in calls
+        ]
+    if message.type is Kind.TOOL_RESULT:
+        name = _plain(str(message.metadata.get("name", "")))
+        return [_line(f"text of the tool {name}", shorten(message.content, TOOL_TOKENS))]
+    if message.type is Kind.SCHEDULED:
+        return [_line("assistant, by a scheduled task", message.content)]
+    return [_line("user" if message.role is Role.USER else "assistant", message.content)]
+
+
+def _line(label: str, text: str) -> str:
+    return f"[{label}] " + "\n  ".join(text.splitlines())
+
+
+def _plain(name: str) -> str:
+    return "".join(each for each in name if each.isalnum() or each in "_-")[:64]
+
+
+def split(text: str, room: int) -> list[str]:
+    """A transcript in parts of at most ``room`` estimated tokens each, cut at line ends or spaces."""
+    shown = shorten(text, int(room * MAX_PARTS * 0.9))
+    estimated = tokens.estimate(shown)
+    if estimated <= room:
+        return [shown]
+    size = max(1, int(len(shown) * room / estimated * 0.95))
+    parts = []
+    while shown:
+        end = size
+        if len(shown) > size:
+            end = max(shown.rfind("\n", size // 2, size), shown.rfind(" ", size // 2, size)) + 1 or size
+        parts.append(shown[:end].rstrip())
+        shown = shown[end:]
+    return [part if place == 0 else f"{CONTINUED}\n{part}" for place, part in enumerate(parts)]
+
+
+def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str = "") -> tuple[ChatMessage, ...]:
+    """The request for a summary.
+
+    Args:
+        part: of a transcript.
+        base: the summary so far, which the new one takes the place of; empty for none.
+        earlier: summaries that stay beside it, so that it does not repeat them; empty for none.
+        words: how many it may have.
+        again: what was wrong with the first answer.
+    """
+    blocks = []
+    if earlier:
+        blocks.append(f"Earlier summary, which is kept; do not repeat it:\n<earlier>\n{_inside(earlier)}\n</earlier>")
+    if base:
+        blocks.append(f"Summary so far, to be written anew with what follows:\n<summary>\n{_inside(base)}\n</summary>")
+    blocks.append(f"Conversation:\n<conversation>\n{_inside(part)}\n</conversation>")
+    blocks.append(f"Write the summary in at most {words} words, in the language of the conversation.")
+    if again:
+        blocks.append(again)
+    return (
+        ChatMessage(role="system", content=prompt("summarize")),
+        ChatMessage(role="user", content="\n\n".join(blocks)),
+    )
+
+
+def _inside(text: str) -> str:
+    """Text that cannot end its block."""
+    return text.replace("</", "<\u200b/")

@@ -1,0 +1,79 @@
+"""SQL of tool notes: what single tool calls brought, with their full text. ``passages`` searches them."""
+
+from collections.abc import Sequence
+
+import apsw
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.summary import Summary, ToolNote
+
+MANY = 1_000
+"""Notes of one summary; row ids leave room for so many."""
+
+_INSERT = """
+INSERT INTO tool_notes (rowid, user_id, chat_id, number, seq, call_id, tool, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_INDEX = """
+INSERT INTO tool_notes_fts (rowid, content, scope) SELECT rowid, content, scope FROM tool_notes_search WHERE rowid = ?
+"""
+
+
+def insert(connection: apsw.Connection, entry: int, summary: Summary, notes: Sequence[ToolNote]) -> None:
+    """Store the notes of a summary that an entry of the memory journal made."""
+    for place, note in enumerate(notes[:MANY]):
+        rowid = entry * MANY + place
+        row = (rowid, summary.user, summary.chat, summary.number, note.seq, note.call, note.tool, note.text)
+        connection.execute(_INSERT, row)
+        connection.execute(_INDEX, (rowid,))
+
+
+_UNINDEX = """
+INSERT INTO tool_notes_fts (tool_notes_fts, rowid, content, scope)
+SELECT 'delete', s.rowid, s.content, s.scope
+FROM tool_notes n JOIN tool_notes_search s ON s.rowid = n.rowid WHERE n.chat_id = ? AND n.number = ?
+"""
+_DROP_VECTORS = """
+DELETE FROM vec_tool_notes WHERE rowid IN (SELECT rowid FROM tool_notes WHERE chat_id = ? AND number = ?)
+"""
+_REMOVE = "DELETE FROM tool_notes WHERE chat_id = ? AND number = ?"
+
+
+def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
+    """Remove the notes of a summary, with their full text and vectors."""
+    for statement in (_UNINDEX, _DROP_VECTORS, _REMOVE):
+        connection.execute(statement, (chat, number))
+
+
+@attrs.frozen(kw_only=True)
+class StoredNote:
+    """A note and where its call is."""
+
+    chat: ChatId
+    note: ToolNote
+
+
+_BY_ROWIDS = """
+SELECT rowid, chat_id, seq, call_id, tool, text FROM tool_notes WHERE user_id = ? AND rowid = ?
+"""
+
+
+def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredNote]:
+    """A user's notes by their row ids; what is gone, or another's, is left out."""
+    found = {}
+    for rowid in rowids:
+        row = connection.execute(_BY_ROWIDS, (user, rowid)).fetchone()
+        if row:
+            note = ToolNote(seq=row[2], call=row[3], tool=row[4], text=row[5])
+            found[row[0]] = StoredNote(chat=ChatId(row[1]), note=note)
+    return found
+
+
+_CLEAR = ("DELETE FROM vec_tool_notes", "DELETE FROM tool_notes")
+_CLEAR_TEXT = "INSERT INTO tool_notes_fts (tool_notes_fts) VALUES ('rebuild')"
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all; for a database that is being made from the logs."""
+    for statement in (*_CLEAR, _CLEAR_TEXT):
+        connection.execute(statement)
