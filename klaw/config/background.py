@@ -6,6 +6,7 @@ from klaw.config.keys import key
 
 _DAY_S = 86_400
 _YEAR_S = 366 * _DAY_S
+_TOKENS_MAX = 10_000_000
 
 SYSTEM_ZONE = "system"
 """Value of ``subagents.zone`` that stands for the time zone of the machine."""
