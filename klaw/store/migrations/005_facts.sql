@@ -20,8 +20,10 @@ CREATE TABLE facts (
     created_at    TEXT NOT NULL,
     updated_at    TEXT NOT NULL,
     superseded_by TEXT,
+    vector_model  TEXT, -- what made its vector; those of another model than the one in use count as missing
     UNIQUE (user_id, id)
 ) STRICT;
+CREATE INDEX facts_by_vector ON facts (vector_model) WHERE superseded_by IS NULL;
 CREATE INDEX facts_active ON facts (user_id, normal) WHERE superseded_by IS NULL;
 
 -- Every change of a fact, as the memory journal has it. value is the whole fact; NULL: it was removed.
@@ -41,11 +43,9 @@ CREATE VIRTUAL TABLE facts_fts USING fts5 (
     content = 'facts_search', content_rowid = 'rowid', tokenize = 'klaw'
 );
 
--- A plain table: a user's facts are few, and a search reads all of them. model: what made the vector; those of another
--- model count as missing.
+-- A plain table: a user's facts are few, and a search reads all of them.
 CREATE TABLE vec_facts (
     rowid     INTEGER PRIMARY KEY REFERENCES facts (rowid) ON DELETE CASCADE,
-    model     TEXT NOT NULL,
     embedding BLOB NOT NULL
 ) STRICT;
 
@@ -72,8 +72,10 @@ CREATE TABLE chunks (
     path    TEXT NOT NULL,
     line    INTEGER NOT NULL, -- where it begins, from 1
     heading TEXT NOT NULL,
-    text    TEXT NOT NULL
+    text    TEXT NOT NULL,
+    vector_model TEXT
 ) STRICT;
+CREATE INDEX chunks_by_vector ON chunks (vector_model);
 CREATE INDEX chunks_by_file ON chunks (user_id, path, line);
 CREATE VIEW chunks_search AS
     SELECT rowid, heading || char(10) || text AS content, 'u' || lower(hex(user_id)) AS scope FROM chunks;
@@ -83,6 +85,5 @@ CREATE VIRTUAL TABLE chunks_fts USING fts5 (
 );
 CREATE TABLE vec_chunks (
     rowid     INTEGER PRIMARY KEY REFERENCES chunks (rowid) ON DELETE CASCADE,
-    model     TEXT NOT NULL,
     embedding BLOB NOT NULL
 ) STRICT;

@@ -32,8 +32,10 @@ CREATE TABLE tool_notes (
     seq     INTEGER NOT NULL,    -- of the message that holds the call
     call_id TEXT NOT NULL,
     tool    TEXT NOT NULL,
-    text    TEXT NOT NULL
+    text    TEXT NOT NULL,
+    vector_model TEXT         -- what made its vector; those of another model than the one in use count as missing
 ) STRICT;
+CREATE INDEX tool_notes_by_vector ON tool_notes (vector_model);
 CREATE INDEX tool_notes_by_message ON tool_notes (chat_id, seq);
 CREATE VIEW tool_notes_search AS
     SELECT rowid, tool || ': ' || text AS content, 'u' || lower(hex(user_id)) AS scope FROM tool_notes;
@@ -43,7 +45,6 @@ CREATE VIRTUAL TABLE tool_notes_fts USING fts5 (
 );
 CREATE TABLE vec_tool_notes (
     rowid     INTEGER PRIMARY KEY REFERENCES tool_notes (rowid) ON DELETE CASCADE,
-    model     TEXT NOT NULL,
     embedding BLOB NOT NULL
 ) STRICT;
 

@@ -132,6 +132,7 @@ ON CONFLICT (rowid) DO UPDATE SET entry = excluded.entry, text = excluded.text, 
 _REMOVE = "DELETE FROM facts WHERE rowid = ?"
 _LOG = "INSERT INTO fact_changes (entry, user_id, fact_id, at, value) VALUES (?, ?, ?, ?, ?)"
 _DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
+_HAS_NONE = "UPDATE facts SET vector_model = NULL WHERE rowid = ?"
 _UNINDEX = "INSERT INTO facts_fts (facts_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
 _INDEX = "INSERT INTO facts_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
 
@@ -150,6 +151,7 @@ def apply(connection: apsw.Connection, entry: FactEntry) -> None:
     fact = entry.fact
     if fact is None or not fact.active or fact.text != text:
         connection.execute(_DROP_VECTOR, (rowid,))
+        connection.execute(_HAS_NONE, (rowid,))
     if fact is None:
         connection.execute(_REMOVE, (rowid,))
         connection.execute(_LOG, (entry.entry, entry.user, entry.id, entry.time, None))

@@ -24,18 +24,29 @@ FLOAT_BYTES = 4
 
 @attrs.frozen(kw_only=True)
 class _Kind:
-    """The names of a kind. Full text and vectors hang on ``search``, the view that has what may be found."""
+    """The names of a kind."""
 
     table: str
+    waits: str
+    """Which rows should have a vector; a partial index knows them."""
     search: str
+    """View of what may be found: row id and the text that is searched."""
     fts: str
     vec: str
 
 
 _OF: dict[PassageKind, _Kind] = {
-    "fact": _Kind(table="facts", search="facts_search", fts="facts_fts", vec="vec_facts"),
-    "chunk": _Kind(table="chunks", search="chunks_search", fts="chunks_fts", vec="vec_chunks"),
-    "note": _Kind(table="tool_notes", search="tool_notes_search", fts="tool_notes_fts", vec="vec_tool_notes"),
+    "fact": _Kind(
+        table="facts", waits="superseded_by IS NULL", search="facts_search", fts="facts_fts", vec="vec_facts"
+    ),
+    "chunk": _Kind(table="chunks", waits="TRUE", search="chunks_search", fts="chunks_fts", vec="vec_chunks"),
+    "note": _Kind(
+        table="tool_notes",
+        waits="TRUE",
+        search="tool_notes_search",
+        fts="tool_notes_fts",
+        vec="vec_tool_notes",
+    ),
 }
 
 
@@ -48,16 +59,18 @@ class Unembedded:
     text: str
 
 
-def _missing(names: _Kind) -> str:
-    return f"""
-    FROM {names.search} AS s LEFT JOIN {names.vec} AS v ON v.rowid = s.rowid AND v.model = ?1 WHERE v.rowid IS NULL
-    """
-
-
 _UNEMBEDDED = {
-    kind: f"SELECT s.rowid, s.content {_missing(names)} ORDER BY s.rowid DESC LIMIT ?2" for kind, names in _OF.items()
+    kind: f"""
+    SELECT rowid, content FROM {names.search} WHERE rowid IN (
+        SELECT rowid FROM {names.table} WHERE vector_model IS NOT ?1 AND {names.waits} ORDER BY rowid DESC LIMIT ?2)
+    ORDER BY rowid DESC
+    """  # noqa: S608 - constant names
+    for kind, names in _OF.items()
 }
-_COUNT = {kind: f"SELECT count(*) {_missing(names)}" for kind, names in _OF.items()}
+_COUNT = {
+    kind: f"SELECT count(*) FROM {names.table} WHERE vector_model IS NOT ?1 AND {names.waits}"  # noqa: S608 - likewise
+    for kind, names in _OF.items()
+}
 
 
 def unembedded(connection: apsw.Connection, model: str, limit: int) -> list[Unembedded]:
@@ -74,11 +87,15 @@ def count_unembedded(connection: apsw.Connection, model: str) -> int:
     return sum(int(connection.execute(_COUNT[kind], (model,)).get) for kind in KINDS)
 
 
-_STORE = {
+_TAKE = {
     kind: f"""
-    INSERT OR REPLACE INTO {names.vec} (rowid, model, embedding)
-    SELECT rowid, ?2, ?3 FROM {names.search} WHERE rowid = ?1 AND content = ?4
+    UPDATE {names.table} SET vector_model = ?2
+    WHERE rowid = ?1 AND EXISTS (SELECT 1 FROM {names.search} AS s WHERE s.rowid = ?1 AND s.content = ?3)
     """  # noqa: S608 - constant names
+    for kind, names in _OF.items()
+}
+_STORE = {
+    kind: f"INSERT OR REPLACE INTO {names.vec} (rowid, embedding) VALUES (?, ?)"  # noqa: S608 - constant names
     for kind, names in _OF.items()
 }
 
@@ -102,18 +119,20 @@ def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]
     stored = 0
     for each in made:
         if len(each.vector) == now[1] * FLOAT_BYTES:
-            connection.execute(_STORE[each.kind], (each.rowid, model, each.vector, each.text))
-            stored += connection.changes()
+            connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
+            if connection.changes():
+                connection.execute(_STORE[each.kind], (each.rowid, each.vector))
+                stored += 1
     return stored
 
 
 _NEAREST = {
     kind: f"""
-    SELECT s.rowid, vec_distance_cosine(v.embedding, ?3) AS measured
-    FROM {names.table} AS t CROSS JOIN {names.vec} AS v ON v.rowid = t.rowid AND v.model = ?2
-        CROSS JOIN {names.search} AS s ON s.rowid = t.rowid
-    WHERE t.user_id = ?1 AND length(v.embedding) = length(?3) AND measured IS NOT NULL
-    ORDER BY measured, s.rowid DESC LIMIT ?4
+    SELECT t.rowid, vec_distance_cosine(v.embedding, ?3) AS measured
+    FROM {names.table} AS t CROSS JOIN {names.vec} AS v ON v.rowid = t.rowid
+    WHERE t.user_id = ?1 AND t.vector_model = ?2 AND {names.waits} AND length(v.embedding) = length(?3)
+        AND measured IS NOT NULL
+    ORDER BY measured, t.rowid DESC LIMIT ?4
     """  # noqa: S608 - constant names
     for kind, names in _OF.items()
 }
@@ -155,7 +174,7 @@ def matching(
 
 _VECTORS = """
 SELECT v.rowid, f.text, v.embedding FROM vec_facts AS v JOIN facts AS f ON f.rowid = v.rowid
-WHERE v.model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
+WHERE f.vector_model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
 """
 
 

@@ -8,18 +8,26 @@ from typing import Any
 import pytest
 import trio
 
+from klaw.actor.clock import SystemClock
 from klaw.admin.commands import Commands
 from klaw.admin.requests import MAX_QUERY, BadRequest, Search, parse
+from klaw.admin.search import run_search
 from klaw.app import App, running
 from klaw.cli.main import parser
 from klaw.cli.search import again, lines, notes, search_command
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
+from klaw.domain.fact import Origin
 from klaw.domain.message import Role
+from klaw.domain.names import UserId
+from klaw.memory.embedder import Embedder
+from klaw.memory.search import MemorySearch
+from klaw.store.sql.chunks import Chunk, MemoryFile
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 from tests.conftest import CANARY
-from tests.support.making import new
+from tests.support.facts import fact
+from tests.support.making import new, running_store
 
 MAY = 1_714_564_800.0  # 2024-05-01T12:00Z
 
@@ -260,3 +268,25 @@ def test_what_is_missing_is_said() -> None:
 def test_the_command_for_the_next_page_can_be_pasted() -> None:
     given = arguments(Path("/a b"), "it's", "--chat", "дача", "--limit", "3", "--page", "2")
     assert again(given, "3-a-b") == """klaw search '--home=/a b' '--chat=дача' --limit=3 --page=3-a-b 'it'"'"'s'"""
+
+
+async def test_facts_and_files_are_shown_with_what_they_are(tmp_path: Path) -> None:
+    """From the store through the request to the lines of the terminal."""
+    async with running_store(tmp_path) as store:
+        await store.writer.append([new("The gate is green.")])
+        await store.writer.put_fact(fact("The gate code is 4815.", id="f1", category="place"), "new")
+        await store.writer.put_fact(fact("The gate code was 1111.", origin=Origin.TOOL, id="f2", user="anna"), "new")
+        piece = Chunk(line=7, heading="House > Gate", text="The gate needs paint.")
+        await store.writer.put_memory_file(MemoryFile(user=UserId("local"), path="MEMORY.md", stamp="1"), [piece])
+        off = Embedder(SystemClock(), enabled=False)
+        search = MemorySearch(store.readers, off, SystemClock())
+        found = await run_search(search, store.readers, Search(query="gate"))
+        assert [each["kind"] for each in found["results"]] == ["fact", "message", "file"]
+        shown = lines(json.loads(json.dumps(found)), more=None, bold=False)
+        assert shown[0] == "2025-10-09 08:53  fact f1  place, importance 60"
+        assert shown[1] == "    The gate code is 4815."
+        assert shown[6] == "MEMORY.md:7  House > Gate"
+        chat_only = await run_search(search, store.readers, Search(query="gate", chat="main"))
+        assert [each["kind"] for each in chat_only["results"]] == ["message"]
+        annas = await run_search(search, store.readers, Search(query="gate", user="anna"))
+        assert lines(annas, more=None, bold=False)[0].endswith("person, importance 60  after reading from outside")
