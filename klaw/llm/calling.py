@@ -23,13 +23,13 @@ HOW = """\
 
 You can use tools before you answer. Write one JSON object and nothing else, either
 
-{"reply":{"answer":"what you say to the user"}}
+{"reply":{"calls":[{"name":NAME,"arguments":{PARAMETER:VALUE}}]}}
 
-to answer, or
+to use tools (you are shown their results then, and write again), or
 
-{"reply":{"calls":[{"name":"the tool","arguments":{"parameter":"value"}}]}}
+{"reply":{"answer":TEXT}}
 
-to use tools. You are shown the results then, and write again."""
+to answer the user."""
 LEFT_OUT = {
     Rules.STRICT: "Parameters that are optional may be null.",
     Rules.LLAMA: "Parameters that are optional may be left out.",
