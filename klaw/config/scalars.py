@@ -87,13 +87,17 @@ def is_choice(cls: Any) -> bool:
     return origin is Literal
 
 
-def read_choice(value: object, cls: object) -> str:
-    choices: tuple[str, ...] = get_args(cls)
+def read_choice(value: object, cls: object) -> str | bool:
+    choices: tuple[str | bool, ...] = get_args(cls)
     if value is UNREADABLE:
         raise ReportedError
     if isinstance(value, str) and str(value) in choices:
         return str(value)
-    raise _mismatch(f"one of {', '.join(choices)}" if len(choices) > 1 else f"{choices[0]!r}", value, value)
+    scalar = _scalar(value) if any(isinstance(choice, bool) for choice in choices) else value
+    if isinstance(scalar, bool) and any(choice is scalar for choice in choices):
+        return scalar
+    names = [json.dumps(choice) if isinstance(choice, bool) else choice for choice in choices]
+    raise _mismatch(f"one of {', '.join(names)}" if len(names) > 1 else f"{names[0]!r}", value, scalar)
 
 
 def read_json(value: object) -> object:

@@ -1,11 +1,12 @@
 """Making a request fit for another model than it was made for. Pure."""
 
 import json
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from klaw.domain import tokens
-from klaw.llm.types import ChatMessage, Request
+from klaw.llm.types import ChatMessage, Request, ToolCall
 
 IMAGE_TOKENS = 1_600
 """What the largest image costs with the providers that say so; smaller ones cost less."""
@@ -15,24 +16,40 @@ NO_IMAGE = "[an image that this model cannot see]"
 
 def without_tools(request: Request) -> Request:
     """The request for a model that cannot call tools: calls and results so far become plain text."""
-    messages: list[ChatMessage] = []
-    names = {call.id: call.name for message in request.messages for call in message.tool_calls}
-    for message in request.messages:
+    return attrs.evolve(request, messages=rounds_as_text(request.messages, _told), tools=(), stable_messages=0)
+
+
+def rounds_as_text(
+    messages: Sequence[ChatMessage], calls_text: Callable[[Sequence[ToolCall]], str]
+) -> tuple[ChatMessage, ...]:
+    """Messages without tool calls and results: each becomes a part of what the model, or the user, says.
+
+    Args:
+        messages: of one request.
+        calls_text: what the model is to have said for the calls of one message.
+    """
+    plain: list[ChatMessage] = []
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    for message in messages:
         if message.role == "tool":
             name = names.get(message.tool_call_id or "", "a tool")
             told = ChatMessage(role="user", content=f"Result of {name}:\n{message.content}")
         elif message.tool_calls:
-            calls = "\n".join(f"I use {call.name} with {call.arguments}" for call in message.tool_calls)
-            told = ChatMessage(role="assistant", content=f"{message.content}\n{calls}".strip())
+            content = f"{message.content}\n{calls_text(message.tool_calls)}".strip()
+            told = ChatMessage(role="assistant", content=content)
         else:
-            messages.append(message)
+            plain.append(message)
             continue
-        if messages and messages[-1].role == told.role and not messages[-1].images:
+        if plain and plain[-1].role == told.role and not plain[-1].images:
             # Templates that know no tools want the roles to alternate.
-            before = messages.pop()
+            before = plain.pop()
             told = attrs.evolve(before, content=f"{before.content}\n{told.content}")
-        messages.append(told)
-    return attrs.evolve(request, messages=tuple(messages), tools=(), stable_messages=0)
+        plain.append(told)
+    return tuple(plain)
+
+
+def _told(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"I use {call.name} with {call.arguments}" for call in calls)
 
 
 def without_images(request: Request) -> Request:

@@ -14,6 +14,8 @@ from klaw.llm.fallback import FallbackProvider, Link
 from klaw.llm.guard import GuardedProvider, ProviderReport
 from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import Provider
+from klaw.llm.subset import Rules
+from klaw.llm.tools_by_schema import ToolsBySchema
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
 """What a call is for; decides on the models."""
@@ -29,7 +31,7 @@ class Route:
         model: the provider's own name of the first model, for ``Request.model``.
         context_tokens: prompt and answer together.
         max_output_tokens: longest answer; never more than ``llm.maxReplyTokens``.
-        tools: whether the model can call tools.
+        tools: whether the model can call tools, by itself or by a schema.
         images: whether the model takes images.
         fallback: whole names of the models that are asked in turn when it fails.
     """
@@ -136,13 +138,16 @@ class Router:
             self._providers[provider] = GuardedProvider(provider, _make(provider, settings))
         known_model = settings.models.get(model)
         reply = self._config.llm.max_reply_tokens
+        asked: Provider = self._providers[provider]
+        if known_model is not None and known_model.tools == "schema":
+            asked = ToolsBySchema(asked, Rules.STRICT, constrained=known_model.json_schema)
         return Link(
-            provider=self._providers[provider],
+            provider=asked,
             name=name,
             model=model,
             context_tokens=self._context_tokens(name),
             max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
-            tools=known_model is not None and known_model.tools,
+            tools=known_model is not None and bool(known_model.tools),
             images=known_model is not None and known_model.images,
             json_schema=known_model is None or known_model.json_schema,
         )
@@ -154,12 +159,12 @@ class Router:
         if self._local is None:
             self._local = self._make_local()
         return Link(
-            provider=self._local,
+            provider=ToolsBySchema(self._local, Rules.LLAMA) if local.tools else self._local,
             name=name,
             model=model,
             context_tokens=self._context_tokens(name),
             max_output_tokens=self._config.llm.max_reply_tokens,
-            tools=False,
+            tools=bool(local.tools),
             images=False,
         )
 

@@ -498,3 +498,22 @@ def test_names_of_mcp_servers(name):
 def test_good_mcp_servers():
     made, _ = parse("mcp: {servers: {my-git_hub2: {command: x, tools: 'read_*', users: '*'}}}", {})
     assert made.mcp.servers["my-git_hub2"].tools == ("read_*",)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [("true", True), ("false", False), ("schema", "schema"), ('"${A}"', True), ('"${B}"', "schema")],
+)
+def test_tools_of_a_model_are_a_bool_or_a_word(text, made):
+    provider = f"{{baseUrl: {URL}, models: {{m: {{tools: {text}}}}}}}"
+    config, _ = parse(f"providers: {{p: {provider}}}", {"A": "true", "B": "schema"})
+    assert config.providers["p"].models["m"].tools == made
+
+
+@pytest.mark.parametrize("text", ["maybe", "1", "[]", "'true'"])
+def test_tools_of_a_model_are_nothing_else(text):
+    provider = f"{{baseUrl: {URL}, models: {{m: {{tools: {text}}}}}}}"
+    with pytest.raises(ConfigError, match=r"providers\.p\.models\.m\.tools: must be one of false, true, schema, got"):
+        parse(f"providers: {{p: {provider}}}", {})
+    with pytest.raises(ConfigError, match=r"localModel\.tools: must be one of false, schema, got"):
+        parse("localModel: {tools: true}", {})
