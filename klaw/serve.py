@@ -18,12 +18,13 @@ from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands, Sources
 from klaw.admin.notify import Notifier
-from klaw.app import App, recover_chats, running
+from klaw.app import recover_chats, running
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
+from klaw.parts import App
 
 GC_THRESHOLD = 20_000
 """New objects between two collections of the young ones; Python's own 700 is meant for small heaps."""

@@ -20,6 +20,7 @@ LAYERS = (
     {"health"},
     {"gateway"},
     {"admin", "client", "doctor", "setup"},
+    {"parts"},
     {"app"},
     {"serve"},
     {"cli"},

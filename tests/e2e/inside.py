@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 
 from klaw.actor.clock import new_id
-from klaw.app import App, recover_chats, running
+from klaw.app import recover_chats, running
 from klaw.config.load import load
 from klaw.config.paths import Paths
 from klaw.domain.events import Noticed
@@ -16,6 +16,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.hub import ChatEvent
+from klaw.parts import App
 
 T = TypeVar("T")
 DEADLINE_S = 30.0

@@ -8,9 +8,10 @@ import pytest
 import trio
 
 from klaw.admin.commands import Commands, Sources
-from klaw.app import App, running
+from klaw.app import running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
+from klaw.parts import App
 
 SETTINGS = "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}}"
 HANG_GUARD_S = 30

@@ -14,7 +14,7 @@ import trio
 from klaw.actor.supervisor import ActorSpec
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands
-from klaw.app import App, running
+from klaw.app import running
 from klaw.cli import actors, admin_call
 from klaw.cli.actors import actors_command
 from klaw.cli.admin_call import NoServer, Refused, call
@@ -22,6 +22,7 @@ from klaw.cli.receipt import receipt_command
 from klaw.cli.status import status_command
 from klaw.config.load import parse
 from klaw.config.paths import Paths
+from klaw.parts import App
 from tests.actors.admin.conftest import SETTINGS
 from tests.actors.admin.test_commands import ANNA, BORIS, fail_a_turn
 

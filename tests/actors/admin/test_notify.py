@@ -15,8 +15,8 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.admin import notify
 from klaw.admin.notify import Check, Notifier, listener_check, watchdog_interval_s, writer_check
-from klaw.app import App
 from klaw.errors import ActorStopped
+from klaw.parts import App
 
 HANG_GUARD_S = 20
 INTERVAL_S = 30.0

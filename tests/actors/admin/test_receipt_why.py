@@ -9,12 +9,13 @@ import pytest
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, Receipt
-from klaw.app import App, running
+from klaw.app import running
 from klaw.cli.receipt import receipt_command
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, Role
 from klaw.domain.turn import TurnRecord
+from klaw.parts import App
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import arguments
 from tests.conftest import CANARY

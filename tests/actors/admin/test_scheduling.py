@@ -19,7 +19,7 @@ from klaw.admin.schedule_requests import (
     ScheduleRemove,
     ScheduleRun,
 )
-from klaw.app import App
+from klaw.parts import App
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
 TASK_FIELDS = {

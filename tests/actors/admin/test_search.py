@@ -12,7 +12,7 @@ from klaw.actor.clock import SystemClock
 from klaw.admin.commands import Commands
 from klaw.admin.requests import MAX_QUERY, BadRequest, Search, parse
 from klaw.admin.search import run_search
-from klaw.app import App, running
+from klaw.app import running
 from klaw.cli.main import parser
 from klaw.cli.search import again, lines, notes, search_command
 from klaw.config.load import parse as parse_config
@@ -22,6 +22,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.memory.embedder import Embedder
 from klaw.memory.search import MemorySearch
+from klaw.parts import App
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served

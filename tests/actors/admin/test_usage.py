@@ -11,13 +11,14 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, Usage, parse
-from klaw.app import App, running
+from klaw.app import running
 from klaw.cli.status import status_command
 from klaw.cli.usage import usage_command
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
+from klaw.parts import App
 from klaw.store.sql.usage import UsageFilters, total
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served

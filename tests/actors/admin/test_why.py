@@ -12,11 +12,12 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import MAX_QUERY, BadRequest, Query, Why, parse
-from klaw.app import App, running
+from klaw.app import running
 from klaw.cli.why import lines, why_command
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, NewMessage, Role
+from klaw.parts import App
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 from tests.conftest import CANARY

@@ -9,13 +9,14 @@ from typing import Any
 import attrs
 import trio
 
-from klaw.app import App, running
+from klaw.app import running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Event, MessageStored, TurnEnded
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, ChatId, chat_id
 from klaw.domain.turn import TurnRecord
+from klaw.parts import App
 from klaw.store.requests import Appended
 from tests.support.llm_server import LlmServer, serve_llm
 

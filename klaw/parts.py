@@ -1,0 +1,241 @@
+"""The parts of a running Klaw: what they are, and how they are made and connected. Nothing is started here."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import attrs
+
+from klaw.actor.clock import Clock, new_id
+from klaw.actor.supervisor import Supervisor
+from klaw.actor.threads import Threads
+from klaw.chats.compose import Composer
+from klaw.chats.correction import TokenCorrection
+from klaw.chats.directory import ChatDirectory
+from klaw.chats.health import GatheredHealth
+from klaw.chats.models import ModelChoice
+from klaw.chats.turn import TurnServices
+from klaw.chats.workspace import Workspace
+from klaw.config.paths import Paths, folder_of_user
+from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
+from klaw.gateway.hub import Hub
+from klaw.health import (
+    coverage_problems,
+    embedder_problems,
+    local_model_problems,
+    summary_problems,
+    supervisor_problems,
+    task_problems,
+)
+from klaw.llm.budget import Budget
+from klaw.llm.local.provider import LocalProvider
+from klaw.llm.local.state import LocalModel
+from klaw.llm.meter import Accounts
+from klaw.llm.registry import Registry
+from klaw.llm.router import Router
+from klaw.llm.slots import Slots
+from klaw.memory.coverage import Coverage
+from klaw.memory.embedder import Embedder
+from klaw.memory.facts import Facts
+from klaw.memory.files import MemoryFiles
+from klaw.memory.recall import Recall
+from klaw.memory.search import MemorySearch
+from klaw.memory.summaries.making import SummaryServices
+from klaw.memory.summaries.summarizer import Summarizer
+from klaw.store.reindex.actor import Reindexer
+from klaw.store.store import Store
+from klaw.subagents.localzone import default_zone
+from klaw.subagents.run import RunServices
+from klaw.subagents.scheduler import Scheduler
+from klaw.subagents.service import Scheduling
+from klaw.subagents.slash import TaskAnswers
+from klaw.subagents.tools import scheduling_tools
+from klaw.toolbox.approvals import Approvals
+from klaw.toolbox.builtin.clock import clock_tools
+from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.memory import MemoryParts, memory_tools
+from klaw.toolbox.builtin.messages import message_tools
+from klaw.toolbox.builtin.skills import skill_tools
+from klaw.toolbox.executor import Executor
+from klaw.toolbox.mcp.servers import McpServers
+from klaw.toolbox.outside import outside_tools
+from klaw.toolbox.overflow import Overflow
+from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.skills.catalogue import Catalogue
+
+
+@attrs.frozen(kw_only=True)
+class App:
+    """The running parts, for the admin socket and for tests."""
+
+    config: EngineConfig
+    paths: Paths
+    clock: Clock
+    started_at: float
+    store: Store
+    supervisor: Supervisor
+    reindexer: Reindexer
+    embedder: Embedder
+    recall: Recall
+    search: MemorySearch
+    facts: Facts
+    memory_files: MemoryFiles
+    summarizer: Summarizer
+    summaries: SummaryServices
+    local: LocalModel
+    router: Router
+    slots: Slots
+    scheduler: Scheduler
+    scheduling: Scheduling
+    """What users can ask of tasks and runs."""
+    approvals: Approvals
+    executor: Executor
+    """Carries out tool calls; its toolbox holds all tools."""
+    runs: RunServices
+    """What the runs of tasks and subagents share."""
+    accounts: Accounts
+    correction: TokenCorrection
+    mcp: McpServers
+    hub: Hub
+    coverage: Coverage
+    health: GatheredHealth
+    directory: ChatDirectory
+    threads: tuple[Threads, ...]
+
+
+def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, supervisor: Supervisor) -> App:
+    """Make every part; nothing runs yet."""
+    embedder = Embedder(clock, enabled=config.embedding.enabled)
+    coverage = Coverage(clock)
+    local = LocalModel()
+    registry = Registry(config, clock)
+    router = Router(
+        config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s), registry.context_tokens
+    )
+    sources: list[Callable[[], Mapping[str, str]]] = [
+        partial(embedder_problems, embedder),
+        partial(coverage_problems, coverage),
+        partial(supervisor_problems, supervisor),
+        router.problems,
+    ]
+    llm = config.llm
+    accounts = Accounts(
+        registry=registry,
+        budget=Budget(llm.daily_budget, llm.daily_tokens, llm.budget_warn_share, clock),
+    )
+    sources += [accounts.budget.problems, registry.problems]
+    if router.uses_local:
+        sources.append(partial(local_model_problems, local, only=config.routing.default_provider == LOCAL_PROVIDER))
+    toolbox = Toolbox(config.tools.disabled)
+    mcp = McpServers(config.mcp, toolbox, clock, paths.workspace)
+    sources.append(mcp.problems)
+    health = GatheredHealth(sources)
+    hub = Hub()
+    recall = Recall(store.readers, embedder, config.auto_rag, clock)
+    correction = TokenCorrection()
+    files, slots = Threads("files", 2), Slots(config.processing.max_concurrent_llm)
+    # Threads of their own: slow file tools must not hold back the reading of prompt files.
+    tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
+    composer = Composer(clock=clock, new_id=new_id)
+    workspace_of = partial(folder_of_user, paths.workspace)
+    toolbox.register(*clock_tools(clock), *message_tools(store.readers, store.writer, composer.own, embedder.nudge))
+    toolbox.register(*file_tools(paths.workspace, tool_files, config.tools.max_output_chars))
+    toolbox.register(*skill_tools(skills, tool_files))
+    toolbox.register(*outside_tools(config.tools, workspace_of, tool_files))
+    approvals = Approvals(
+        events=hub, clock=clock, new_id=new_id, wait_s=config.tools.exec.approval_s, watchers=hub.watchers
+    )
+    search = MemorySearch(store.readers, embedder, clock)
+    facts = Facts(store.writer, store.readers, embedder, clock, new_id)
+    parts = MemoryParts(search=search, facts=facts, writer=store.writer, readers=store.readers, clock=clock)
+    toolbox.register(*memory_tools(parts))
+    executor = Executor(
+        toolbox=toolbox,
+        overflow=Overflow(files, workspace_of, new_id),
+        max_output_chars=config.tools.max_output_chars,
+        timeout_s=config.tools.timeout_s,
+        approve=approvals.approve,
+    )
+    summarizer = Summarizer(clock, enabled=config.summaries.enabled)
+    sources.append(partial(summary_problems, summarizer))
+    services = TurnServices(
+        config=config,
+        writer=store.writer,
+        readers=store.readers,
+        embedder=embedder,
+        recall=recall,
+        router=router,
+        slots=slots,
+        workspace=Workspace(paths.workspace, paths.data_dir, skills),
+        files=files,
+        events=hub,
+        clock=clock,
+        new_id=new_id,
+        composer=composer,
+        correction=correction,
+        executor=executor,
+        accounts=accounts,
+        models=ModelChoice(config=config, router=router, registry=accounts.registry),
+        turn_ended=summarizer.nudge,
+    )
+    scheduler = Scheduler()
+    zone = default_zone(config.subagents.zone)
+    scheduling = Scheduling(scheduler, store.readers, store.writer, config, clock, default_zone=zone)
+    toolbox.register(*scheduling_tools(scheduling, scheduler))
+    sources.append(partial(task_problems, scheduler))
+    return App(
+        config=config,
+        paths=paths,
+        clock=clock,
+        started_at=clock.now(),
+        store=store,
+        supervisor=supervisor,
+        reindexer=Reindexer(),
+        embedder=embedder,
+        recall=recall,
+        search=search,
+        facts=facts,
+        memory_files=MemoryFiles(),
+        summarizer=summarizer,
+        summaries=SummaryServices(
+            config=config,
+            writer=store.writer,
+            readers=store.readers,
+            route=lambda: accounts.meter().wrap(router.route(task="summarization")),
+            slots=slots,
+            correction=services.correction,
+            files=files,
+            data_dir=paths.data_dir,
+            clock=clock,
+        ),
+        local=local,
+        router=router,
+        slots=slots,
+        scheduler=scheduler,
+        scheduling=scheduling,
+        executor=executor,
+        runs=RunServices(
+            config=config,
+            writer=store.writer,
+            readers=store.readers,
+            router=router,
+            slots=slots,
+            workspace=services.workspace,
+            conversations=paths.conversations,
+            files=files,
+            executor=executor,
+            accounts=accounts,
+            correction=correction,
+            said=embedder.nudge,
+            clock=clock,
+            new_id=new_id,
+        ),
+        approvals=approvals,
+        accounts=accounts,
+        correction=correction,
+        mcp=mcp,
+        hub=hub,
+        coverage=coverage,
+        health=health,
+        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling)),
+        threads=(files, tool_files),
+    )
