@@ -118,15 +118,17 @@ class Facts:
             known = await self._known(fact, vector, replaces)
             if known is not None:
                 return Known(known)
+            taken: FactExists | None = None
             try:
                 return Saved(await self._writer.put_fact(fact, "new", supersedes=replaces, vector=vector))
             except NoSuchFact:
                 return NoOlder()
-            except FactExists as error:  # by somebody who saves without this class
-                there = await self._readers.run(facts.get, user, FactId(error.fact))
-                if there is None:
-                    raise
-                return Known(there)
+            except FactExists as error:  # put there by somebody who saves without this class
+                taken = error
+            there = await self._readers.run(facts.get, user, FactId(taken.fact))
+            if there is None:  # and removed again
+                raise taken
+            return Known(there)
 
     async def _known(self, fact: Fact, vector: FactVector | None, replaced: FactId | None) -> Fact | None:
         """A kept fact of the user that the new one adds nothing to; not the one that it is to replace."""
