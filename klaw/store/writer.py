@@ -253,14 +253,16 @@ async def run(
     while True:
         vitals.doing("idle")
         group: list[Request] = []
+        closed = False
         with trio.move_on_after(IDLE_CHECKPOINT_S):
             try:
                 group.append(await mailbox.receive())
             except trio.EndOfChannel:
-                await database.run(checkpoint, journal)
-                return
-        if not group:
+                closed = True
+        if not group:  # outside of the deadline of idleness: a checkpoint may take as long as it takes
             await database.run(checkpoint, journal)
+            if closed:
+                return
             continue
         if isinstance(group[0], MarkCommits | SwapDatabase):
             vitals.doing("reindexing")

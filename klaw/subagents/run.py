@@ -305,16 +305,17 @@ def _situation(run: Run) -> str:
 
 
 async def _tells(services: RunServices, run: Run, verdict: Verdict) -> bool:
-    """Whether the user is told of a failure: not while another attempt follows, and of limits and of what runs by
-    itself once a day for each task and error."""
+    """Whether the user is told of a failure: not while another attempt follows, and once a day for each task (of what
+    a person asked for by hand always) and for each limit."""
     if verdict.error is None or run.kind is RunKind.SPAWNED:
         return True
-    earlier = await services.readers.run(due_runs.limited, run.user, day_of(run.started_at), verdict.error)
+    today = day_of(run.started_at)
     if verdict.error in set(Limit):
+        earlier = await services.readers.run(due_runs.limited, run.user, today, verdict.error)
         return tells_user(Refusal(limit=Limit(verdict.error), note=""), run, earlier)
     if run.kind is RunKind.MANUAL:
         return True
-    if any(other.task == run.task and other.details.get("told") is True for other in earlier):
+    if await services.readers.run(due_runs.told, run.user, run.task, today):
         return False
     return not await _is_retried(services, run, verdict)
 

@@ -71,5 +71,18 @@ def limited(connection: apsw.Connection, user: UserId, since: str, error: str) -
     return _all(connection, _LIMITED, (user, since, error))
 
 
+_TOLD = """
+SELECT EXISTS (
+    SELECT 1 FROM runs WHERE user_id = ?1 AND task = ?2 AND started_at >= ?3 AND error IS NOT NULL
+        AND json_extract(details, '$.told') = 1
+)
+"""
+
+
+def told(connection: apsw.Connection, user: UserId, task: TaskName, since: str) -> bool:
+    """Whether the user was told of a failure of the task since an instant."""
+    return bool(connection.execute(_TOLD, (user, task, since)).get)
+
+
 def _all(connection: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -> list[Run]:
     return [runs.state_of(row).run for row in connection.execute(sql, bindings)]

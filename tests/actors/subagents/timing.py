@@ -1,6 +1,7 @@
 """A running Klaw whose clocks only the test moves, both at once: from one moment at which the scheduler rests to the
 next at which it has something to do."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import klaw.app
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import Run
 from klaw.subagents import due
-from tests.actors.chats.world import World, world
+from tests.actors.chats.world import DEADLINE_S, World, world
 from tests.support.llm_server import text_reply
 
 
@@ -49,8 +50,10 @@ class Timed:
     async def rest(self) -> None:
         """Wait, in real time only, until the scheduler has done all that can be done at this moment."""
         scheduler = self.here.app.scheduler
+        give_up = time.monotonic() + DEADLINE_S
         while True:
             await wait_all_tasks_blocked(0.001)
+            assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {self._activity()}"
             if self._resting() and not scheduler.live and not scheduler.queued:
                 return
 
@@ -72,13 +75,14 @@ class Timed:
         """All runs, the oldest first."""
         return [*reversed(await self.here.app.scheduling.runs(LOCAL_USER, task=task, limit=100_000))]
 
+    def _activity(self) -> str:
+        (actor,) = [each for each in self.here.app.supervisor.report() if each.name == "subagents.scheduler"]
+        return actor.activity
+
     def _resting(self) -> bool:
         scheduler = self.here.app.scheduler
-        (activity,) = [
-            actor.activity for actor in self.here.app.supervisor.report() if actor.name == "subagents.scheduler"
-        ]
         return (
-            activity == "waiting"
+            self._activity() == "waiting"
             and scheduler.mailbox.report().depth == 0
             and scheduler.wake_at is not None
             and scheduler.wake_at > self.now()
