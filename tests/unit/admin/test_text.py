@@ -101,6 +101,24 @@ def test_status_says_whether_all_is_covered(changes, text):
     assert status._coverage({**COVERAGE, **changes}) == text
 
 
+SUMMARIES = {"enabled": True, "made": 2, "last_made": "then", "failing": 0, "code": None, "next_try": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"enabled": False}, "off"),
+        ({"made": 0, "last_made": None}, "0 made since the start"),
+        (
+            {"failing": 1, "code": "llm_timeout", "next_try": "soon"},
+            "2 made since the start, the last at then; 1 chat failed (llm_timeout), tried again at soon",
+        ),
+    ],
+)
+def test_the_status_tells_of_summaries(changes: dict[str, Any], text: str) -> None:
+    assert status._summaries({**SUMMARIES, **changes}) == text
+
+
 def test_status_lists_what_is_degraded() -> None:
     answer = {
         "version": "1",
@@ -123,6 +141,7 @@ def test_status_lists_what_is_degraded() -> None:
         },
         "embedder": {"state": "ready", "reason": None, "since": "2026-11-21T12:00:00Z", "embedded": 4, "waiting": 1},
         "coverage": COVERAGE,
+        "summaries": SUMMARIES,
         "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
         "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
     }
@@ -133,6 +152,7 @@ def test_status_lists_what_is_degraded() -> None:
     assert "provider      c: being tried again after 4 failed calls" in printed
     assert "local model   missing (run `klaw models pull`)" in printed
     assert "coverage      every message can be found" in printed
+    assert "summaries     2 made since the start, the last at then" in printed
     assert printed[-2:] == ["degraded      нет модели", "              y"]
     assert status.lines({**answer, "degraded": []})[-1] == "degraded      nothing"
 
