@@ -115,7 +115,8 @@ def _summaries(summaries: dict[str, Any]) -> str:
     if summaries["last_made"]:
         said += f", the last at {summaries['last_made']}"
     if summaries["failing"]:
-        said += f"; {summaries['failing']} chats failed ({summaries['code']}), tried again at {summaries['next_try']}"
+        chats = "1 chat" if summaries["failing"] == 1 else f"{summaries['failing']} chats"
+        said += f"; {chats} failed ({summaries['code']}), tried again at {summaries['next_try']}"
     return said
 
 

@@ -131,6 +131,24 @@ def test_status_tells_how_tasks_stand() -> None:
     assert undelivered.startswith("results of the last 30 days without a chat to go to: 4;")
 
 
+SUMMARIES = {"enabled": True, "made": 2, "last_made": "then", "failing": 0, "code": None, "next_try": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"enabled": False}, "off"),
+        ({"made": 0, "last_made": None}, "0 made since the start"),
+        (
+            {"failing": 1, "code": "llm_timeout", "next_try": "soon"},
+            "2 made since the start, the last at then; 1 chat failed (llm_timeout), tried again at soon",
+        ),
+    ],
+)
+def test_the_status_tells_of_summaries(changes: dict[str, Any], text: str) -> None:
+    assert status._summaries({**SUMMARIES, **changes}) == text
+
+
 def test_status_lists_what_is_degraded() -> None:
     answer = {
         "version": "1",
@@ -157,6 +175,7 @@ def test_status_lists_what_is_degraded() -> None:
         "mcp": [],
         "coverage": COVERAGE,
         "tasks": TASKS,
+        "summaries": SUMMARIES,
         "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
         "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
     }
@@ -168,6 +187,7 @@ def test_status_lists_what_is_degraded() -> None:
     assert "local model   missing (run `klaw models pull`)" in printed
     assert "coverage      every message can be found" in printed
     assert "tasks         0 tasks, 0 runs go on, 0 wait" in printed
+    assert "summaries     2 made since the start, the last at then" in printed
     assert printed[-2:] == ["degraded      нет модели", "              y"]
     assert status.lines({**answer, "degraded": []})[-1] == "degraded      nothing"
 
