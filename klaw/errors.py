@@ -82,6 +82,29 @@ class RunOver(StorageError):
     """The run has ended already; what it ended with stays."""
 
 
+class FactExists(StorageError):
+    """The user has this fact already, or one of this id. ``fact`` is the id of that one."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__("the fact is there already")
+        self.fact = fact
+
+
+class NoSuchFact(StorageError):
+    """The user has no fact of this id, or it is history already."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such fact")
+
+
+class CoreUnreadable(StorageError):
+    """The user's core_memory.json cannot be read, or is none."""
+
+
+class CoreNotChanged(StorageError):
+    """A change of core memory that breaks a rule; the text says which and what to do."""
+
+
 class NoSuchChat(StorageError):
     """The chat that a run is to speak in does not exist, or is not its user's. ``chat`` is its name."""
 

@@ -28,7 +28,7 @@ _LABELS = {
     "scan": "reading the logs",
     "messages": "messages",
     "turns": "turns",
-    "tasks": "tasks",
+    "tasks": "tasks and facts",
     "runs": "runs",
     "vectors": "vectors taken over",
     "embed": "vectors made",
@@ -36,7 +36,7 @@ _LABELS = {
     "catch_up": "catching up",
     "swap": "swapping the databases",
 }
-_OTHERS = {"tasks": "changes of tasks", "runs": "runs"}
+_OTHERS = {"tasks": "changes of tasks", "facts": "changes of facts", "core": "changes of core memory", "runs": "runs"}
 """Counts that are told when there are any."""
 _IN_BYTES = frozenset({"scan", "turns"})
 

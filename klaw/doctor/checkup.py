@@ -144,5 +144,5 @@ def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], Mappi
     return messages, {
         "turn": read_offline(paths.database, sql.unknown_turns, logs.turns),
         "run": read_offline(paths.database, sql.unknown_runs, logs.runs),
-        "task change": read_offline(paths.database, sql.lacks_entries, logs.last_entry),
+        "memory change": read_offline(paths.database, sql.lacks_entries, logs.last_entry),
     }

@@ -160,7 +160,7 @@ def judge_tails(
     Args:
         report: what was read of the logs, before the database.
         unknown: messages of the logs that the database lacks, by chat.
-        others: turns, runs and changes of tasks likewise, by their word.
+        others: turns, runs and changes of memory likewise, by their word.
         last_seqs: the newest message of each chat in the database.
         last_change: the newest change of a run there.
         last_entry: the newest entry of the memory journal there.

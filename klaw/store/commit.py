@@ -14,6 +14,8 @@ from klaw.errors import KlawError, StorageError, StorageFull, VectorsDamaged
 from klaw.store import records
 from klaw.store.appending import append_message
 from klaw.store.journal import Entry, Journal
+from klaw.store.memory_commit import execute_of_memory, settle_core
+from klaw.store.memory_requests import ChangeCore, PutFact, PutMemoryFile, RemoveFact, StorePassageVectors
 from klaw.store.requests import (
     Append,
     Appended,
@@ -21,6 +23,7 @@ from klaw.store.requests import (
     BeginRun,
     EncodeVectors,
     EndReembedding,
+    OfMemory,
     OfTasks,
     OfVectors,
     PrepareVectors,
@@ -84,9 +87,17 @@ def _commit_group(connection: apsw.Connection, journal: Journal, requests: Seque
         _undo(connection, journal)
         raise
     journal.keep()
+    if any(isinstance(request, ChangeCore) for request in requests) and not settle_core(connection):
+        outcomes = [_not_written(request, outcome) for request, outcome in zip(requests, outcomes, strict=True)]
     if journal.wants_checkpoint:
         checkpoint(connection, journal)
     return outcomes
+
+
+def _not_written(request: Request, outcome: Outcome) -> Outcome:
+    if not isinstance(request, ChangeCore) or outcome.error is not None:
+        return outcome
+    return Outcome(error=StorageError("the change is kept, but core_memory.json cannot be written; it is when it can"))
 
 
 def _messages_first(entries: Sequence[Entry]) -> list[Entry]:
@@ -138,9 +149,9 @@ def _execute_alone(connection: apsw.Connection, request: Request, entries: list[
     except KlawError as error:
         return Outcome(error=error)
     except (apsw.ConstraintError, ValueError, TypeError, LookupError, OverflowError) as error:
-        if not isinstance(request, OfTasks):
+        if not isinstance(request, OfTasks | OfMemory):
             raise
-        # A value that is none: the scheduler's, and no reason to end the process for all.
+        # A value that is none: the scheduler's or a tool's, and no reason to end the process for all.
         log.error("request_refused", name=type(request).__name__, error=error_class(error), where=where(error))
         return Outcome(error=StorageError(f"the values cannot be stored ({error_class(error)})"))
     entries += mine
@@ -175,6 +186,8 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             return _repair(connection, request)
         case PutTask() | RemoveTask() | BeginRun() | AppendTranscript() | SaveRun():
             return execute_of_tasks(connection, request, entries)
+        case PutFact() | RemoveFact() | ChangeCore() | StorePassageVectors() | PutMemoryFile():
+            return execute_of_memory(connection, request, entries)
         case _:
             return None
 

@@ -2,21 +2,24 @@
 
 A line says what kind of thing was put or removed, whose, and under which key; a put has the whole value. Entries are
 numbered over all months and kinds: their order is that of the numbers, whatever the clock did. Other kinds of things
-(facts, topics, summaries) join with a word of their own in ``what``.
+(topics, summaries) join with a word of their own in ``what``.
 """
 
-from typing import Any
+from typing import Any, TypeAlias, assert_never
 
 import attrs
 
+from klaw.domain.core_memory import Document
+from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
+from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.fields import optional_text, optional_whole, text, whole, yes_or_no
 from klaw.store.records import dumps
 
 MEMORY = "memory"
-TASK = "task"
-"""The word in ``what``."""
+TASK, FACT, CORE = "task", "fact", "core"
+"""The words in ``what``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,36 +35,80 @@ class TaskEntry:
     """What was put; None: it was removed."""
 
 
-def memory_path(entry: TaskEntry) -> str:
+@attrs.frozen(kw_only=True)
+class FactEntry:
+    """One change of a fact."""
+
+    entry: int
+    time: str
+    user: UserId
+    id: FactId
+    fact: Fact | None
+    """What was put; None: it was removed."""
+
+
+@attrs.frozen(kw_only=True)
+class CoreEntry:
+    """A user's core memory as it became."""
+
+    entry: int
+    time: str
+    user: UserId
+    document: Document
+    replaces: str
+    """SHA-256 of the file that it takes the place of; empty when there was none."""
+
+
+MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry
+
+
+def memory_path(entry: MemoryEntry) -> str:
     return f"{MEMORY}/{entry.time[:7]}.jsonl"
 
 
-def memory_line(entry: TaskEntry) -> str:
-    record = {
+def memory_line(entry: MemoryEntry) -> str:
+    match entry:
+        case TaskEntry():
+            what, key, value = TASK, str(entry.name), None if entry.task is None else _value(entry.task)
+        case FactEntry():
+            what, key, value = FACT, str(entry.id), None if entry.fact is None else fact_value(entry.fact)
+        case CoreEntry():
+            what, key, value = CORE, "", {"document": entry.document, "replaces": entry.replaces}
+        case _:
+            assert_never(entry)
+    record: dict[str, Any] = {
         "entry": entry.entry,
         "time": entry.time,
         "user_id": entry.user,
-        "op": "remove" if entry.task is None else "put",
-        "what": TASK,
-        "key": entry.name,
+        "op": "remove" if value is None else "put",
+        "what": what,
+        "key": key,
     }
-    return dumps(record if entry.task is None else {**record, "value": _value(entry.task)})
+    return dumps(record if value is None else {**record, "value": value})
 
 
-def parse_memory(record: dict[str, Any]) -> TaskEntry:
+def parse_memory(record: dict[str, Any]) -> MemoryEntry:
     """A change of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
-    if record["what"] != TASK:
+    if record["what"] not in (TASK, FACT, CORE):
         raise ValueError("what is of no known kind")
     if record["op"] not in ("put", "remove"):
         raise ValueError("op is neither put nor remove")
-    user, name = UserId(text(record["user_id"])), task_name(text(record["key"]))
-    return TaskEntry(
-        entry=whole(record["entry"]),
-        time=text(record["time"]),
-        user=user,
-        name=name,
-        task=_task(user, name, record["value"]) if record["op"] == "put" else None,
-    )
+    entry, time, user = whole(record["entry"]), text(record["time"]), UserId(text(record["user_id"]))
+    key, value = text(record["key"]), record["value"] if record["op"] == "put" else None
+    match record["what"]:
+        case "task":
+            name = task_name(key)
+            task = _task(user, name, value) if value is not None else None
+            return TaskEntry(entry=entry, time=time, user=user, name=name, task=task)
+        case "fact":
+            fact = read_fact(user, FactId(key), value) if value is not None else None
+            return FactEntry(entry=entry, time=time, user=user, id=FactId(key), fact=fact)
+        case _:
+            if value is None or not isinstance(value["document"], dict):
+                raise TypeError("core memory is no object")
+            dumps(value["document"]).encode()  # lone surrogates are refused
+            replaces = text(value["replaces"])
+            return CoreEntry(entry=entry, time=time, user=user, document=value["document"], replaces=replaces)
 
 
 def _value(task: Task) -> dict[str, Any]:

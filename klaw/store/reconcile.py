@@ -5,6 +5,7 @@ end until a message that the database knows; a lost database is so rebuilt from 
 logs of turns and runs and the memory journal. Transcripts of runs are no chats' logs and are left alone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ import structlog
 from klaw.domain.message import Message
 from klaw.store import memory_records, records, run_records
 from klaw.store.jsonl import records_backwards
-from klaw.store.sql import messages, runs, tasks, turns
+from klaw.store.sql import memory_journal, messages, runs, turns
 
 T = TypeVar("T")
 
@@ -34,6 +35,10 @@ class Reconciled:
     turns: int
     tasks: int = 0
     """Changes of tasks."""
+    facts: int = 0
+    """Changes of facts."""
+    core: int = 0
+    """Changes of core memory."""
     runs: int = 0
     """States of runs."""
     conflicts: int
@@ -55,14 +60,18 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
     # By rowid, so that chats get their keys in the order in which they first spoke.
     found.sort(key=lambda message: message.rowid)
     restored = sum(_insert(connection, message) for message in found)
+    turns_restored = _restore_turns(connection, data_dir / records.TURNS)
+    memory = _restore_memory(connection, data_dir / memory_records.MEMORY)
     outcome = Reconciled(
         messages=restored,
-        turns=_restore_turns(connection, data_dir / records.TURNS),
-        tasks=_restore_tasks(connection, data_dir / memory_records.MEMORY),
+        turns=turns_restored,
+        tasks=memory["tasks"],
+        facts=memory["facts"],
+        core=memory["core"],
         runs=_restore_runs(connection, data_dir / run_records.RUNS),
         conflicts=len(found) - restored,
     )
-    rows = outcome.turns + outcome.tasks + outcome.runs
+    rows = outcome.turns + memory.total() + outcome.runs
     if restored or rows or outcome.conflicts:
         log.warning("reconciled", messages=restored, count=rows, missing=outcome.conflicts)
     return outcome
@@ -117,15 +126,15 @@ def _restore_turns(connection: apsw.Connection, folder: Path) -> int:
     return restored
 
 
-def _restore_tasks(connection: apsw.Connection, folder: Path) -> int:
+def _restore_memory(connection: apsw.Connection, folder: Path) -> Counter[str]:
     """Carry out what the database lacks of the memory journal, in the order of its numbers."""
-    last = tasks.last_entry(connection)
+    last = memory_journal.last_entry(connection)
     unknown = _unknown(folder, memory_records.parse_memory, lambda entry: entry.entry <= last)
-    restored = 0
+    restored: Counter[str] = Counter()
     for entry in sorted(unknown, key=lambda entry: entry.entry):
         try:
             with connection:
-                restored += tasks.apply(connection, entry)
+                restored[memory_journal.kind(entry)] += memory_journal.apply(connection, entry)
         except apsw.ConstraintError as error:
             log.error("log_conflict", line=entry.entry, error=type(error).__name__)
     return restored

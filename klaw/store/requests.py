@@ -10,6 +10,7 @@ from klaw.domain.message import Message, NewMessage
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, Task, TaskName
 from klaw.domain.turn import TurnRecord
+from klaw.store.memory_requests import OfMemory as OfMemory
 from klaw.store.reindex.places import Places
 from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.sql.coverage import Repaired
@@ -187,4 +188,4 @@ Between: TypeAlias = MarkCommits | SwapDatabase
 """Carried out alone, between two groups."""
 OfTasks: TypeAlias = PutTask | RemoveTask | BeginRun | AppendTranscript | SaveRun
 """What changes tasks and runs."""
-Request: TypeAlias = Append | OfTasks | OfVectors | RepairIndex | Ping | Between
+Request: TypeAlias = Append | OfTasks | OfMemory | OfVectors | RepairIndex | Ping | Between

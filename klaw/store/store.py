@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from klaw.errors import KlawError, StorageError
-from klaw.store import connect, migrations
+from klaw.store import connect, core_files, migrations
 from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
@@ -94,12 +94,9 @@ async def _open_writable(path: Path) -> AsyncIterator[Database]:
 def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path) -> Opened:
     before, now = migrations.migrate(connection)
     restored = journal.open()
-    return Opened(
-        schema_before=before,
-        schema=now,
-        restored_lines=restored,
-        reconciled=reconcile(connection, data_dir),
-    )
+    reconciled = reconcile(connection, data_dir)
+    core_files.settle(connection, data_dir)
+    return Opened(schema_before=before, schema=now, restored_lines=restored, reconciled=reconciled)
 
 
 def _close(connection: apsw.Connection, journal: Journal) -> None:

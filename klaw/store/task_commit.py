@@ -24,7 +24,8 @@ from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, NoSuchTask, RunOver, 
 from klaw.store import run_records
 from klaw.store.appending import append_message
 from klaw.store.journal import Entry
-from klaw.store.memory_records import TaskEntry, memory_line, memory_path
+from klaw.store.memory_commit import journal
+from klaw.store.memory_records import TaskEntry
 from klaw.store.requests import (
     Appended,
     AppendTranscript,
@@ -93,10 +94,7 @@ def _no_task(name: TaskName) -> NoSuchTask:
 def _journal(
     connection: apsw.Connection, entries: list[Entry], time: str, user: UserId, name: TaskName, task: Task | None
 ) -> None:
-    number = tasks.last_entry(connection) + 1
-    entry = TaskEntry(entry=number, time=time, user=user, name=name, task=task)
-    tasks.apply(connection, entry)
-    _write(entries, memory_path(entry), memory_line(entry))
+    journal(connection, entries, TaskEntry(entry=0, time=time, user=user, name=name, task=task))
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

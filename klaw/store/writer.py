@@ -26,6 +26,7 @@ from klaw.errors import KlawError, StorageError, StorageFull
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
+from klaw.store.memory_writes import MemoryWrites
 from klaw.store.reindex.handover import Watched, hand_over, mark
 from klaw.store.reindex.places import Places, exchange
 from klaw.store.reindex.values import Committed, Handover, Ready
@@ -96,7 +97,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer(TaskWrites):
+class Writer(TaskWrites, MemoryWrites):
     """Handle of the writer actor."""
 
     def __init__(self) -> None:

@@ -45,9 +45,10 @@ def open_with(path: Path, tokenizer: Any = None) -> apsw.Connection:
 
 def run_scripts(connection: apsw.Connection, first: int, last: int) -> None:
     """Run migrations as the Klaw of schema ``last`` did."""
-    for number in range(first, last + 1):
-        with connection:
-            connection.execute(migrations.scripts()[number])
+    for number, script in migrations.scripts().items():
+        if first <= number <= last:
+            with connection:
+                connection.execute(script)
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema_version', ?)", (str(last),))
 
 
@@ -73,7 +74,7 @@ def hits(connection: apsw.Connection, asked: str) -> list[int]:
     return [hit.rowid for hit in fulltext.search(connection, list(search_words(asked)), 1, (0, 1 << 60), 100, 10).best]
 
 
-@pytest.mark.parametrize("version", range(1, migrations.latest()))
+@pytest.mark.parametrize("version", sorted(migrations.scripts())[:-1])
 def test_every_earlier_schema_is_migrated_with_its_messages(tmp_path: Path, version: int) -> None:
     make_old(tmp_path / "klaw.db", version)
     connection = open_with(tmp_path / "klaw.db")
@@ -128,7 +129,7 @@ async def test_the_store_migrates_when_it_opens_and_says_so(tmp_path: Path, log_
         found = await store.readers.run(hits, "北京")
         assert sorted(found) == [3, added.message.rowid]
     said = [event["event"] for event in log_events if event["event"].startswith("schema_")]
-    assert said == ["schema_migration_begins", "schema_migrated"] * (migrations.latest() - 1)
+    assert said == ["schema_migration_begins", "schema_migrated"] * (len(migrations.scripts()) - 1)
 
 
 async def test_a_new_database_is_not_said_to_be_migrated(tmp_path: Path, log_events: list[dict[str, Any]]) -> None:

@@ -26,7 +26,7 @@ from klaw.store.journal import Journal
 from klaw.store.logcheck import read_logs
 from klaw.store.reconcile import Reconciled
 from klaw.store.requests import Append, BeginRun, Request, SaveRun, Transcript
-from klaw.store.sql import messages, runs, tasks, turns
+from klaw.store.sql import memory_journal, messages, runs, tasks, turns
 from tests.support.making import START, new, running_store
 from tests.support.reindexing import digests_of
 from tests.support.tasks import exchange, result, run_of, task
@@ -91,7 +91,7 @@ async def test_numbers_go_on_after_a_rebuild(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await store.writer.put_task(task("new"), "new")
         run = (await store.writer.begin_run(run_of())).run
-        assert await store.readers.run(tasks.last_entry) == 6
+        assert await store.readers.run(memory_journal.last_entry) == 6
         assert await store.readers.run(runs.change_of, run.id) == 11
 
 

@@ -19,7 +19,7 @@ from klaw.store import connect, memory_records, migrations, records, run_records
 from klaw.store.reindex.logs import NUMBERS, RecordIndex, folder_of, grown, lines, parse
 from klaw.store.reindex.places import Places, remove
 from klaw.store.reindex.values import Phase, Progress, Tally
-from klaw.store.sql import content, messages, meta, runs, tasks, turns, vectors
+from klaw.store.sql import content, memory_journal, messages, meta, passages, runs, turns, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
@@ -79,7 +79,7 @@ class Building:
             # Few bytes each and quickly made, so not worth a comparison.
             with self.connection:
                 turns.clear(self.connection)
-                tasks.clear(self.connection)
+                memory_journal.clear(self.connection)
                 runs.clear(self.connection)
             log.info("reindex_resumed")
             return True
@@ -272,12 +272,12 @@ class Building:
             return None
         try:
             with self.connection:
-                applied = tasks.apply(self.connection, entry)
+                applied = memory_journal.apply(self.connection, entry)
         except apsw.ConstraintError as error:
             log.error("log_conflict", line=entry.entry, error=type(error).__name__)
             self._count(conflicts=1)
             return None
-        self._count(tasks=int(applied))
+        self._count(**{memory_journal.kind(entry): int(applied)})
         return entry.entry
 
     def _insert_run(self, path: str, line: bytes) -> int | None:
@@ -328,3 +328,14 @@ class Building:
         with self.connection:
             stored += vectors.store(self.connection, taken)
         return stored
+
+    def copy_fact_vectors(self, live: apsw.Connection, after: int, limit: int) -> int | None:
+        """Take over the next vectors of facts whose text is the same in both. Returns up to which row that was; None
+        when there are no more. What is not taken over the server's embedder makes."""
+        found = passages.fact_vectors(live, after, limit)
+        model = vectors.model(live)
+        if not found or model is None:
+            return None
+        with self.connection:
+            passages.store(self.connection, model[0], found)
+        return found[-1].rowid

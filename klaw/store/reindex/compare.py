@@ -80,10 +80,16 @@ class Bounds:
     last_rowid: int = END
     last_turn: int = END
     last_change: int = END
+    last_entry: int = END
 
     @classmethod
     def up_to(cls, mark: Committed) -> Self:
-        return cls(last_rowid=mark.last_rowid, last_turn=mark.last_turn, last_change=mark.last_change)
+        return cls(
+            last_rowid=mark.last_rowid,
+            last_turn=mark.last_turn,
+            last_change=mark.last_change,
+            last_entry=mark.last_entry,
+        )
 
 
 def compare(
@@ -105,11 +111,15 @@ def compare(
         (yield from _compare(content.TURNS, live, built, bounds.last_turn)),
         (yield from _compare_runs(live, built, bounds.last_change)),
         (yield from _compare(content.FULL_TEXT, live, built, bounds.last_rowid)),
+        (yield from _compare(content.FACT_CHANGES, live, built, bounds.last_entry)),
+        (yield from _compare_facts(live, built, bounds.last_entry)),
     ]
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
         found.append((yield from _compare(content.SESSIONS, live, built, END)))
         found.append((yield from _compare(content.TASKS, live, built, END)))
+        found.append((yield from _compare(content.FACT_TEXT, live, built, END)))
+        found.append((yield from _compare(content.CORE, live, built, END)))
     found.append((yield from _compare_vectors(live, built, bounds.last_rowid)))
     return found
 
@@ -121,18 +131,22 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
         live: the database in use, to which nobody writes now.
         built: the new one.
         bounds: up to here all was compared.
-        small: also the small tables, whose rows change and are in no order: chats and tasks.
+        small: also the small tables, whose rows change and are in no order: chats, tasks and core memory.
 
     Raises:
         apsw.Error: one of them cannot be read.
     """
     by_rowid = (content.MESSAGES, content.FULL_TEXT)
     tables: list[tuple[Table, int | str]] = [(table, bounds.last_rowid) for table in by_rowid]
+    tables.append((content.FACT_CHANGES, bounds.last_entry))
     if small:
-        tables += [(table, table.first) for table in (content.SESSIONS, content.TASKS)]
+        tables += [(table, table.first) for table in (content.SESSIONS, content.TASKS, content.CORE)]
     for table, after in tables:
         if list(table.rows(live, after=after)) != list(table.rows(built, after=after)):
             return False
+    changed = content.facts_after(live, bounds.last_entry)
+    if any(content.fact(live, fact) != content.fact(built, fact) for fact in changed):
+        return False
     return all(
         content.turn(live, turn) == content.turn(built, turn) for turn in content.turns_after(live, bounds.last_turn)
     ) and all(content.run(live, run) == content.run(built, run) for run in content.runs_after(live, bounds.last_change))
@@ -151,6 +165,16 @@ def _compare_runs(live: apsw.Connection, built: apsw.Connection, end: int) -> St
         return now is not None and now[1] > end
 
     table = content.RUNS
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
+
+
+def _compare_facts(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """A fact that was changed or removed beyond the end is in the new database as it was; see ``_compare_runs``."""
+
+    def goes_on(row: Row) -> bool:
+        return content.last_change_of_fact(live, row[0]) > end
+
+    table = content.FACTS
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
@@ -226,6 +250,10 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
         content.SESSIONS,
         content.TURNS,
         content.TASKS,
+        content.FACTS,
+        content.FACT_CHANGES,
+        content.FACT_TEXT,
+        content.CORE,
         content.RUNS,
         content.FULL_TEXT,
         content.VECTORS,

@@ -15,7 +15,7 @@ from klaw.store.reindex.compare import Bounds, compare_tail
 from klaw.store.reindex.logs import grown
 from klaw.store.reindex.places import Places, decide
 from klaw.store.reindex.values import Committed, Handover, Ready
-from klaw.store.sql import content, vectors
+from klaw.store.sql import content, memory_journal, vectors
 
 MAX_TAIL_BYTES = 128 * 1024
 """Most that may be missing from the logs; with more the swap is put off for another catch-up."""
@@ -43,11 +43,13 @@ def mark(
     if step != "next":
         journal.watch(on=step == "begin")
     last_rowid, last_turn, last_change = content.last_rowids(connection)
+    last_entry = memory_journal.last_entry(connection)
     return Committed(
         sizes=sizes,
         last_rowid=last_rowid,
         last_turn=last_turn,
         last_change=last_change,
+        last_entry=last_entry,
         vectors=found,
         model=vectors.model(connection),
     )

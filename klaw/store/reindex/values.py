@@ -11,8 +11,8 @@ from klaw.store.sql.vectors import Unembedded
 Phase: TypeAlias = Literal[
     "scan", "messages", "turns", "tasks", "runs", "vectors", "embed", "compare", "catch_up", "swap"
 ]
-"""scan: logs of one kind are looked through (bytes). messages, turns, tasks, runs: they are inserted. vectors: taken
-over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
+"""scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts and core memory), runs:
+they are inserted. vectors: taken over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
 swap: the files."""
 
 
@@ -86,6 +86,10 @@ class Tally:
     turns: int = 0
     tasks: int = 0
     """Changes of tasks."""
+    facts: int = 0
+    """Changes of facts."""
+    core: int = 0
+    """Changes of core memory."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""
@@ -135,6 +139,8 @@ class Committed:
     """Row id of the newest turn; only for this very file."""
     last_change: int
     """Of runs."""
+    last_entry: int
+    """Of the memory journal."""
     vectors: frozenset[int]
     """Rows that got a vector since the mark before."""
     model: tuple[str, int] | None

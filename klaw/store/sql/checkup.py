@@ -8,7 +8,7 @@ import attrs
 from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.names import ChatId, UserId
 from klaw.store import migrations
-from klaw.store.sql import coverage, runs, tasks, turns, vectors
+from klaw.store.sql import coverage, memory_journal, runs, turns, vectors
 from klaw.store.sql.reading import snapshot
 
 BATCH_ROWS = 2_000
@@ -119,7 +119,7 @@ def unknown_runs(connection: apsw.Connection, wanted: Mapping[str, int]) -> int:
 
 def lacks_entries(connection: apsw.Connection, last: int) -> int:
     """How many entries of the memory journal, which ends with this one, the database lacks."""
-    return max(0, last - tasks.last_entry(connection))
+    return max(0, last - memory_journal.last_entry(connection))
 
 
 _LAST_CHANGE = "SELECT max(change) FROM runs"
@@ -127,7 +127,7 @@ _LAST_CHANGE = "SELECT max(change) FROM runs"
 
 def last_changes(connection: apsw.Connection) -> tuple[int, int]:
     """Numbers of the newest change of a run and of the newest entry of the memory journal; 0 for none."""
-    return int(connection.execute(_LAST_CHANGE).get or 0), tasks.last_entry(connection)
+    return int(connection.execute(_LAST_CHANGE).get or 0), memory_journal.last_entry(connection)
 
 
 _NEWEST = "SELECT max(updated_at) FROM sessions"

@@ -113,6 +113,48 @@ def run(connection: apsw.Connection, run_id: str) -> Row | None:
     return connection.execute(_RUN, (run_id,)).fetchone()
 
 
+# The columns of a fact's row are those of its last change, which is compared as a whole: they are not told again.
+_FACTS = """
+SELECT user_id || '/' || id AS key, entry, rowid, normal, superseded_by FROM facts
+WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
+"""
+FACTS = Table(name="facts", first="", page=_by(_FACTS))
+
+_FACT_CHANGES = """
+SELECT entry, user_id, fact_id, at, value FROM fact_changes WHERE entry > :after AND entry <= :end
+ORDER BY entry LIMIT :limit
+"""
+FACT_CHANGES = Table(name="changes of facts", first=-END, page=_by(_FACT_CHANGES))
+
+_LAST_OF_FACT = "SELECT max(entry) FROM fact_changes WHERE user_id || '/' || fact_id = ?"
+
+
+def last_change_of_fact(connection: apsw.Connection, key: str) -> int:
+    """The number of a fact's last change, also of one that was removed; by its key in ``FACTS``."""
+    return int(connection.execute(_LAST_OF_FACT, (key,)).get or 0)
+
+
+_CHANGED_FACTS = "SELECT DISTINCT user_id || '/' || fact_id AS key FROM fact_changes WHERE entry > ? ORDER BY key"
+
+
+def facts_after(connection: apsw.Connection, entry: int) -> list[str]:
+    """Keys of the facts that have changed after an entry of the memory journal."""
+    return [key for (key,) in connection.execute(_CHANGED_FACTS, (entry,))]
+
+
+_FACT = f"{_FACTS.split('WHERE', maxsplit=1)[0]} WHERE key = ?"
+
+
+def fact(connection: apsw.Connection, key: str) -> Row | None:
+    return connection.execute(_FACT, (key,)).fetchone()
+
+
+_FACT_TEXT = "SELECT id, hex(sz) FROM facts_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+FACT_TEXT = Table(name="full text of facts", first=-END, page=_by(_FACT_TEXT))
+
+_CORE = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
+CORE = Table(name="core memory", first="", page=_by(_CORE))
+
 # How many words each column of each row has in the index: FTS5 keeps that beside the index itself.
 _FULL_TEXT = """
 SELECT id, hex(sz) FROM messages_fts_docsize WHERE id > :after AND id <= :end ORDER BY id LIMIT :limit

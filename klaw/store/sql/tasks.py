@@ -1,4 +1,4 @@
-"""SQL of tasks, and of the number of the memory journal's last entry."""
+"""SQL of tasks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,6 @@ import apsw
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger
 from klaw.store.memory_records import TaskEntry
-from klaw.store.sql import meta
 
 _COLUMNS = (
     "user_id, name, fires, expression, zone, every_s, at, message, model, inject_into, enabled, timeout_s, max_tokens,"
@@ -97,33 +96,20 @@ def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
-_ENTRY = "memory_entry"
-"""In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
-
-
-def last_entry(connection: apsw.Connection) -> int:
-    """Number of the memory journal's last entry that this database has; 0 for none."""
-    return int(meta.get(connection, _ENTRY) or 0)
-
-
 _PUT = f"INSERT OR REPLACE INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608 - constant columns
 _REMOVE = "DELETE FROM tasks WHERE user_id = ? AND name = ?"
 
 
-def apply(connection: apsw.Connection, entry: TaskEntry) -> bool:
-    """Carry out an entry of the memory journal. False when it, or a later one, was carried out before.
+def apply(connection: apsw.Connection, entry: TaskEntry) -> None:
+    """Carry out an entry of the memory journal; ``memory_journal.apply`` does it in their order.
 
     Raises:
         apsw.ConstraintError: its value is none for a task.
     """
-    if entry.entry <= last_entry(connection):
-        return False
     if entry.task is None:
         connection.execute(_REMOVE, (entry.user, entry.name))
     else:
         connection.execute(_PUT, _row(entry.task))
-    meta.put(connection, _ENTRY, str(entry.entry))
-    return True
 
 
 _CLEAR = "DELETE FROM tasks"
@@ -132,4 +118,3 @@ _CLEAR = "DELETE FROM tasks"
 def clear(connection: apsw.Connection) -> None:
     """Remove all tasks; for a database that is being made from the logs."""
     connection.execute(_CLEAR)
-    meta.remove(connection, _ENTRY)

@@ -290,7 +290,7 @@ def test_tasks_and_runs_that_the_database_lacks(paths: Paths) -> None:
             file.write(json.dumps({**last, number: last[number] + 1}) + "\n")
     found = one(look(paths), "log_tails")
     assert found.level is Level.WARNING
-    assert "0 messages, 0 turns, 1 run and 1 task change of the logs are not in the database yet" in found.text
+    assert "0 messages, 0 turns, 1 run and 1 memory change of the logs are not in the database yet" in found.text
 
 
 @pytest.mark.parametrize("folder", ["memory", "runs"])

@@ -1,0 +1,136 @@
+"""Core memory: the few lines about a user that stand in every context. Pure.
+
+A JSON object of sections. A section that tools write is an object of texts; a person who writes the file may also use
+lists and plain texts, which tools leave as they are.
+"""
+
+import json
+from typing import Any, TypeAlias
+
+from klaw.domain import tokens
+from klaw.domain.text import clean_output
+
+Document: TypeAlias = dict[str, Any]
+
+MAX_TOKENS = 500
+"""Estimated, of the rendered core memory: it is paid for in every turn."""
+MAX_NAME = 64
+"""Characters of a section's or a key's name."""
+MAX_VALUE = 1_000
+"""Characters of one value."""
+MAX_BYTES = 256 * 1024
+"""A larger file is no core memory."""
+
+
+class CoreRefused(ValueError):
+    """A change that cannot be made: for the model, what is wrong and what to do. Never quotes a value."""
+
+
+def parse(data: bytes) -> Document:
+    """The document in a file's bytes; of an empty file an empty one. Raises ValueError when it is none."""
+    if len(data) > MAX_BYTES:
+        raise ValueError("too large")
+    text = data.decode("utf-8")
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("core memory must be a JSON object")  # noqa: TRY004 - one error class for malformed files
+    return found
+
+
+def dump(document: Document) -> bytes:
+    """The file's bytes."""
+    return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "surrogatepass")
+
+
+def updated(document: Document, section: str, key: str, value: str) -> Document:
+    """The document with a value in it, a new one or in place of another.
+
+    Raises:
+        CoreRefused: a name or the value breaks its rule, the section is no place for it, or there is no room.
+    """
+    section, key, value = _name("section", section), _name("key", key), _value(value)
+    present = document.get(section, {})
+    if not isinstance(present, dict):
+        raise CoreRefused(
+            "section: a person wrote it as a list or a text, and only they change it; use another section"
+        )
+    changed = {**document, section: {**present, key: value}}
+    used = tokens.estimate(render(changed))
+    if used > MAX_TOKENS and used > tokens.estimate(render(document)):
+        raise CoreRefused(
+            f"core memory is full: it has room for {MAX_TOKENS} tokens, and this would make {used}; shorten or delete"
+            " what matters less, or use memory_save"
+        )
+    return changed
+
+
+def removed(document: Document, section: str, key: str | None) -> Document:
+    """The document without a value, or without a whole section. A section that becomes empty goes too.
+
+    Raises:
+        CoreRefused: there is nothing of that name.
+    """
+    section = _name("section", section)
+    if section not in document:
+        raise CoreRefused("section: there is none of that name; core memory has: " + (_listed(document) or "nothing"))
+    present = document[section]
+    others = {name: content for name, content in document.items() if name != section}
+    if key is None:
+        return others
+    key = _name("key", key)
+    if not isinstance(present, dict):
+        raise CoreRefused("key: the section has no keys; without a key it is deleted as a whole")
+    if key not in present:
+        raise CoreRefused("key: the section has none of that name; it has: " + (_listed(present) or "nothing"))
+    left = {name: content for name, content in present.items() if name != key}
+    return {name: left if name == section else content for name, content in document.items() if name != section or left}
+
+
+def render(value: Any) -> str:
+    """Core memory as lines ``- key: value`` below their section.
+
+    Args:
+        value: the parsed core_memory.json: an object of sections, each an object, a list or a text.
+
+    Raises:
+        ValueError: the top level is not an object.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("core memory must be a JSON object")  # noqa: TRY004 - one error class for all malformed files
+    lines: list[str] = []
+    for section, content in value.items():
+        if isinstance(content, dict):
+            lines += [f"[{section}]", *(f"- {key}: {_plain(item)}" for key, item in content.items())]
+        elif isinstance(content, list):
+            lines += [f"[{section}]", *(f"- {_plain(item)}" for item in content)]
+        else:
+            lines.append(f"- {section}: {_plain(content)}")
+    return "\n".join(lines)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _name(field: str, text: str) -> str:
+    name = " ".join(clean_output(text).split())
+    if not 1 <= len(name) <= MAX_NAME:
+        raise CoreRefused(f"{field}: has 1 to {MAX_NAME} characters")
+    return name
+
+
+def _value(text: str) -> str:
+    # One line: a value with line ends could pass for other entries, or for another section.
+    value = " ".join(clean_output(text).split())
+    if not 1 <= len(value) <= MAX_VALUE:
+        raise CoreRefused(f"value: has 1 to {MAX_VALUE} characters")
+    return value
+
+
+def _listed(names: Document) -> str:
+    return ", ".join(list(names)[:20])

@@ -1,0 +1,120 @@
+"""Facts: the long-lived statements of archival memory, and what may be one. Pure."""
+
+import enum
+import re
+import unicodedata
+from typing import NewType
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.text import clean_output
+
+FactId = NewType("FactId", str)
+
+MAX_TEXT = 2_000
+"""Characters of a fact: a statement, not a document."""
+CATEGORIES = ("identity", "preference", "person", "project", "event", "place", "health", "work", "other")
+"""What the model is offered; others are allowed."""
+DEFAULT_IMPORTANCE = 50
+
+_CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+
+
+class InvalidFact(ValueError):
+    """A value of a fact breaks its rule; names the field and never quotes the value."""
+
+
+class FactSource(enum.StrEnum):
+    """By which way it came to be kept."""
+
+    TOOL = "tool"
+    """The model called memory_save."""
+    USER = "user"
+    """The person gave a command."""
+    ARCHIVIST = "archivist"
+    """Drawn from a topic, in the background."""
+    CHAT = "chat"
+    """Drawn from a message, in the background."""
+
+
+class Origin(enum.StrEnum):
+    """Whose words it goes back to. Nothing that a model wrote is ever the user's own."""
+
+    USER = "user"
+    """The person's own words, given by a command."""
+    ASSISTANT = "assistant"
+    """A model wrote it down, out of a conversation alone."""
+    TOOL = "tool"
+    """A model wrote it down after something from outside (web, MCP, a program) had been read: it may be that one's."""
+
+
+@attrs.frozen(kw_only=True)
+class Fact:
+    """One statement. Times are ISO-8601 UTC."""
+
+    id: FactId
+    user: UserId
+    text: str
+    category: str
+    """``[a-z][a-z0-9_-]{0,31}``."""
+    importance: int = DEFAULT_IMPORTANCE
+    """0 to 100."""
+    source: FactSource
+    origin: Origin
+    chat: ChatId | None = None
+    """Where it was said."""
+    message: str | None = None
+    """Id of the message that it was drawn from."""
+    turn: str | None = None
+    """Id of the turn, or of the run, that saved it."""
+    topic: str | None = None
+    """Id of the topic that it was drawn from."""
+    created_at: str
+    updated_at: str
+    superseded_by: FactId | None = None
+    """The newer statement that took its place. Then it is history: no search finds it."""
+
+    @property
+    def active(self) -> bool:
+        return self.superseded_by is None
+
+
+def check(fact: Fact) -> None:
+    """Raises InvalidFact when a value breaks its rule."""
+    if not _ID.fullmatch(fact.id):
+        raise InvalidFact("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
+    if fact.text != fact_text(fact.text):
+        raise InvalidFact("text: has control characters, or space around it")
+    if not _CATEGORY.fullmatch(fact.category):
+        raise InvalidFact("category: has 1 to 32 of a-z, 0-9, '_' and '-', and begins with a letter")
+    if isinstance(fact.importance, bool) or not 0 <= fact.importance <= 100:
+        raise InvalidFact("importance: is a whole number from 0 to 100")
+    if fact.superseded_by == fact.id:
+        raise InvalidFact("superseded_by: is the fact itself")
+
+
+def fact_text(text: str) -> str:
+    """A text as it is kept: without control characters and space around it.
+
+    Raises:
+        InvalidFact: nothing is left, or it is too long.
+    """
+    kept = clean_output(text).strip()
+    if not any(character.isalnum() for character in kept):
+        raise InvalidFact("text: is empty, or has no letter or digit")
+    if len(kept) > MAX_TEXT:
+        raise InvalidFact(f"text: has at most {MAX_TEXT} characters; save several facts, or write a file")
+    return kept
+
+
+def normal_form(text: str) -> str:
+    """What two texts that say the same in the same words have in common: case, width, punctuation and space do not
+    count."""
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("ё", "е")
+    return " ".join("".join(each if each.isalnum() or each in _MEANING else " " for each in folded).split())
+
+
+_MEANING = frozenset("+-−%#@/*°$€₽£¥<>=&")
+"""Signs that change what is said: +5 and -5 are two facts."""

@@ -1,0 +1,181 @@
+"""SQL of facts, their history and their full-text rows. Every question names the user."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import attrs
+
+from klaw.domain.fact import Fact, FactId, FactSource, Origin, normal_form
+from klaw.domain.names import ChatId, UserId
+from klaw.store.fact_records import fact_value, read_fact
+from klaw.store.memory_records import FactEntry
+from klaw.store.records import dumps
+
+_COLUMNS = (
+    "id, user_id, text, category, importance, source, origin, chat_id, message_id, turn_id, topic, created_at,"
+    " updated_at, superseded_by"
+)
+
+
+def _fact(row: Sequence[Any]) -> Fact:
+    return Fact(
+        id=FactId(row[0]),
+        user=UserId(row[1]),
+        text=row[2],
+        category=row[3],
+        importance=row[4],
+        source=FactSource(row[5]),
+        origin=Origin(row[6]),
+        chat=ChatId(row[7]) if row[7] is not None else None,
+        message=row[8],
+        turn=row[9],
+        topic=row[10],
+        created_at=row[11],
+        updated_at=row[12],
+        superseded_by=FactId(row[13]) if row[13] is not None else None,
+    )
+
+
+_GET = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, fact: FactId) -> Fact | None:
+    """A user's fact by its id, also one that was superseded."""
+    row = connection.execute(_GET, (user, fact)).fetchone()
+    return _fact(row) if row else None
+
+
+_SAME = f"""
+SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND normal = ? AND superseded_by IS NULL AND id <> ? LIMIT 1
+"""  # noqa: S608 - constant columns
+
+
+def same_text(connection: apsw.Connection, user: UserId, text: str, other_than: FactId) -> Fact | None:
+    """A user's active fact that says the same in the same words."""
+    row = connection.execute(_SAME, (user, normal_form(text), other_than)).fetchone()
+    return _fact(row) if row else None
+
+
+_BY_ROWIDS = f"""
+SELECT r.key, {_COLUMNS.replace("id, user_id", "f.id, f.user_id", 1)}, f.rowid
+FROM json_each(?2) AS r CROSS JOIN facts AS f ON f.rowid = r.value
+WHERE f.user_id = ?1 AND f.superseded_by IS NULL ORDER BY r.key
+"""  # noqa: S608 - constant columns
+
+
+def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, Fact]:
+    """A user's active facts by their row ids; what is gone, or another's, is left out."""
+    rows = connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))
+    return {row[-1]: _fact(row[1:-1]) for row in rows}
+
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM facts
+WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
+ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection, user: UserId, *, category: str | None = None, importance: int = 0, limit: int = 1_000
+) -> list[Fact]:
+    """A user's active facts, the most important first; of a category, and of at least an importance."""
+    return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit))]
+
+
+_COUNT = "SELECT count(*) FROM facts WHERE user_id = ? AND superseded_by IS NULL"
+
+
+def count(connection: apsw.Connection, user: UserId) -> int:
+    """How many active facts a user has."""
+    return int(connection.execute(_COUNT, (user,)).get)
+
+
+@attrs.frozen(kw_only=True)
+class FactChange:
+    """One change of a fact's history."""
+
+    entry: int
+    """Of the memory journal; also their order over all facts."""
+    at: str
+    fact: Fact | None
+    """What it became; None: it was removed."""
+
+
+_HISTORY = "SELECT entry, at, value FROM fact_changes WHERE user_id = ? AND fact_id = ? ORDER BY entry"
+
+
+def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[FactChange]:
+    """All that a user's fact was, the oldest first; also of one that was removed."""
+    return [
+        FactChange(entry=entry, at=at, fact=None if value is None else read_fact(user, fact, json.loads(value)))
+        for entry, at, value in connection.execute(_HISTORY, (user, fact))
+    ]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id = ? AND id = ?"
+_PUT = """
+INSERT INTO facts (rowid, entry, id, user_id, text, normal, category, importance, source, origin, chat_id, message_id,
+    turn_id, topic, created_at, updated_at, superseded_by)
+VALUES (:rowid, :entry, :id, :user, :text, :normal, :category, :importance, :source, :origin, :chat_id, :message_id,
+    :turn_id, :topic, :created_at, :updated_at, :superseded_by)
+ON CONFLICT (rowid) DO UPDATE SET entry = excluded.entry, text = excluded.text, normal = excluded.normal,
+    category = excluded.category, importance = excluded.importance, source = excluded.source,
+    origin = excluded.origin, chat_id = excluded.chat_id, message_id = excluded.message_id,
+    turn_id = excluded.turn_id, topic = excluded.topic, created_at = excluded.created_at,
+    updated_at = excluded.updated_at, superseded_by = excluded.superseded_by
+"""
+_REMOVE = "DELETE FROM facts WHERE rowid = ?"
+_LOG = "INSERT INTO fact_changes (entry, user_id, fact_id, at, value) VALUES (?, ?, ?, ?, ?)"
+_DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
+_UNINDEX = "INSERT INTO facts_fts (facts_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
+_INDEX = "INSERT INTO facts_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
+
+
+def apply(connection: apsw.Connection, entry: FactEntry) -> None:
+    """Carry out an entry of the memory journal, which is newer than all before: the row, its full text, its history. A
+    vector of another text goes, and so does that of a fact which is history now.
+
+    Raises:
+        apsw.ConstraintError: its value is none for a fact.
+    """
+    present = connection.execute(_PRESENT, (entry.user, entry.id)).fetchone()
+    rowid, text, active = present or (entry.entry, None, False)
+    if active:
+        connection.execute(_UNINDEX, (rowid, text, entry.user))
+    fact = entry.fact
+    if fact is None or not fact.active or fact.text != text:
+        connection.execute(_DROP_VECTOR, (rowid,))
+    if fact is None:
+        connection.execute(_REMOVE, (rowid,))
+        connection.execute(_LOG, (entry.entry, entry.user, entry.id, entry.time, None))
+        return
+    value = fact_value(fact)
+    own = {"rowid": rowid, "entry": entry.entry, "id": fact.id, "user": fact.user, "normal": normal_form(fact.text)}
+    connection.execute(_PUT, {**value, **own})
+    if fact.active:
+        connection.execute(_INDEX, (rowid, fact.text, fact.user))
+    connection.execute(_LOG, (entry.entry, fact.user, fact.id, entry.time, dumps(value)))
+
+
+_ROWID = "SELECT rowid FROM facts WHERE user_id = ? AND id = ?"
+
+
+def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | None:
+    """The row of a user's fact."""
+    found = connection.execute(_ROWID, (user, fact)).get
+    return int(found) if found is not None else None
+
+
+_CLEAR = ("DELETE FROM vec_facts", "DELETE FROM facts", "DELETE FROM fact_changes")
+_CLEAR_TEXT = "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')"
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all facts and their history; for a database that is being made from the logs."""
+    for statement in (*_CLEAR, _CLEAR_TEXT):
+        connection.execute(statement)

@@ -1,0 +1,57 @@
+"""Carrying out entries of the memory journal, of whatever kind, in the order of their numbers."""
+
+from typing import assert_never
+
+import apsw
+
+from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, TaskEntry
+from klaw.store.sql import core_memory, facts, meta, tasks
+
+_ENTRY = "memory_entry"
+"""In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
+
+
+def last_entry(connection: apsw.Connection) -> int:
+    """Number of the memory journal's last entry that this database has; 0 for none."""
+    return int(meta.get(connection, _ENTRY) or 0)
+
+
+def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
+    """Carry out an entry of the memory journal. False when it, or a later one, was carried out before.
+
+    Raises:
+        apsw.ConstraintError: its value is none for its kind.
+    """
+    if entry.entry <= last_entry(connection):
+        return False
+    match entry:
+        case TaskEntry():
+            tasks.apply(connection, entry)
+        case FactEntry():
+            facts.apply(connection, entry)
+        case CoreEntry():
+            core_memory.apply(connection, entry)
+        case _:
+            assert_never(entry)
+    meta.put(connection, _ENTRY, str(entry.entry))
+    return True
+
+
+def kind(entry: MemoryEntry) -> str:
+    """The word under which changes of its kind are counted: ``tasks``, ``facts`` or ``core``."""
+    match entry:
+        case TaskEntry():
+            return "tasks"
+        case FactEntry():
+            return "facts"
+        case CoreEntry():
+            return "core"
+        case _:
+            assert_never(entry)
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all that is made from the journal; for a database that is being made from the logs."""
+    for each in (tasks, facts, core_memory):
+        each.clear(connection)
+    meta.remove(connection, _ENTRY)
