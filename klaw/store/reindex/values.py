@@ -11,8 +11,9 @@ from klaw.store.sql.vectors import Unembedded
 Phase: TypeAlias = Literal[
     "scan", "messages", "turns", "tasks", "runs", "vectors", "embed", "compare", "catch_up", "swap"
 ]
-"""scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts and core memory), runs:
-they are inserted. vectors: taken over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
+"""scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts and core
+memory), runs: they are inserted. vectors: taken
+over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
 swap: the files."""
 
 
