@@ -16,9 +16,10 @@ from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.fields import optional_text, optional_whole, text, whole, yes_or_no
 from klaw.store.records import dumps
+from klaw.store.topic_records import TopicEntry, read_topic, topic_value
 
 MEMORY = "memory"
-TASK, FACT, CORE = "task", "fact", "core"
+TASK, FACT, CORE, TOPIC = "task", "fact", "core", "topic"
 """The words in ``what``."""
 
 
@@ -59,7 +60,7 @@ class CoreEntry:
     """SHA-256 of the file that it takes the place of; empty when there was none."""
 
 
-MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry
+MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | TopicEntry
 
 
 def memory_path(entry: MemoryEntry) -> str:
@@ -74,13 +75,15 @@ def memory_line(entry: MemoryEntry) -> str:
             what, key, value = FACT, str(entry.id), None if entry.fact is None else fact_value(entry.fact)
         case CoreEntry():
             what, key, value = CORE, "", {"document": entry.document, "replaces": entry.replaces}
+        case TopicEntry():
+            what, key, value = TOPIC, str(entry.id), topic_value(entry)
         case _:
             assert_never(entry)
     record: dict[str, Any] = {
         "entry": entry.entry,
         "time": entry.time,
         "user_id": entry.user,
-        "op": "remove" if value is None else "put",
+        "op": entry.op if isinstance(entry, TopicEntry) else "remove" if value is None else "put",
         "what": what,
         "key": key,
     }
@@ -89,6 +92,8 @@ def memory_line(entry: MemoryEntry) -> str:
 
 def parse_memory(record: dict[str, Any]) -> MemoryEntry:
     """A change of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
+    if record["what"] == TOPIC:
+        return read_topic(record)
     if record["what"] not in (TASK, FACT, CORE):
         raise ValueError("what is of no known kind")
     if record["op"] not in ("put", "remove"):

@@ -39,6 +39,8 @@ class Reconciled:
     """Changes of facts."""
     core: int = 0
     """Changes of core memory."""
+    topics: int = 0
+    """Changes of topics."""
     runs: int = 0
     """States of runs."""
     conflicts: int
@@ -68,6 +70,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
         tasks=memory["tasks"],
         facts=memory["facts"],
         core=memory["core"],
+        topics=memory["topics"],
         runs=_restore_runs(connection, data_dir / run_records.RUNS),
         conflicts=len(found) - restored,
     )

@@ -113,6 +113,8 @@ def compare(
         (yield from _compare(content.FULL_TEXT, live, built, bounds.last_rowid)),
         (yield from _compare(content.FACT_CHANGES, live, built, bounds.last_entry)),
         (yield from _compare_facts(live, built, bounds.last_entry)),
+        (yield from _compare_topics(live, built, bounds.last_entry)),
+        (yield from _compare(content.TOPIC_ENDS, live, built, bounds.last_entry)),
     ]
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
@@ -120,6 +122,7 @@ def compare(
         found.append((yield from _compare(content.TASKS, live, built, END)))
         found.append((yield from _compare(content.FACT_TEXT, live, built, END)))
         found.append((yield from _compare(content.CORE, live, built, END)))
+        found.append((yield from _compare(content.TOPIC_TEXT, live, built, END)))
     found.append((yield from _compare_vectors(live, built, bounds.last_rowid)))
     return found
 
@@ -146,6 +149,9 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
             return False
     changed = content.facts_after(live, bounds.last_entry)
     if any(content.fact(live, fact) != content.fact(built, fact) for fact in changed):
+        return False
+    topics = content.topics_after(live, bounds.last_entry)
+    if any(content.topic(live, topic) != content.topic(built, topic) for topic in topics):
         return False
     return all(
         content.turn(live, turn) == content.turn(built, turn) for turn in content.turns_after(live, bounds.last_turn)
@@ -175,6 +181,16 @@ def _compare_facts(live: apsw.Connection, built: apsw.Connection, end: int) -> S
         return content.last_change_of_fact(live, row[0]) > end
 
     table = content.FACTS
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
+
+
+def _compare_topics(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """Likewise."""
+
+    def goes_on(row: Row) -> bool:
+        return content.last_change_of_topic(live, row[0]) > end
+
+    table = content.TOPICS
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
@@ -254,6 +270,9 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
         content.FACT_CHANGES,
         content.FACT_TEXT,
         content.CORE,
+        content.TOPICS,
+        content.TOPIC_ENDS,
+        content.TOPIC_TEXT,
         content.RUNS,
         content.FULL_TEXT,
         content.VECTORS,

@@ -91,6 +91,8 @@ class Tally:
     """Changes of facts."""
     core: int = 0
     """Changes of core memory."""
+    topics: int = 0
+    """Changes of topics."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""

@@ -5,7 +5,8 @@ from typing import assert_never
 import apsw
 
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, TaskEntry
-from klaw.store.sql import core_memory, facts, meta, tasks
+from klaw.store.sql import core_memory, facts, meta, tasks, topics
+from klaw.store.topic_records import TopicEntry
 
 _ENTRY = "memory_entry"
 """In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
@@ -31,6 +32,8 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
             facts.apply(connection, entry)
         case CoreEntry():
             core_memory.apply(connection, entry)
+        case TopicEntry():
+            topics.apply(connection, entry)
         case _:
             assert_never(entry)
     meta.put(connection, _ENTRY, str(entry.entry))
@@ -38,7 +41,7 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
 
 
 def kind(entry: MemoryEntry) -> str:
-    """The word under which changes of its kind are counted: ``tasks``, ``facts`` or ``core``."""
+    """The word under which changes of its kind are counted: ``tasks``, ``facts``, ``core`` or ``topics``."""
     match entry:
         case TaskEntry():
             return "tasks"
@@ -46,12 +49,14 @@ def kind(entry: MemoryEntry) -> str:
             return "facts"
         case CoreEntry():
             return "core"
+        case TopicEntry():
+            return "topics"
         case _:
             assert_never(entry)
 
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, core_memory):
+    for each in (tasks, facts, core_memory, topics):
         each.clear(connection)
     meta.remove(connection, _ENTRY)
