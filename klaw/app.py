@@ -16,6 +16,7 @@ import structlog
 import trio
 
 from klaw.actor.clock import Clock, SystemClock, iso, new_id
+from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.actor.threads import Threads
 from klaw.chats.compose import Composer
@@ -43,12 +44,16 @@ from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
+from klaw.memory import archivist as archivist_actor
 from klaw.memory import coverage as coverage_actor
 from klaw.memory import embedder as embedder_actor
+from klaw.memory.archivist import Archivist, ArchivistServices, OnTopic
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.metrics import TopicMetrics
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
@@ -99,6 +104,11 @@ class App:
     """What the runs of tasks and subagents share."""
     hub: Hub
     coverage: Coverage
+    metrics: Metrics
+    topic_metrics: TopicMetrics
+    archivist: Archivist
+    on_topic: list[OnTopic]
+    """What is called once for every new topic; filled before the start."""
     health: GatheredHealth
     directory: ChatDirectory
     threads: tuple[Threads, ...]
@@ -182,6 +192,8 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     scheduling = Scheduling(scheduler, store.readers, store.writer, config, clock, default_zone=zone)
     toolbox.register(*scheduling_tools(scheduling, scheduler))
     sources.append(partial(task_problems, scheduler))
+    metrics = Metrics()
+    topic_metrics = TopicMetrics(metrics)
     return App(
         config=config,
         paths=paths,
@@ -216,6 +228,10 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         ),
         hub=hub,
         coverage=coverage,
+        metrics=metrics,
+        topic_metrics=topic_metrics,
+        archivist=Archivist(),
+        on_topic=[],
         health=health,
         directory=ChatDirectory(supervisor, services, health),
         threads=(files, tool_files),
@@ -315,8 +331,28 @@ async def _start(app: App) -> None:
             run=partial(scheduler_actor.run, scheduler=app.scheduler, services=app.runs),
         )
     )
+    if config.topics.enabled:
+        await app.supervisor.start(_archivist(app))
     await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
+    )
+
+
+def _archivist(app: App) -> ActorSpec:
+    services = ArchivistServices(
+        config=app.config.topics,
+        readers=app.store.readers,
+        writer=app.store.writer,
+        embedder=app.embedder,
+        asker=Asker(router=app.router, slots=app.slots, temperature=app.config.llm.temperature),
+        metrics=app.topic_metrics,
+        clock=app.clock,
+        on_topic=app.on_topic,
+    )
+    return ActorSpec(
+        name=archivist_actor.ACTOR_NAME,
+        run=partial(archivist_actor.run, archivist=app.archivist, services=services),
+        stop_budget_s=1,
     )
 
 
@@ -345,6 +381,8 @@ async def _stop(app: App) -> None:
             nursery.start_soon(supervisor.stop, name, "shutdown")
     await supervisor.stop("health.watch", "shutdown")
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
+    if app.config.topics.enabled:
+        await supervisor.stop(archivist_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")
     await app.router.aclose()
     if app.embedder.status.state is EmbedderState.READY:
