@@ -25,10 +25,13 @@ from klaw.health import (
     watch,
 )
 from klaw.llm.local.process import LocalProcess, LocalSettings
+from klaw.memory import archivist as archivist_actor
 from klaw.memory import coverage as coverage_actor
 from klaw.memory import embedder as embedder_actor
 from klaw.memory import files as files_actor
+from klaw.memory.archivist import ArchivistServices
 from klaw.memory.summaries import summarizer as summarizer_actor
+from klaw.memory.topics.asking import Asker
 from klaw.parts import App, build
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
@@ -191,8 +194,33 @@ async def _start(app: App) -> None:
             stop_budget_s=2,
         )
     )
+    if config.topics.enabled:
+        await app.supervisor.start(_archivist(app))
     await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
+    )
+
+
+def _archivist(app: App) -> ActorSpec:
+    services = ArchivistServices(
+        config=app.config.topics,
+        readers=app.store.readers,
+        writer=app.store.writer,
+        embedder=app.embedder,
+        asker=Asker(
+            router=app.router,
+            slots=app.slots,
+            temperature=app.config.llm.temperature,
+            wrap=lambda route: app.accounts.meter().wrap(route),
+        ),
+        metrics=app.topic_metrics,
+        clock=app.clock,
+        on_topic=app.on_topic,
+    )
+    return ActorSpec(
+        name=archivist_actor.ACTOR_NAME,
+        run=partial(archivist_actor.run, archivist=app.archivist, services=services),
+        stop_budget_s=1,
     )
 
 
@@ -234,6 +262,8 @@ async def _stop(app: App) -> None:
     await supervisor.stop(app.summarizer.mailbox.name, "shutdown")
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop(files_actor.ACTOR_NAME, "shutdown")
+    if app.config.topics.enabled:
+        await supervisor.stop(archivist_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")
     await app.router.aclose()
     if app.embedder.status.state is EmbedderState.READY:

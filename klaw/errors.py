@@ -97,6 +97,17 @@ class NoSuchFact(StorageError):
         super().__init__("there is no such fact")
 
 
+class NoSuchTopic(StorageError):
+    """The user has no topic of this id."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such topic")
+
+
+class TopicChanged(StorageError):
+    """Topics or their messages are not as they were when a change was decided; nothing was done."""
+
+
 class CoreUnreadable(StorageError):
     """The user's core_memory.json cannot be read, or is none."""
 

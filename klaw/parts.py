@@ -6,6 +6,7 @@ from functools import partial
 import attrs
 
 from klaw.actor.clock import Clock, new_id
+from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.chats.compose import Composer
@@ -33,6 +34,7 @@ from klaw.llm.meter import Accounts
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
+from klaw.memory.archivist import Archivist, OnTopic
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
@@ -41,6 +43,7 @@ from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
+from klaw.memory.topics.metrics import TopicMetrics
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.store import Store
 from klaw.subagents.localzone import default_zone
@@ -97,6 +100,11 @@ class App:
     mcp: McpServers
     hub: Hub
     coverage: Coverage
+    metrics: Metrics
+    topic_metrics: TopicMetrics
+    archivist: Archivist
+    on_topic: list[OnTopic]
+    """What is called once for every new topic; filled before the start."""
     health: GatheredHealth
     directory: ChatDirectory
     threads: tuple[Threads, ...]
@@ -105,7 +113,7 @@ class App:
 def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, supervisor: Supervisor) -> App:
     """Make every part; nothing runs yet."""
     embedder = Embedder(clock, enabled=config.embedding.enabled)
-    coverage = Coverage(clock)
+    coverage, metrics = Coverage(clock), Metrics()
     local = LocalModel()
     registry = Registry(config, clock)
     router = Router(
@@ -235,6 +243,10 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         mcp=mcp,
         hub=hub,
         coverage=coverage,
+        metrics=metrics,
+        topic_metrics=TopicMetrics(metrics),
+        archivist=Archivist(),
+        on_topic=[],
         health=health,
         directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling)),
         threads=(files, tool_files),

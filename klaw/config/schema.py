@@ -356,6 +356,23 @@ class StoreConfig:
 
 
 @attrs.frozen(kw_only=True)
+class TopicsConfig:
+    """Long-term memory: finished sessions become topics with summaries, written by routing.tasks.topics."""
+
+    enabled: bool = key("Make topics in the background; it costs calls to a model.", False)
+    chunk_interval_s: float = key("A session is over after so long a pause.", 3600.0, minimum=1, maximum=_YEAR_S)
+    max_chunk_size: int = key(
+        "A session is cut at so many messages; a question to the model is about no more.",
+        400,
+        minimum=2,
+        maximum=5000,
+    )
+    split_threshold_chars: int = key(
+        "A topic with more characters is divided again.", 25_000, minimum=1000, maximum=10_000_000
+    )
+
+
+@attrs.frozen(kw_only=True)
 class RecoveryConfig:
     """What happens at start with what was left unfinished."""
 
@@ -412,6 +429,7 @@ class EngineConfig:
     store: StoreConfig = section(StoreConfig)
     subagents: SubagentsConfig = section(SubagentsConfig)
     heartbeat: HeartbeatConfig = section(HeartbeatConfig)
+    topics: TopicsConfig = section(TopicsConfig)
     recovery: RecoveryConfig = section(RecoveryConfig)
     shutdown: ShutdownConfig = section(ShutdownConfig)
     logging: LoggingConfig = section(LoggingConfig)

@@ -6,6 +6,7 @@ nudge, a crash or a failed embed loses nothing. A query has a thread of its own,
 """
 
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from klaw.actor.vitals import Vitals
 from klaw.config.schema import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
-from klaw.errors import ModelError, StorageFull, VectorsDamaged
+from klaw.errors import ActorStopped, ModelError, StorageFull, VectorsDamaged
 from klaw.memory.backlog import split_batches
 from klaw.memory.embed_passages import embed_passages
 from klaw.memory.passage import RECIPE, Passage, passage, vectors_id
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 QUERY_CAPACITY = 64
 """Filled by recall, at most one query a turn; a full lane answers at once with "busy" and recall goes on without
 vectors."""
+SLOW_CAPACITY = 4
+"""Texts that wait in the slow lane, filled by the archivist; more are refused as busy."""
 BACKFILL_ROWS = 128
 """Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
 RECHECK_MODEL_S = 30.0
@@ -95,6 +98,8 @@ class Embedder:
         self._nudge = trio.Event()
         self._caught_up = trio.Event()
         self._damage_reported = False
+        self._slow: deque[EmbedQuery] = deque()
+        """Texts that no reply waits for, served between two batches of messages; never more than SLOW_CAPACITY."""
         self.random_cosine = 0.0
         state = EmbedderState.LOADING if enabled else EmbedderState.OFF
         self.status = EmbedderStatus(state=state, reason=None, since=clock.now(), embedded=0, waiting=0)
@@ -148,6 +153,36 @@ class Embedder:
             # A question whose turn has gone on without it must not hold up the next one.
             reply.fail(EmbeddingUnavailable("given_up"))
 
+    async def passage_in_background(self, text: str) -> bytes:
+        """The vector of a text that is to be found, made behind everything else. Long texts take seconds.
+
+        Raises:
+            EmbeddingUnavailable: there is no model, or the lane is full.
+            ActorStopped: the embedder is being restarted.
+
+        Cancellation: the work is done only if it was begun.
+        """
+        if self.status.state is not EmbedderState.READY:
+            raise EmbeddingUnavailable(self.status.state.value)
+        reply: Reply[bytes] = Reply()
+        if len(self._slow) >= SLOW_CAPACITY:
+            raise EmbeddingUnavailable("busy")
+        self._slow.append(EmbedQuery(text, reply))
+        self._nudge.set()
+        try:
+            return await reply.wait()
+        finally:
+            reply.fail(EmbeddingUnavailable("given_up"))
+
+    def take_slow(self) -> EmbedQuery | None:
+        """The next text of the slow lane; the actor's own method."""
+        return self._slow.popleft() if self._slow else None
+
+    def give_up(self, reason: str) -> None:
+        """Fail who waits in the slow lane; the actor's own method."""
+        while self._slow:
+            self._slow.popleft().reply.fail(ActorStopped(reason))
+
     async def wait_for_work(self, seconds: float) -> None:
         """Return after a nudge or after a while; the actor's own method, called when nothing is left to embed."""
         if not self._nudge.is_set():
@@ -198,8 +233,10 @@ async def run(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.backfill)
             await worker.answer_queries()
+            embedder.give_up("memory.embedder: stopped")
             nursery.cancel_scope.cancel(reason="the embedder's mailbox is closed")
     except BaseException:
+        embedder.give_up("memory.embedder: restarted")
         embedder.enter(EmbedderState.LOADING)  # until the next incarnation has the model again
         raise
     finally:
@@ -305,6 +342,7 @@ class _Worker:
     async def backfill(self) -> None:
         """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
         while True:
+            await self._embed_slowly()
             try:
                 if self.embedder.take_damage_report():
                     await self._repair()
@@ -324,6 +362,19 @@ class _Worker:
                 log.warning("vectors_not_stored", code="vectors_damaged")
             self.vitals.doing("idle")
             await self.embedder.wait_for_work(self.config.sweep_s)
+
+    async def _embed_slowly(self) -> None:
+        """Embed what waits in the slow lane, one after the other."""
+        while (request := self.embedder.take_slow()) is not None:
+            if request.reply.resolved:
+                continue
+            try:
+                made = await self.threads.run(self._embed_passages, [Passage(request.text)])
+            except ModelError as error:
+                log.warning("embed_failed", count=1, error=error_class(error))
+                request.reply.fail(EmbeddingUnavailable("failed"))
+            else:
+                request.reply.set(made[0])
 
     def _may_repair(self) -> bool:
         return trio.current_time() >= self.repaired_at + REPAIR_PAUSE_S
@@ -371,6 +422,7 @@ class _Worker:
             for batch in batches:
                 if self.refused is not None:
                     return
+                await self._embed_slowly()
                 await self._embed_batch(batch)
         except (StorageFull, VectorsDamaged) as error:
             self.refused = error

@@ -44,6 +44,8 @@ from klaw.store.requests import (
 )
 from klaw.store.sql import coverage, turns, vector_codes, vectors
 from klaw.store.task_commit import execute_of_tasks
+from klaw.store.topic_commit import execute_of_topics
+from klaw.store.topic_requests import OfTopics
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 FLOAT_BYTES = 4
@@ -157,7 +159,7 @@ def _execute_alone(connection: apsw.Connection, request: Request, entries: list[
     except KlawError as error:
         return Outcome(error=error)
     except (apsw.ConstraintError, ValueError, TypeError, LookupError, OverflowError) as error:
-        if not isinstance(request, OfTasks | OfMemory):
+        if not isinstance(request, OfTasks | OfMemory | OfTopics):
             raise
         # A value that is none: the scheduler's or a tool's, and no reason to end the process for all.
         log.error("request_refused", name=type(request).__name__, error=error_class(error), where=where(error))
@@ -205,7 +207,7 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
         ):
             return execute_of_memory(connection, request, entries)
         case _:
-            return None
+            return execute_of_topics(connection, request, entries) if isinstance(request, OfTopics) else None
 
 
 @contextmanager

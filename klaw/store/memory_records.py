@@ -17,9 +17,10 @@ from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.fields import optional_text, optional_whole, text, whole, yes_or_no
 from klaw.store.records import dumps
 from klaw.store.summary_records import SummaryPut, read_key, read_summary, summary_key, summary_value
+from klaw.store.topic_records import TopicEntry, read_topic, topic_value
 
 MEMORY = "memory"
-TASK, FACT, CORE, SUMMARY = "task", "fact", "core", "summary"
+TASK, FACT, CORE, SUMMARY, TOPIC = "task", "fact", "core", "summary", "topic"
 """The words in ``what``."""
 
 
@@ -73,7 +74,7 @@ class SummaryEntry:
     """What was put; None: it was removed."""
 
 
-MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry
+MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry | TopicEntry
 
 
 def memory_path(entry: MemoryEntry) -> str:
@@ -91,13 +92,15 @@ def memory_line(entry: MemoryEntry) -> str:
         case SummaryEntry():
             what, key = SUMMARY, summary_key(entry.chat, entry.number)
             value = None if entry.put is None else summary_value(entry.put)
+        case TopicEntry():
+            what, key, value = TOPIC, str(entry.id), topic_value(entry)
         case _:
             assert_never(entry)
     record: dict[str, Any] = {
         "entry": entry.entry,
         "time": entry.time,
         "user_id": entry.user,
-        "op": "remove" if value is None else "put",
+        "op": entry.op if isinstance(entry, TopicEntry) else "remove" if value is None else "put",
         "what": what,
         "key": key,
     }
@@ -106,6 +109,8 @@ def memory_line(entry: MemoryEntry) -> str:
 
 def parse_memory(record: dict[str, Any]) -> MemoryEntry:
     """A change of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
+    if record["what"] == TOPIC:
+        return read_topic(record)
     if record["what"] not in (TASK, FACT, CORE, SUMMARY):
         raise ValueError("what is of no known kind")
     if record["op"] not in ("put", "remove"):

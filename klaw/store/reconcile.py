@@ -40,6 +40,8 @@ class Reconciled:
     core: int = 0
     """Changes of core memory."""
     summaries: int = 0
+    topics: int = 0
+    """Changes of topics."""
     runs: int = 0
     """States of runs."""
     conflicts: int
@@ -70,6 +72,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
         facts=memory["facts"],
         core=memory["core"],
         summaries=memory["summaries"],
+        topics=memory["topics"],
         runs=_restore_runs(connection, data_dir / run_records.RUNS),
         conflicts=len(found) - restored,
     )

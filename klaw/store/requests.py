@@ -15,6 +15,7 @@ from klaw.store.reindex.places import Places
 from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.sql.coverage import Repaired
 from klaw.store.sql.vectors import Prepared
+from klaw.store.topic_requests import OfTopics
 
 
 @attrs.frozen
@@ -188,4 +189,4 @@ Between: TypeAlias = MarkCommits | SwapDatabase
 """Carried out alone, between two groups."""
 OfTasks: TypeAlias = PutTask | RemoveTask | BeginRun | AppendTranscript | SaveRun
 """What changes tasks and runs."""
-Request: TypeAlias = Append | OfTasks | OfMemory | OfVectors | RepairIndex | Ping | Between
+Request: TypeAlias = Append | OfTasks | OfMemory | OfTopics | OfVectors | RepairIndex | Ping | Between

@@ -48,6 +48,7 @@ from klaw.store.requests import (
 from klaw.store.sql.coverage import Repaired
 from klaw.store.sql.vectors import Prepared
 from klaw.store.task_writes import TaskWrites
+from klaw.store.topic_writes import TopicWrites
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -97,7 +98,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer(TaskWrites, MemoryWrites):
+class Writer(TaskWrites, MemoryWrites, TopicWrites):
     """Handle of the writer actor."""
 
     def __init__(self) -> None:

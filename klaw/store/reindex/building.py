@@ -19,7 +19,7 @@ from klaw.store import connect, memory_records, migrations, records, run_records
 from klaw.store.reindex.logs import NUMBERS, RecordIndex, folder_of, grown, lines, parse
 from klaw.store.reindex.places import Places, remove
 from klaw.store.reindex.values import Phase, Progress, Tally
-from klaw.store.sql import content, memory_journal, messages, meta, passages, runs, turns, vectors
+from klaw.store.sql import content, memory_journal, messages, meta, passages, runs, topic_vectors, turns, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
@@ -339,3 +339,7 @@ class Building:
         with self.connection:
             passages.store(self.connection, model[0], found)
         return found[-1].rowid
+
+    def copy_topic_vectors(self, live: apsw.Connection, after: int, limit: int) -> int | None:
+        """Likewise for topics that are the same in both."""
+        return topic_vectors.copy(live, self.connection, after, limit)

@@ -114,6 +114,8 @@ def compare(
         (yield from _compare(content.FACT_CHANGES, live, built, bounds.last_entry)),
         (yield from _compare_facts(live, built, bounds.last_entry)),
         (yield from _compare_summaries(live, built, bounds.last_entry)),
+        (yield from _compare_topics(live, built, bounds.last_entry)),
+        (yield from _compare(content.TOPIC_ENDS, live, built, bounds.last_entry)),
     ]
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
@@ -122,6 +124,7 @@ def compare(
         found.append((yield from _compare(content.FACT_TEXT, live, built, END)))
         found.append((yield from _compare(content.CORE, live, built, END)))
         found.append((yield from _compare(content.NOTE_TEXT, live, built, END)))
+        found.append((yield from _compare(content.TOPIC_TEXT, live, built, END)))
     found.append((yield from _compare_vectors(live, built, bounds.last_rowid)))
     return found
 
@@ -153,6 +156,9 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
         return False
     changed = content.facts_after(live, bounds.last_entry)
     if any(content.fact(live, fact) != content.fact(built, fact) for fact in changed):
+        return False
+    topics = content.topics_after(live, bounds.last_entry)
+    if any(content.topic(live, topic) != content.topic(built, topic) for topic in topics):
         return False
     return all(
         content.turn(live, turn) == content.turn(built, turn) for turn in content.turns_after(live, bounds.last_turn)
@@ -194,6 +200,16 @@ def _compare_summaries(live: apsw.Connection, built: apsw.Connection, end: int) 
         return newest > end and (now is None or now[13] > end)
 
     table = content.SUMMARIES
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
+
+
+def _compare_topics(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """A topic that was changed beyond the end is in the new database as it was."""
+
+    def goes_on(row: Row) -> bool:
+        return content.last_change_of_topic(live, row[0]) > end
+
+    table = content.TOPICS
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
@@ -275,6 +291,9 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
         content.CORE,
         content.SUMMARIES,
         content.NOTE_TEXT,
+        content.TOPICS,
+        content.TOPIC_ENDS,
+        content.TOPIC_TEXT,
         content.RUNS,
         content.FULL_TEXT,
         content.VECTORS,

@@ -45,6 +45,10 @@ def take_over(building: Building, live: apsw.Connection, *, slice_s: float) -> G
         while row is not None:
             row = building.copy_fact_vectors(live, row, _COPY_ROWS)
             yield Progress("vectors", done, total)
+        row = 0
+        while row is not None:
+            row = building.copy_topic_vectors(live, row, _COPY_ROWS)
+            yield Progress("vectors", done, total)
     except (apsw.CorruptError, apsw.IOError, apsw.SQLError) as error:
         log.warning("vectors_unreadable", error=error_class(error), count=done)
     yield Progress("vectors", done, total)

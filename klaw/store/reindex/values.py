@@ -93,6 +93,8 @@ class Tally:
     """Changes of core memory."""
     summaries: int = 0
     """Summaries that were made or removed."""
+    topics: int = 0
+    """Changes of topics."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""

@@ -51,7 +51,7 @@ def _by(statement: str) -> Callable[[apsw.Connection, Any, int, int], list[Row]]
 
 
 _MESSAGES = """
-SELECT rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment, topic_id
+SELECT rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment
 FROM messages WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit
 """
 MESSAGES = Table(name="messages", first=-END, page=_by(_MESSAGES))
@@ -185,6 +185,52 @@ def summary(connection: apsw.Connection, key: str) -> Row | None:
 
 _NOTE_TEXT = "SELECT id, hex(sz) FROM tool_notes_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
 NOTE_TEXT = Table(name="full text of tool notes", first=-END, page=_by(_NOTE_TEXT))
+
+# A topic with all its messages: that is where messages.topic_id is compared.
+_TOPICS = """
+SELECT t.*, (SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))
+FROM topics AS t WHERE t.id > :after AND t.entry <= :end ORDER BY t.id LIMIT :limit
+"""
+TOPICS = Table(name="topics", first=-END, page=_by(_TOPICS))
+
+_TOPIC_ENDS = """
+SELECT id, entry, user_id, into_id FROM topic_ends WHERE id > :after AND entry <= :end ORDER BY id LIMIT :limit
+"""
+TOPIC_ENDS = Table(name="ended topics", first=-END, page=_by(_TOPIC_ENDS))
+
+_TOPIC_TEXT = "SELECT id, hex(sz) FROM topics_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+TOPIC_TEXT = Table(name="full text of topics", first=-END, page=_by(_TOPIC_TEXT))
+
+_LAST_OF_TOPIC = """
+SELECT max(entry) FROM (
+    SELECT entry FROM topics WHERE id = ?1 UNION ALL SELECT entry FROM topic_ends WHERE id = ?1)
+"""
+
+
+def last_change_of_topic(connection: apsw.Connection, topic: int) -> int:
+    """The memory journal's last entry that changed a topic, also one that is gone."""
+    return int(connection.execute(_LAST_OF_TOPIC, (topic,)).get or 0)
+
+
+_CHANGED_TOPICS = """
+SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1 ORDER BY id
+"""
+
+
+def topics_after(connection: apsw.Connection, entry: int) -> list[int]:
+    """Ids of the topics that have changed, or are gone, after an entry of the memory journal."""
+    return [topic for (topic,) in connection.execute(_CHANGED_TOPICS, (entry,))]
+
+
+_TOPIC = f"{_TOPICS.split('WHERE t.id >', maxsplit=1)[0]} WHERE t.id = ?1"
+_TOPIC_END = "SELECT id, entry, user_id, into_id FROM topic_ends WHERE id = ?"
+
+
+def topic(connection: apsw.Connection, topic_id: int) -> tuple[Row | None, Row | None]:
+    """A topic's row, and what is known of its end."""
+    row = connection.execute(_TOPIC, (topic_id,)).fetchone()
+    return row, connection.execute(_TOPIC_END, (topic_id,)).fetchone()
+
 
 # How many words each column of each row has in the index: FTS5 keeps that beside the index itself.
 _FULL_TEXT = """

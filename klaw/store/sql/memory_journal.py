@@ -5,7 +5,8 @@ from typing import assert_never
 import apsw
 
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, TaskEntry
-from klaw.store.sql import core_memory, facts, meta, summaries, tasks
+from klaw.store.sql import core_memory, facts, meta, summaries, tasks, topics
+from klaw.store.topic_records import TopicEntry
 
 _ENTRY = "memory_entry"
 """In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
@@ -33,6 +34,8 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
             core_memory.apply(connection, entry)
         case SummaryEntry():
             summaries.apply(connection, entry)
+        case TopicEntry():
+            topics.apply(connection, entry)
         case _:
             assert_never(entry)
     meta.put(connection, _ENTRY, str(entry.entry))
@@ -40,7 +43,7 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
 
 
 def kind(entry: MemoryEntry) -> str:
-    """The word under which changes of its kind are counted: ``tasks``, ``facts``, ``core`` or ``summaries``."""
+    """The word under which changes of its kind are counted, such as ``tasks``."""
     match entry:
         case TaskEntry():
             return "tasks"
@@ -50,12 +53,14 @@ def kind(entry: MemoryEntry) -> str:
             return "core"
         case SummaryEntry():
             return "summaries"
+        case TopicEntry():
+            return "topics"
         case _:
             assert_never(entry)
 
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, core_memory, summaries):
+    for each in (tasks, facts, core_memory, summaries, topics):
         each.clear(connection)
     meta.remove(connection, _ENTRY)

@@ -1,0 +1,404 @@
+"""Actor ``memory.archivist``: finished sessions become topics, topics that go on with others are merged, facts follow.
+
+It has no mailbox: the database says what is to be done, so a crash or a restart at any point loses nothing. One chunk
+at a time, with background priority for models and for the embedder, so that no reply waits for it. What fails backs off
+by itself, five minutes doubling to six hours, and the rest goes on; when several different chunks in a row found no
+model that answers, all questions to models pause in the same way.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeAlias
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.config.schema import TopicsConfig
+from klaw.domain.message import Message
+from klaw.domain.names import UserId
+from klaw.domain.topic import Topic, TopicId
+from klaw.errors import ActorStopped, ConfigError, KlawError, ProviderError, StorageError, TopicChanged
+from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.topics import merging
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.backoff import Backoff
+from klaw.memory.topics.merger import decide
+from klaw.memory.topics.merging import Like
+from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.sessions import Chunk, Row, cut
+from klaw.memory.topics.splitter import divide
+from klaw.memory.topics.texts import embedding_text
+from klaw.store.readers import Readers
+from klaw.store.sql import messages, topic_vectors, topics, vectors
+from klaw.store.sql.topic_vectors import TopicVector
+from klaw.store.topic_requests import TopicDraft
+from klaw.store.writer import Writer
+
+ACTOR_NAME = "memory.archivist"
+SWEEP_S = 60.0
+"""How often it looks for work; a nudge comes before that."""
+PAGE_ROWS = 2_000
+"""Messages without a topic that are looked at together."""
+BATCH_TOPICS = 50
+MODEL_FAILURES = 3
+"""So many chunks in a row without an answer: then it is the model and not the chunk."""
+_MODEL: Literal["model"] = "model"
+
+Key: TypeAlias = tuple[str, object]
+OnTopic: TypeAlias = Callable[[Topic, Sequence[Message]], Awaitable[None]]
+"""Called once for every topic, with its messages, before it is compared with others: for drawing facts from it. When it
+raises a KlawError it is called again later; after it has returned, never. What is stored carries the topic's id;
+``topics.resolve`` tells where that topic's messages are after a merge."""
+
+log = structlog.get_logger("klaw.archivist")
+
+
+@attrs.frozen(kw_only=True)
+class ArchivistStatus:
+    """What is known now."""
+
+    unarchived: int = 0
+    """Messages without a topic, the running sessions among them."""
+    failing: int = 0
+    """Chunks and topics that failed and wait."""
+    error: str | None = None
+    """Class of the last failure, until something succeeds."""
+
+
+class Archivist:
+    """Handle of the actor. It keeps the pauses, so that a restart of the actor does not end them."""
+
+    def __init__(self) -> None:
+        self._news = trio.Event()
+        self._idle = trio.Event()
+        self.backoff: Backoff[Key] = Backoff()
+        self.model_failures = 0
+        self.status = ArchivistStatus()
+
+    def nudge(self) -> None:
+        """Say that there may be something to do. Never waits."""
+        self._news.set()
+        if self._idle.is_set():
+            self._idle = trio.Event()
+
+    async def wait_idle(self) -> None:
+        """Return when nothing is left that can be done now."""
+        await self._idle.wait()
+
+    async def wait_for_news(self, seconds: float) -> None:
+        """Return after a nudge or after a while; the actor's own method, called when nothing can be done."""
+        if not self._news.is_set():
+            self._idle.set()
+        with trio.move_on_after(seconds):
+            await self._news.wait()
+        self._news = trio.Event()
+
+
+@attrs.frozen(kw_only=True)
+class ArchivistServices:
+    """What it works with."""
+
+    config: TopicsConfig
+    readers: Readers
+    writer: Writer
+    embedder: Embedder
+    asker: Asker
+    metrics: TopicMetrics
+    clock: Clock
+    on_topic: Sequence[OnTopic] = ()
+
+
+async def run(vitals: Vitals, task_status: Started, *, archivist: Archivist, services: ArchivistServices) -> None:
+    """Work for ever.
+
+    Cancellation: at any point; what was stored is whole, and the next start goes on from there.
+    """
+    worker = _Worker(vitals=vitals, archivist=archivist, services=services)
+    task_status.started()
+    while True:
+        try:
+            while await worker.step():
+                pass
+            await worker.tell()
+            pause = worker.pause()
+        except (StorageError, TopicChanged) as error:
+            log.warning("archivist_failed", error=error_class(error))
+            archivist.status = attrs.evolve(archivist.status, error=error_class(error))
+            pause = SWEEP_S
+        vitals.doing("idle")
+        await archivist.wait_for_news(pause)
+
+
+@attrs.define(kw_only=True)
+class _Worker:
+    vitals: Vitals
+    archivist: Archivist
+    services: ArchivistServices
+    last_user: UserId | None = None
+    """Whose chunk was the last one: users take turns."""
+    opened: float | None = None
+    """When the first open session may become stale, in Unix seconds."""
+
+    # -- what to do ------------------------------------------------------------------------------------------------
+
+    async def step(self) -> bool:
+        """Do one thing. Returns whether there was one."""
+        return await self._finish_topics() or await self._archive_next()
+
+    def pause(self) -> float:
+        """How long to wait when nothing can be done."""
+        now = trio.current_time()
+        ends = [SWEEP_S]
+        retry = self.archivist.backoff.next(now)
+        if retry is not None:
+            ends.append(retry - now)
+        if self.opened is not None:
+            ends.append(self.opened + self.services.config.chunk_interval_s - self.services.clock.now())
+        return max(1.0, min(ends))
+
+    async def tell(self) -> None:
+        """Put into the status how far it is."""
+        unarchived = await self.services.readers.run(topics.count_unarchived)
+        failing = self.archivist.backoff.count()
+        self.archivist.status = attrs.evolve(self.archivist.status, unarchived=unarchived, failing=failing)
+
+    def _waits(self, *key: object) -> bool:
+        return self.archivist.backoff.waits(key, trio.current_time())  # type: ignore[arg-type]  # kind and what it is of
+
+    def _failed(self, error: KlawError, *key: object) -> None:
+        now = trio.current_time()
+        pause = self.archivist.backoff.fail(key, now)  # type: ignore[arg-type]  # likewise
+        self.archivist.status = attrs.evolve(self.archivist.status, error=error_class(error))
+        log.warning("archivist_backs_off", kind=str(key[0]), error=error_class(error), retry_s=round(pause))
+        if isinstance(error, ProviderError):
+            self.archivist.model_failures += 1
+            if self.archivist.model_failures >= MODEL_FAILURES:
+                self.archivist.backoff.fail((_MODEL, None), now)
+
+    def _succeeded(self, *key: object) -> None:
+        self.archivist.backoff.succeed(key)  # type: ignore[arg-type]  # likewise
+        self.archivist.status = attrs.evolve(self.archivist.status, error=None)
+
+    def _model_answers(self) -> None:
+        self.archivist.model_failures = 0
+        self.archivist.backoff.succeed((_MODEL, None))
+
+    # -- chunks ----------------------------------------------------------------------------------------------------
+
+    async def _archive_next(self) -> bool:
+        if self._waits(_MODEL, None):
+            return False
+        found = await self._next_chunk()
+        if found is None:
+            return False
+        user, chunk = found
+        self.last_user = user
+        self.vitals.doing(f"dividing {len(chunk.rowids)} messages")
+        try:
+            await self._archive(user, chunk)
+        except ActorStopped:
+            raise
+        except (ProviderError, ConfigError, TopicChanged) as error:
+            self.services.metrics.failed.add()
+            self._failed(error, "chunk", chunk.key)
+        else:
+            self._succeeded("chunk", chunk.key)
+        return True
+
+    async def _next_chunk(self) -> tuple[UserId, Chunk] | None:
+        """The next chunk that may be tried; of all users in turn."""
+        users = await self.services.readers.run(topics.users)
+        after = [user for user in users if self.last_user is not None and user > self.last_user]
+        self.opened = None
+        for user in [*after, *users[: len(users) - len(after)]]:
+            chunk = await self._next_of(user)
+            if chunk is not None:
+                return user, chunk
+        return None
+
+    async def _next_of(self, user: UserId) -> Chunk | None:
+        config, reached = self.services.config, 0
+        page_rows = max(PAGE_ROWS, 2 * config.max_chunk_size)
+        while True:
+            page = await self.services.readers.run(topics.unarchived, user, reached, page_rows)
+            rows = [Row(rowid=row.rowid, chat=row.chat, created_s=row.created_s, said=row.said) for row in page]
+            more = len(page) == page_rows
+            now = self.services.clock.now()
+            found = cut(rows, now, config.chunk_interval_s, config.max_chunk_size, more=more)
+            for chunk in found.chunks:
+                if not self._waits("chunk", chunk.key):
+                    return chunk
+            if not more:
+                if found.open_since is not None:
+                    self.opened = min(found.open_since, self.opened or found.open_since)
+                return None
+            done = max((rowid for chunk in found.chunks for rowid in chunk.rowids), default=reached)
+            reached = done if done > reached else page[-1].rowid
+
+    async def _archive(self, user: UserId, chunk: Chunk) -> None:
+        services, metrics = self.services, self.services.metrics
+        read = await services.readers.run(messages.by_rowids, chunk.rowids)
+        own = [message for message in read if message.user == user and message.chat == chunk.chat]
+        if not own:
+            raise TopicChanged("the messages are gone")
+        with metrics.splitter_s.timed():
+            division = await divide(
+                services.asker, own, speaks=chunk.speaks, threshold_chars=services.config.split_threshold_chars
+            )
+        if chunk.speaks:
+            self._model_answers()
+        model = await services.readers.run(vectors.model)
+        drafts = [
+            TopicDraft(
+                summary=draft.summary,
+                general=draft.general,
+                members=tuple(message.rowid for message in draft.messages),
+                consolidated=draft.general,  # small talk goes on with nothing
+                vector=await self._vector(draft.summary, draft.messages),
+            )
+            for draft in division.drafts
+        ]
+        stored = await services.writer.store_topics(
+            user, chunk.chat, drafts, iso(services.clock.now()), model_id=model[0] if model else None
+        )
+        metrics.extracted.add(len(stored))
+        metrics.gaps.add(division.uncovered)
+        metrics.splitter_fallbacks.add(int(division.refused))
+        for topic in stored:
+            metrics.size_chars.observe(topic.chars)
+        log.info("chunk_archived", messages=division.handled, count=len(stored), missing=division.uncovered)
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def _finish_topics(self) -> bool:
+        """Take the next step that a stored topic waits for: its vector, its facts, its consolidation."""
+        return await self._embed_next() or await self._finish_next()
+
+    async def _embed_next(self) -> bool:
+        readers, after = self.services.readers, 0
+        while page := await readers.run(topic_vectors.unembedded, after, BATCH_TOPICS):
+            for user, topic in page:
+                if not self._waits("vector", topic):
+                    return await self._embed(user, topic)
+            after = page[-1][1]
+        return False
+
+    async def _embed(self, user: UserId, topic_id: TopicId) -> bool:
+        readers = self.services.readers
+        topic = await readers.run(topics.get, user, topic_id)
+        model = await readers.run(vectors.model)
+        if topic is None or model is None:
+            return False
+        self.vitals.doing("embedding a topic")
+        vector = await self._vector(topic.summary, await readers.run(topics.read, user, topic_id))
+        if vector is None:
+            return False  # the embedder is not ready; the next sweep asks again
+        made = TopicVector(topic.id, topic.updated_at, vector)
+        if not await self.services.writer.store_topic_vectors(model[0], [made]):
+            self.archivist.backoff.fail(("vector", topic.id), trio.current_time())
+        return True
+
+    async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
+        try:
+            return await self.services.embedder.passage_in_background(embedding_text(summary, own))
+        except (EmbeddingUnavailable, ActorStopped):
+            return None
+
+    async def _finish_next(self) -> bool:
+        services, after = self.services, 0
+        with_facts = bool(services.on_topic)
+        while page := await services.readers.run(
+            topics.unfinished, with_facts=with_facts, after=after, limit=BATCH_TOPICS
+        ):
+            for topic in page:
+                if not self._waits("topic", topic.id) and await self._finish(topic):
+                    return True
+            after = page[-1].id
+        return False
+
+    async def _finish(self, topic: Topic) -> bool:
+        """One step of a topic. Returns whether something was done or tried."""
+        services = self.services
+        if self._waits(_MODEL, None):
+            return False
+        try:
+            if services.on_topic and not topic.facts:
+                self.vitals.doing("drawing facts from a topic")
+                own = await services.readers.run(topics.read, topic.user, topic.id)
+                for hook in services.on_topic:
+                    await hook(topic, own)
+                await services.writer.mark_topic(topic.user, topic.id, "facts", iso(services.clock.now()))
+            elif not await self._consolidate(topic):
+                return False
+        except ActorStopped:
+            raise
+        except KlawError as error:
+            self._failed(error, "topic", topic.id)
+        else:
+            self._succeeded("topic", topic.id)
+        return True
+
+    async def _consolidate(self, topic: Topic) -> bool:
+        """Compare a topic with those that are like it. False: it has no vector yet."""
+        services, metrics = self.services, self.services.metrics
+        like = await self._candidates(topic)
+        if like is None:
+            return False
+        self.vitals.doing("comparing a topic")
+        metrics.candidates.observe(len(like))
+        at = iso(services.clock.now())
+        if like:
+            with metrics.merger_s.timed():
+                merge = await decide(services.asker, topic, like)
+            self._model_answers()
+            if merge is not None:
+                target = like[merge.place - 1].topic
+                if await self._merge(topic, target, merge.summary):
+                    return True
+        await services.writer.mark_topic(topic.user, topic.id, "consolidated", at)
+        return True
+
+    async def _candidates(self, topic: Topic) -> list[Like] | None:
+        readers = self.services.readers
+        vector = await readers.run(topic_vectors.read, topic.user, topic.id)
+        if vector is None:
+            return None
+        near = await readers.run(
+            topic_vectors.nearest,
+            topic.user,
+            vector,
+            min_cosine=merging.MIN_COSINE,
+            limit=5 * merging.MAX_CANDIDATES,
+            chat=topic.chat,
+        )
+        known = await readers.run(topics.by_ids, topic.user, [each.topic for each in near])
+        return merging.candidates(topic, [Like(known[each.topic], each.cosine) for each in near if each.topic in known])
+
+    async def _merge(self, source: Topic, target: Topic, summary: str) -> bool:
+        services = self.services
+        own = [
+            *await services.readers.run(topics.read, target.user, target.id),
+            *await services.readers.run(topics.read, source.user, source.id),
+        ]
+        own.sort(key=lambda message: message.rowid)
+        vector = await self._vector(summary, own)
+        model = await services.readers.run(vectors.model)
+        try:
+            merged = await services.writer.merge_topics(
+                source,
+                target,
+                summary,
+                iso(services.clock.now()),
+                vector=vector,
+                model_id=model[0] if model is not None else None,
+            )
+        except (StorageError, TopicChanged) as error:
+            log.info("merge_refused", error=error_class(error))
+            return False
+        services.metrics.merged.add()
+        log.info("topics_merged", messages=merged.messages, size=merged.chars)
+        return True

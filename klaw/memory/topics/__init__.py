@@ -1,0 +1,1 @@
+"""Topics: from finished sessions to summaries that search finds."""

@@ -1,0 +1,121 @@
+"""Texts that topics are made of: what models read of a conversation, what gets a vector, names for what has none. Pure.
+
+What was said, recalled or returned by a tool is shown as data, one line a message: a text cannot pretend to be another
+message, nor to be the end of the conversation.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from klaw.domain import tokens
+from klaw.domain.message import Kind, Message, Role, is_searchable
+
+CAPS = (2_000, 1_000, 500, 250, 120)
+"""Most characters of a message that a model is shown; the largest with which all fit."""
+TOOL_CAP = 200
+"""Most characters of a tool's call or result: what it was about, not what it brought."""
+MAX_LOG_CHARS = 50_000
+"""Most characters of a topic's log that its vector is made of."""
+
+_GENERAL = {"en": "General conversation", "ru": "Общий разговор"}
+_PART = {"en": "{summary} (part {number} of {total})", "ru": "{summary} (часть {number} из {total})"}
+
+_GAP = " […] "
+
+
+def render(messages: Sequence[Message], max_tokens: int) -> tuple[str, int]:
+    """Messages as numbered lines, and how many of them fit.
+
+    Long messages are shortened first; only when the shortest form of all does not fit are messages left for later.
+    """
+    for cap in CAPS:
+        lines = [_line(number, message, cap) for number, message in enumerate(messages, 1)]
+        if sum(tokens.estimate(line) + 1 for line in lines) <= max_tokens:
+            return "\n".join(lines), len(lines)
+    fitting, left = 0, max_tokens
+    for line in lines:
+        left -= tokens.estimate(line) + 1
+        if left < 0:
+            break
+        fitting += 1
+    fitting = max(1, fitting)
+    return "\n".join(lines[:fitting]), fitting
+
+
+def _line(number: int, message: Message, cap: int) -> str:
+    return f"#{number} [{minute(message.created_at)}] {_speaker(message)}: {_shown(message, cap)}"
+
+
+def _speaker(message: Message) -> str:
+    match message.type:
+        case Kind.TOOL_CALL:
+            return "assistant, tool call (data)"
+        case Kind.TOOL_RESULT:
+            return "tool result (data)"
+        case Kind.SCHEDULED:
+            return "assistant, scheduled (data)"
+        case _:
+            return message.role.value
+
+
+def _shown(message: Message, cap: int) -> str:
+    if message.type is Kind.TOOL_CALL:
+        names = ", ".join(str(call.get("name", "?")) for call in _calls(message))
+        return middle_out(f"{names} {message.content}".strip() or "-", min(cap, TOOL_CAP))
+    return middle_out(message.content, min(cap, TOOL_CAP) if message.role is Role.TOOL else cap)
+
+
+def _calls(message: Message) -> list[dict[str, object]]:
+    found = message.metadata.get("calls")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def middle_out(text: str, cap: int) -> str:
+    """A text as one line; of a long one its beginning and its end."""
+    whole = len(text) <= 40 * cap  # of a far longer one not all is read
+    line = " ".join((text if whole else f"{text[: 20 * cap]} {text[-20 * cap :]}").split())
+    if len(line) <= cap:
+        return line
+    head = cap * 2 // 3
+    tail = max(0, cap - head - len(_GAP))
+    return f"{line[:head]}{_GAP}{line[len(line) - tail :]}"
+
+
+def minute(time: str) -> str:
+    """An ISO-8601 time to the minute."""
+    return time[:16].replace("T", " ")
+
+
+def embedding_text(summary: str, messages: Sequence[Message]) -> str:
+    """What a topic's vector is made of: its summary and what the user and the assistant said."""
+    names = {Role.USER: "User", Role.ASSISTANT: "Assistant"}
+    said = [
+        f"[{names[message.role]}]: {message.content}"
+        for message in messages
+        if is_searchable(message.role, message.type)
+    ]
+    return f"Topic Summary: {summary}\n\nConversation Log:\n" + "\n".join(said)[:MAX_LOG_CHARS]
+
+
+Language = Literal["en", "ru"]
+
+
+def language(messages: Sequence[Message]) -> Language:
+    """The language of the names that Klaw gives: Russian where most letters of what was said are Cyrillic."""
+    cyrillic = latin = 0
+    for message in messages:
+        if is_searchable(message.role, message.type):
+            for character in message.content[:500]:
+                cyrillic += "а" <= character.lower() <= "я" or character in "ёЁ"
+                latin += character.isascii() and character.isalpha()
+    return "ru" if cyrillic > latin else "en"
+
+
+def general_summary(messages: Sequence[Message]) -> str:
+    """The summary of what no topic claimed."""
+    return _GENERAL[language(messages)]
+
+
+def part_summary(summary: str, number: int, total: int, messages: Sequence[Message]) -> str:
+    """The summary of a part of a topic that was cut by its size."""
+    return _PART[language(messages)].format(summary=summary, number=number, total=total)

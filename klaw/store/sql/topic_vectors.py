@@ -1,0 +1,185 @@
+"""SQL of topics' vectors, and of the search by vector. In a plain table, read as a whole for a user.
+
+A vector holds for a topic as an entry of the memory journal left it; whoever changes the topic drops it.
+"""
+
+import json
+from collections.abc import Sequence
+
+import apsw
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import TopicId
+from klaw.store.sql import vectors
+
+FLOAT_BYTES = 4
+
+
+@attrs.frozen
+class TopicVector:
+    """A vector, and of which topic in which state."""
+
+    topic: TopicId
+    updated_at: str
+    vector: bytes
+    """Little-endian float32, of unit length."""
+
+
+_STORE = """
+INSERT OR REPLACE INTO vec_topics (rowid, user_id, model, embedding)
+SELECT id, user_id, ?3, ?4 FROM topics WHERE id = ?1 AND updated_at = ?2
+"""
+
+
+def store(connection: apsw.Connection, model: str, made: Sequence[TopicVector]) -> int:
+    """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, none is."""
+    now = vectors.model(connection)
+    if now is None or now[0] != model:
+        return 0  # made by a model that was replaced meanwhile
+    stored = 0
+    for each in made:
+        if len(each.vector) == now[1] * FLOAT_BYTES:
+            connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector))
+            stored += connection.changes()
+    return stored
+
+
+_WAITING = "FROM topics AS t LEFT JOIN vec_topics AS v ON v.rowid = t.id AND v.model = ?1 WHERE v.rowid IS NULL"
+_UNEMBEDDED = f"SELECT t.user_id, t.id {_WAITING} AND t.id > ?2 ORDER BY t.id LIMIT ?3"
+_COUNT_UNEMBEDDED = f"SELECT count(*) {_WAITING}"
+
+
+def unembedded(connection: apsw.Connection, after: int, limit: int) -> list[tuple[UserId, TopicId]]:
+    """The next topics of all users without a vector of the model in use; none while no model is."""
+    now = vectors.model(connection)
+    if now is None:
+        return []
+    rows = connection.execute(_UNEMBEDDED, (now[0], after, limit))
+    return [(UserId(user), TopicId(topic)) for user, topic in rows]
+
+
+def count_unembedded(connection: apsw.Connection) -> int:
+    """How many topics wait for a vector."""
+    now = vectors.model(connection)
+    return int(connection.execute(_COUNT_UNEMBEDDED, (now[0] if now else "",)).get)
+
+
+_READ = "SELECT embedding FROM vec_topics WHERE rowid = ? AND user_id = ? AND model = ?"
+
+
+def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> bytes | None:
+    """The vector of a user's topic, of the model in use."""
+    now = vectors.model(connection)
+    found = connection.execute(_READ, (topic, user, now[0])).get if now else None
+    return bytes(found) if found is not None else None
+
+
+@attrs.frozen
+class Near:
+    """A topic and how near it is."""
+
+    topic: TopicId
+    cosine: float
+
+
+_NEAREST = """
+SELECT v.rowid, 1 - vec_distance_cosine(v.embedding, ?3) AS cosine
+FROM vec_topics AS v
+WHERE v.user_id = ?1 AND v.model = ?2 AND length(v.embedding) = length(?3) AND cosine >= ?4
+    AND (?6 IS NULL OR v.rowid IN (SELECT id FROM topics WHERE user_id = ?1 AND chat_id = ?6))
+ORDER BY cosine DESC, v.rowid LIMIT ?5
+"""
+
+
+def nearest(
+    connection: apsw.Connection,
+    user: UserId,
+    vector: bytes,
+    *,
+    min_cosine: float,
+    limit: int,
+    chat: ChatId | None = None,
+) -> list[Near]:
+    """A user's nearest topics, nearest first; nothing while no model is in use."""
+    now = vectors.model(connection)
+    if now is None:
+        return []
+    rows = connection.execute(_NEAREST, (user, now[0], vector, min_cosine, limit, chat))
+    return [Near(TopicId(topic), cosine) for topic, cosine in rows]
+
+
+# -- for a reindex -----------------------------------------------------------------------------------------------------
+
+_PAGE = """
+SELECT v.rowid, v.embedding FROM vec_topics AS v WHERE v.model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
+"""
+_WHOLE = """
+SELECT t.*, (SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))
+FROM topics AS t WHERE t.id = ?
+"""
+
+
+def copy(live: apsw.Connection, built: apsw.Connection, after: int, limit: int) -> int | None:
+    """Take over the next vectors of topics that are the same in both databases. Returns up to which topic that was;
+    None when there are no more."""
+    now = vectors.model(live)
+    if now is None:
+        return None
+    page = list(live.execute(_PAGE, (now[0], after, limit)))
+    if not page:
+        return None
+    made = []
+    for topic, vector in page:
+        mine = built.execute(_WHOLE, (topic,)).fetchone()
+        if mine is not None and mine == live.execute(_WHOLE, (topic,)).fetchone():
+            made.append(TopicVector(TopicId(topic), mine[13], bytes(vector)))
+    with built:
+        store(built, now[0], made)
+    return int(page[-1][0])
+
+
+_DANGLING = """
+SELECT (SELECT count(*) FROM vec_topics WHERE rowid NOT IN (SELECT id FROM topics)),
+    (SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND topic_id NOT IN (SELECT id FROM topics)),
+    (SELECT count(*) FROM messages AS m JOIN topics AS t ON t.id = m.topic_id
+        WHERE m.user_id <> t.user_id OR m.chat_id <> t.chat_id),
+    (SELECT count(*) FROM topics AS t WHERE (t.messages, t.chars, t.first_rowid, t.last_rowid) IS NOT (
+        SELECT count(*), sum(length(m.content)), min(m.rowid), max(m.rowid) FROM messages AS m WHERE m.topic_id = t.id))
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Flaws:
+    """What must never be. All counts are 0."""
+
+    vectors: int
+    """Of topics that are gone."""
+    homeless: int
+    """Messages of topics that are gone."""
+    strangers: int
+    """Messages in a topic of another user or chat."""
+    spans: int
+    """Topics whose row does not say what their messages are."""
+
+
+def flaws(connection: apsw.Connection) -> Flaws:
+    """Look at all topics of all users; reads everything."""
+    found, homeless, strangers, spans = connection.execute(_DANGLING).get
+    return Flaws(vectors=found, homeless=homeless, strangers=strangers, spans=spans)
+
+
+_COSINES = """
+SELECT s.value, 1 - vec_distance_cosine(v.embedding, ?3) FROM json_each(?2) AS s
+CROSS JOIN vec_topics AS v ON v.rowid = s.value
+WHERE v.user_id = ?1 AND v.model = ?4 AND length(v.embedding) = length(?3)
+"""
+
+
+def cosines(connection: apsw.Connection, user: UserId, ids: Sequence[int], vector: bytes) -> dict[TopicId, float]:
+    """How near some of a user's topics are; those without a vector are left out."""
+    now = vectors.model(connection)
+    if now is None:
+        return {}
+    rows = connection.execute(_COSINES, (user, json.dumps(list(ids)), vector, now[0]))
+    return {TopicId(topic): cosine for topic, cosine in rows if cosine is not None}

@@ -1,0 +1,349 @@
+"""SQL of topics: their rows, whose messages are whose, their full text. Every question names the user."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import attrs
+
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import Topic, TopicId
+from klaw.store.sql import messages
+from klaw.store.topic_records import TopicEntry, TopicState
+
+_COLUMNS = (
+    "id, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at, last_at, created_at,"
+    " updated_at, consolidated, facts"
+)
+
+
+def topic_of(row: Sequence[Any]) -> Topic:
+    """A topic from its columns."""
+    return Topic(
+        id=TopicId(row[0]),
+        user=UserId(row[1]),
+        chat=ChatId(row[2]),
+        summary=row[3],
+        general=bool(row[4]),
+        messages=row[5],
+        chars=row[6],
+        first_rowid=row[7],
+        last_rowid=row[8],
+        first_at=row[9],
+        last_at=row[10],
+        created_at=row[11],
+        updated_at=row[12],
+        consolidated=bool(row[13]),
+        facts=bool(row[14]),
+    )
+
+
+_GET = f"SELECT {_COLUMNS} FROM topics WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, topic: TopicId) -> Topic | None:
+    """A user's topic by its id."""
+    row = connection.execute(_GET, (user, topic)).fetchone()
+    return topic_of(row) if row else None
+
+
+_BY_IDS = f"""
+SELECT {_COLUMNS} FROM topics WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
+"""  # noqa: S608 - constant columns
+
+
+def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[int]) -> dict[TopicId, Topic]:
+    """A user's topics by their ids; what is gone, or another's, is left out."""
+    found = [topic_of(row) for row in connection.execute(_BY_IDS, (user, json.dumps(list(ids))))]
+    return {topic.id: topic for topic in found}
+
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
+ORDER BY last_rowid DESC, id DESC LIMIT ?4
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection, user: UserId, *, chat: ChatId | None = None, before: int = 1 << 62, limit: int = 100
+) -> list[Topic]:
+    """A user's topics, the last talked about first.
+
+    Args:
+        connection: a reader.
+        user: whose.
+        chat: only of this one.
+        before: only those whose last message has a smaller row id: for the next page.
+        limit: most of them.
+    """
+    return [topic_of(row) for row in connection.execute(_LIST, (user, chat, before, limit))]
+
+
+_COUNT = "SELECT count(*) FROM topics WHERE user_id = ?"
+
+
+def count(connection: apsw.Connection, user: UserId) -> int:
+    """How many topics a user has."""
+    return int(connection.execute(_COUNT, (user,)).get)
+
+
+_INTO = "SELECT into_id FROM topic_ends WHERE user_id = ? AND id = ?"
+
+
+def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicId | None:
+    """The topic that has a topic's messages now: itself, or the one that took it in. None when it is gone."""
+    seen: set[TopicId] = set()
+    while topic not in seen:
+        if get(connection, user, topic) is not None:
+            return topic
+        seen.add(topic)
+        into = connection.execute(_INTO, (user, topic)).get
+        if into is None:
+            return None
+        topic = TopicId(into)
+    return None
+
+
+_MEMBERS = "SELECT rowid FROM messages WHERE topic_id = ? AND user_id = ? ORDER BY rowid"
+
+
+def members(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[int]:
+    """Row ids of a user's topic's messages."""
+    return [rowid for (rowid,) in connection.execute(_MEMBERS, (topic, user))]
+
+
+def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[Message]:
+    """The messages of a user's topic, in their order."""
+    return messages.by_rowids(connection, members(connection, user, topic))
+
+
+_TOPICS_OF = """
+SELECT rowid, topic_id FROM messages
+WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
+"""
+
+
+def topics_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, TopicId]:
+    """The topics of a user's messages; those without one are left out."""
+    return {row[0]: TopicId(row[1]) for row in connection.execute(_TOPICS_OF, (user, json.dumps(list(rowids))))}
+
+
+# -- the archivist's work ----------------------------------------------------------------------------------------------
+
+ARCHIVED = "role IN ('user', 'assistant', 'tool') AND type IN ('text', 'scheduled', 'tool_call', 'tool_result')"
+"""Which messages belong to topics: all that was said, and the tools used meanwhile. Commands do not."""
+
+_UNARCHIVED = f"""
+SELECT rowid, chat_id, coalesce(unixepoch(created_at, 'subsec'), 0), role IN ('user', 'assistant')
+    AND type IN ('text', 'scheduled')
+FROM messages INDEXED BY messages_unarchived
+WHERE topic_id IS NULL AND {ARCHIVED} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
+"""  # noqa: S608 - constant condition
+
+
+@attrs.frozen
+class Unarchived:
+    """A message without a topic."""
+
+    rowid: int
+    chat: ChatId
+    created_s: float
+    said: bool
+
+
+def unarchived(connection: apsw.Connection, user: UserId, after: int, limit: int) -> list[Unarchived]:
+    """The next messages of a user without a topic, after a row id."""
+    rows = connection.execute(_UNARCHIVED, (user, after, limit))
+    return [Unarchived(rowid, ChatId(chat), float(at), bool(said)) for rowid, chat, at, said in rows]
+
+
+_USERS = "SELECT DISTINCT user_id FROM sessions ORDER BY user_id"
+
+
+def users(connection: apsw.Connection) -> list[UserId]:
+    """All who ever said something."""
+    return [UserId(user) for (user,) in connection.execute(_USERS)]
+
+
+_COUNT_UNARCHIVED = f"""
+SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE topic_id IS NULL AND {ARCHIVED}
+"""  # noqa: S608 - constant condition
+
+
+def count_unarchived(connection: apsw.Connection) -> int:
+    """How many messages of all users have no topic."""
+    return int(connection.execute(_COUNT_UNARCHIVED).get)
+
+
+_UNFINISHED = f"""
+SELECT {_COLUMNS} FROM topics INDEXED BY topics_unfinished
+WHERE (consolidated = 0 OR facts = 0) AND (consolidated = 0 OR (?1 AND facts = 0)) AND id > ?2 ORDER BY id LIMIT ?3
+"""  # noqa: S608 - constant columns
+
+
+def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, limit: int) -> list[Topic]:
+    """Topics of all users that wait for consolidation, or (``with_facts``) for their facts; the oldest first."""
+    return [topic_of(row) for row in connection.execute(_UNFINISHED, (with_facts, after, limit))]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_LAST_ID = "SELECT seq FROM sqlite_sequence WHERE name = 'topics'"
+
+
+def last_id(connection: apsw.Connection) -> int:
+    """The highest id that a topic ever had; 0 for none."""
+    return int(connection.execute(_LAST_ID).get or 0)
+
+
+_MINE = f"""
+SELECT count(*) FROM messages
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3 AND {ARCHIVED}
+    AND (topic_id IS NULL OR topic_id = ?4)
+"""  # noqa: S608 - constant condition
+
+
+def are_free(
+    connection: apsw.Connection, user: UserId, chat: ChatId, rowids: Sequence[int], replaced: TopicId | None
+) -> bool:
+    """Whether all of these messages are the user's, of the chat, and in no topic but the one that is replaced."""
+    found = connection.execute(_MINE, (json.dumps(list(rowids)), user, chat, replaced)).get
+    return bool(found == len(set(rowids)))
+
+
+_LOSERS = """
+SELECT DISTINCT topic_id FROM messages
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3 AND topic_id IS NOT NULL
+"""
+_JOIN = """
+UPDATE messages SET topic_id = ?4
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3
+"""
+_LEAVE = "UPDATE messages SET topic_id = NULL WHERE topic_id = ? AND user_id = ?"
+_PRESENT = "SELECT summary FROM topics WHERE id = ? AND user_id = ?"
+_PUT = """
+INSERT INTO topics (id, entry, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at,
+    last_at, created_at, updated_at, consolidated, facts)
+VALUES (:id, :entry, :user, :chat, :summary, :general, 0, 0, 0, 0, '', '', :time, :time, :consolidated, :facts)
+ON CONFLICT (id) DO UPDATE SET entry = excluded.entry, summary = excluded.summary, general = excluded.general,
+    updated_at = excluded.updated_at, consolidated = excluded.consolidated, facts = excluded.facts
+WHERE topics.user_id = excluded.user_id AND topics.chat_id = excluded.chat_id
+"""
+_MARK = """
+UPDATE topics SET entry = ?3, consolidated = max(consolidated, ?4), facts = max(facts, ?5)
+WHERE id = ?1 AND user_id = ?2
+"""
+_REMOVE = "DELETE FROM topics WHERE id = ? AND user_id = ?"
+_END = "INSERT OR REPLACE INTO topic_ends (id, entry, user_id, into_id) VALUES (?, ?, ?, ?)"
+_DROP_VECTOR = "DELETE FROM vec_topics WHERE rowid = ?"
+_UNINDEX = "INSERT INTO topics_fts (topics_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
+_INDEX = "INSERT INTO topics_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
+_COUNT_MEMBERS = """
+UPDATE topics SET entry = ?3, updated_at = ?4, (messages, chars, first_rowid, last_rowid, first_at, last_at) = (
+    SELECT count(*), coalesce(sum(length(m.content)), 0), coalesce(min(m.rowid), 0), coalesce(max(m.rowid), 0),
+        coalesce(min(m.created_at), ''), coalesce(max(m.created_at), '')
+    FROM messages AS m WHERE m.topic_id = topics.id AND m.user_id = topics.user_id)
+WHERE id = ?1 AND user_id = ?2 RETURNING messages
+"""
+
+
+def apply(connection: apsw.Connection, entry: TopicEntry) -> None:
+    """Carry out an entry of the memory journal, which is newer than all before. A vector of another summary, or of
+    other messages, goes; a topic without messages goes as well.
+
+    Raises:
+        apsw.ConstraintError: its value is none for a topic.
+    """
+    match entry.op:
+        case "mark":
+            connection.execute(_MARK, (entry.id, entry.user, entry.entry, entry.consolidated, entry.facts))
+        case "remove":
+            _end(connection, entry, entry.id, None)
+        case _:
+            losers: set[int] = set()
+            for state in entry.topics:
+                losers |= _put(connection, entry, state)
+            for ended in entry.ended:
+                _end(connection, entry, ended, entry.id if entry.op == "merge" else None)
+            for topic in sorted(losers | {state.id for state in entry.topics}):
+                count_again(connection, entry.user, TopicId(topic), entry.entry, entry.time)
+
+
+def _put(connection: apsw.Connection, entry: TopicEntry, state: TopicState) -> set[int]:
+    """Store a topic and let its messages join. Returns the topics that they were in."""
+    _unindex(connection, entry.user, state.id)
+    connection.execute(
+        _PUT,
+        {
+            "id": state.id,
+            "entry": entry.entry,
+            "user": entry.user,
+            "chat": entry.chat,
+            "summary": state.summary,
+            "general": state.general,
+            "time": entry.time,
+            "consolidated": state.consolidated,
+            "facts": state.facts,
+        },
+    )
+    if not connection.changes():
+        raise apsw.ConstraintError("the topic is another user's or another chat's")
+    connection.execute(_INDEX, (state.id, state.summary, entry.user))
+    joining = (json.dumps(list(state.members)), entry.user, entry.chat)
+    losers = {int(row[0]) for row in connection.execute(_LOSERS, joining)}
+    connection.execute(_JOIN, (*joining, state.id))
+    connection.execute(_DROP_VECTOR, (state.id,))
+    return losers
+
+
+def _unindex(connection: apsw.Connection, user: UserId, topic: TopicId) -> bool:
+    summary = connection.execute(_PRESENT, (topic, user)).get
+    if summary is None:
+        return False
+    connection.execute(_UNINDEX, (topic, summary, user))
+    return True
+
+
+def _end(connection: apsw.Connection, entry: TopicEntry, topic: TopicId, into: TopicId | None) -> None:
+    if _unindex(connection, entry.user, topic):
+        connection.execute(_LEAVE, (topic, entry.user))
+        connection.execute(_REMOVE, (topic, entry.user))  # its vector goes with it
+        connection.execute(_END, (topic, entry.entry, entry.user, into))
+
+
+def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry: int, at: str) -> None:
+    """Count a topic's messages anew, after some joined or left it; without any it is gone. Its vector goes.
+
+    Args:
+        connection: the writer's, in its transaction.
+        user: whose it is.
+        topic: which.
+        entry: the memory journal's entry by which that happened.
+        at: its time.
+    """
+    left = connection.execute(_COUNT_MEMBERS, (topic, user, entry, at)).get
+    if left is None:
+        return
+    connection.execute(_DROP_VECTOR, (topic,))
+    if not left:
+        _unindex(connection, user, topic)
+        connection.execute(_REMOVE, (topic, user))
+        connection.execute(_END, (topic, entry, user, None))
+
+
+_CLEAR = (
+    "UPDATE messages SET topic_id = NULL WHERE topic_id IS NOT NULL",
+    "DELETE FROM vec_topics",
+    "DELETE FROM topics",
+    "DELETE FROM topic_ends",
+    "DELETE FROM sqlite_sequence WHERE name = 'topics'",
+    "INSERT INTO topics_fts (topics_fts) VALUES ('rebuild')",
+)
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all topics; for a database that is being made from the logs."""
+    for statement in _CLEAR:
+        connection.execute(statement)

@@ -1,0 +1,124 @@
+"""A language model whose answers a test writes, behind a router, and an archivist over real parts."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from klaw.actor.metrics import Metrics
+from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.config.schema import TopicsConfig
+from klaw.llm.router import Route
+from klaw.llm.slots import Slots
+from klaw.llm.types import Completion, Request
+from klaw.memory import archivist as archivist_actor
+from klaw.memory.archivist import Archivist, ArchivistServices
+from klaw.memory.embedder import Embedder
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.metrics import TopicMetrics
+from klaw.store.store import Store
+
+Answer = Callable[[Request], str | Completion]
+
+
+class Scripted:
+    """A provider and a router in one: every call is answered by a function, which may raise."""
+
+    def __init__(self, answer: Answer, *, context_tokens: int = 100_000, tools: bool = True) -> None:
+        self.answer = answer
+        self.requests: list[Request] = []
+        self.tools = tools
+        self.context_tokens = context_tokens
+
+    async def stream(self, request: Request, on_delta: Any) -> Completion:
+        await trio.lowlevel.checkpoint()
+        self.requests.append(request)
+        said = self.answer(request)
+        return said if isinstance(said, Completion) else Completion(text=said)
+
+    async def aclose(self) -> None: ...
+
+    def route(self, name: str | None = None, *, key: str = "", task: str = "chat") -> Route:
+        return Route(
+            provider=self,
+            name="test/model",
+            model="model",
+            context_tokens=self.context_tokens,
+            max_output_tokens=1000,
+            tools=self.tools,
+        )
+
+    def asker(self) -> Asker:
+        return Asker(router=self, slots=Slots(1))  # type: ignore[arg-type]
+
+
+def lines_of(request: Request) -> list[str]:
+    """The numbered lines of a question to the splitter."""
+    material = request.messages[1].content
+    return [line for line in material.split("\n") if line.startswith("#")]
+
+
+def split_answer(*topics: tuple[str, int, int]) -> str:
+    return json.dumps(
+        {"topics": [{"summary": each[0], "start_msg_id": each[1], "end_msg_id": each[2]} for each in topics]}
+    )
+
+
+def one_topic(request: Request) -> str:
+    """Splits nothing and merges nothing."""
+    if request.json_schema is not None and request.json_schema.name == "merge":
+        return json.dumps({"should_merge": False, "reason": "", "topic": 0, "merged_summary": ""})
+    lines = lines_of(request)
+    return split_answer((f"about {lines[0].split(': ', 1)[1][:40]}", 1, len(lines)))
+
+
+class TestClock:
+    """A wall clock that a test sets."""
+
+    __test__ = False
+
+    def __init__(self, now: float) -> None:
+        self.at = now
+
+    def now(self) -> float:
+        return self.at
+
+
+@asynccontextmanager
+async def archiving(
+    store: Store,
+    scripted: Scripted,
+    clock: Any,
+    embedder: Embedder,
+    *,
+    config: TopicsConfig | None = None,
+    on_topic: Any = (),
+    archivist: Archivist | None = None,
+) -> AsyncIterator[tuple[Archivist, TopicMetrics]]:
+    """The actor, running."""
+    archivist = archivist or Archivist()
+    metrics = TopicMetrics(Metrics())
+    services = ArchivistServices(
+        config=config or TopicsConfig(enabled=True),
+        readers=store.readers,
+        writer=store.writer,
+        embedder=embedder,
+        asker=scripted.asker(),
+        metrics=metrics,
+        clock=clock,
+        on_topic=on_topic,
+    )
+    async with trio.open_nursery() as nursery:
+        supervisor = Supervisor(nursery, clock)
+        await supervisor.start(
+            ActorSpec(
+                name=archivist_actor.ACTOR_NAME,
+                run=partial(archivist_actor.run, archivist=archivist, services=services),
+                stop_budget_s=1,
+            )
+        )
+        yield archivist, metrics
+        await supervisor.stop(archivist_actor.ACTOR_NAME, "test is over")

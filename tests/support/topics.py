@@ -1,0 +1,46 @@
+"""Short ways to make topics in tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from klaw.actor.clock import iso
+from klaw.domain.names import UserId, chat_id
+from klaw.store import connect
+from klaw.store.sql import topic_vectors
+from klaw.store.sql.topic_vectors import Flaws
+from klaw.store.store import Store
+from klaw.store.topic_requests import TopicDraft
+from tests.support.making import START, new
+
+ANNA = UserId("anna")
+NO_FLAWS = Flaws(vectors=0, homeless=0, strangers=0, spans=0)
+AT = iso(START + 5_000)
+
+
+def draft(summary: str, *members: int, **changes: Any) -> TopicDraft:
+    return TopicDraft(**{"summary": summary, "general": False, "members": members, **changes})
+
+
+async def say(store: Store, *texts: str, user: str = "anna", chat: str = "main") -> list[int]:
+    """Row ids of new messages."""
+    made = [new(text, user=user, chat=chat) for text in texts]
+    return [each.message.rowid for each in await store.writer.append(made)]
+
+
+async def archive(store: Store, *groups: Sequence[int], user: str = "anna", chat: str = "main", **changes: Any):
+    """One topic for each group of row ids."""
+    drafts = [draft(f"topic of {group[0]}", *group, **changes) for group in groups]
+    return await store.writer.store_topics(UserId(user), chat_id(UserId(user), chat), drafts, AT)
+
+
+def flaws_of(file: Path) -> Flaws:
+    """What must never be, of a database that is not in use."""
+    connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connect.prepare_writer(connection)
+        return topic_vectors.flaws(connection)
+    finally:
+        connection.close()
