@@ -188,15 +188,9 @@ class Drill:
     async def _round(self, number: int, rounds: int) -> None:
         began = trio.current_time()
         before = self._acked()
-        await self.server.spawn()
-        in_start = self.chance.random() < 0.25
-        if not in_start:
-            await self.server.ready()
-        await trio.sleep(self.chance.uniform(0, START_S if in_start else LOAD_S))
-        await self.server.kill()
+        moment = await self._live()
         lived = trio.current_time() - began
         self.counts["kills"] += 1
-        self.counts["in_start"] += in_start
         # What was acknowledged before the kill is on the disk after it: the clients learn nothing while it is down.
         acked = [each for person in self.people for each in person.acked]
         disk = await trio.to_thread.run_sync(checks.read_logs, self.server.data)
@@ -204,12 +198,22 @@ class Drill:
         self.problems += [f"round {number}: {problem}" for problem in found]
         damage = self._damage()
         self.llm.requests.clear()
-        moment = "in its start" if in_start else "under load"
         verdict = "ok" if not found else f"{len(found)} PROBLEMS"
         self.say(
             f"round {number:3}/{rounds}  killed after {lived:4.2f} s {moment:12}  acked {len(acked) - before:5}"
             f"  stored {len(disk.messages):6}  {verdict}{damage}"
         )
+
+    async def _live(self) -> str:
+        """Start the server and kill it. Returns at which moment, in words."""
+        await self.server.spawn()
+        in_start = self.chance.random() < 0.25
+        if not in_start:
+            await self.server.ready()
+        await trio.sleep(self.chance.uniform(0, START_S if in_start else LOAD_S))
+        await self.server.kill()
+        self.counts["in_start"] += in_start
+        return "in its start" if in_start else "under load"
 
     def _damage(self) -> str:
         """Sometimes imitate what a power cut takes besides the process."""
@@ -253,6 +257,7 @@ class Drill:
         await self.server.terminate()
         disk = checks.read_logs(self.server.data)
         found += checks.check_database(self.server.database, disk)
+        found += self._check_more(disk)
         found += checks.check_log(self.server.events())
         self.problems += found
         self.counts |= {
@@ -263,6 +268,11 @@ class Drill:
             "answers": sum(turn.status == "done" for turn in disk.turns),
             "torn_lines": disk.torn,
         }
+
+    def _check_more(self, disk: checks.Disk) -> list[str]:
+        """What another drill checks besides; the server does not run."""
+        del disk
+        return []
 
     async def _history(self) -> dict[str, list[tuple[int, str, str]]]:
         """All messages of all chats, page by page over the protocol."""

@@ -14,11 +14,12 @@ import apsw
 import attrs
 
 from klaw.domain.message import Message
+from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
 from klaw.store import records
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.offline import read_offline
-from klaw.store.run_records import is_transcript
+from klaw.store.run_records import RUNS, RunState, is_transcript, parse_run
 
 MAX_NAMED = 5
 """Instances of one problem that are named; the rest is counted."""
@@ -75,6 +76,21 @@ def read_logs(data: Path) -> Disk:
     return Disk(messages=messages, turns=turns, torn=torn)
 
 
+def read_runs(data: Path) -> dict[str, Run]:
+    """The last state of each run in the logs, and in the commit log, by the run's id."""
+    states: dict[str, RunState] = {}
+    lines = [line for path in sorted(data.glob(f"{RUNS}/*.jsonl")) for line in path.read_bytes().split(b"\n")]
+    lines += [line for path, line in _commit_lines(data) if path.startswith(f"{RUNS}/")]
+    for line in lines:
+        try:
+            state = parse_run(json.loads(line))
+        except ValueError:
+            continue  # torn
+        if state.run.id not in states or states[state.run.id].change <= state.change:
+            states[state.run.id] = state
+    return {run: state.run for run, state in states.items()}
+
+
 def _commit_lines(data: Path) -> Iterator[tuple[str, bytes]]:
     path = data / COMMIT_LOG
     for raw in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
@@ -121,7 +137,11 @@ def check_answers(disk: Disk) -> list[str]:
     """Every user's message is covered by exactly one finished turn; every finished turn stored exactly one answer."""
     wrong = [f"turn {turn} is recorded {count} times" for turn, count in _repeated([turn.id for turn in disk.turns])]
     done = [turn for turn in disk.turns if turn.status == "done"]
-    spoken = [message for message in disk.messages if message.role == "assistant" and "run" not in message.metadata]
+    spoken = [
+        message
+        for message in disk.messages
+        if message.role == "assistant" and message.type == "text" and "run" not in message.metadata
+    ]
     answers = Counter(message.metadata.get("turn") for message in spoken)
     wrong += [f"turn {turn.id} has {answers[turn.id]} answers" for turn in done if answers[turn.id] != 1]
     strange = answers.keys() - {turn.id for turn in done}
@@ -158,7 +178,7 @@ def check_database(database: Path, disk: Disk) -> list[str]:
         wrong.append(f"{len(rows)} messages in the database, {len(in_logs)} in the logs; {differ} differ")
     if turns != {turn.id for turn in disk.turns}:
         wrong.append(f"{len(turns)} turns in the database, {len(disk.turns)} in the logs, or others")
-    searchable = sum(m.role in ("user", "assistant") and m.type == "text" for m in disk.messages)
+    searchable = sum(m.role in ("user", "assistant") and m.type in ("text", "scheduled") for m in disk.messages)
     if indexed != searchable:
         wrong.append(f"{indexed} messages in full text, {searchable} in the logs that should be")
     return wrong

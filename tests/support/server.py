@@ -96,8 +96,11 @@ class Server:
         self.stdout = b""
         """Of all processes so far."""
         self.process: trio.Process | None = None
+        self.environ = dict(environ)
+        """Of the processes to come."""
+        self.program: tuple[str, ...] = (sys.executable, "-m", "klaw")
+        """What is started; a drill puts something around it."""
         self._nursery = nursery
-        self._environ = environ
         self._log_path = home / "server.log"
         self._ready = trio.Event()
         self._read_all = trio.Event()
@@ -136,12 +139,12 @@ class Server:
         self._spawned_at = len(self.stdout)
         with self._log_path.open("ab") as log:
             self.process = await trio.lowlevel.open_process(
-                klaw_command("serve", "--home", str(self.home)),
+                [*self.program, "serve", "--home", str(self.home)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=REPOSITORY,
-                env=dict(self._environ),
+                env=self.environ,
             )
         self._nursery.start_soon(self._read, self.process)
 
