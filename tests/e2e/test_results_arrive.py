@@ -1,0 +1,141 @@
+"""Results of tasks and subagents reach the person who asked: live, on resume, after a restart, and through SIGKILL."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from klaw.actor.clock import iso
+from klaw.app import running
+from klaw.config.load import parse
+from klaw.config.paths import Paths
+from klaw.domain.names import LOCAL_USER
+from klaw.store.offline import read_offline
+from klaw.store.sql import runs
+from tests.e2e.talking import Talk, talking
+from tests.support.models import models_dir
+from tests.support.server import REPOSITORY, Server, served, write_home
+
+ANSWER_S = 120.0
+"""The small model on a busy machine."""
+
+
+async def test_run_drill_of_five_rounds():
+    """tools/run_drill.py, as by hand but shorter: five kills in the middle of runs."""
+    with trio.fail_after(200):
+        done = await trio.run_process(
+            [sys.executable, str(REPOSITORY / "tools" / "run_drill.py"), "--rounds", "5", "--json"],
+            capture_stdout=True,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            cwd=REPOSITORY,
+        )
+    report = json.loads(done.stdout)
+    assert report["problems"] == [], report
+    assert done.returncode == 0
+    assert report["kills"] == 5
+    assert report["runs"] > 5
+    assert report["delivered"] > 0
+
+
+# -- a real subagent on the local model --------------------------------------------------------------------------------
+
+
+async def _plan(home: Path, tasks: Mapping[str, float]) -> None:
+    """Make one-shots that fire so many seconds from now; the server does not run, and nothing of them fires here."""
+    config, _ = parse(json.dumps({"embedding": {"enabled": False}, "routing": {"default": "stub/x"}} | _STUB), {})
+    async with running(config, Paths.resolve(home, {})) as app:
+        for name, seconds in tasks.items():
+            raw = {
+                "name": name,
+                "message": "Say hello in one short sentence. Поздоровайся.",
+                "at": iso(app.clock.now() + seconds),
+                "injectInto": "main",
+            }
+            await app.scheduling.add(LOCAL_USER, raw)
+
+
+_STUB: dict[str, Any] = {"providers": {"stub": {"baseUrl": "http://127.0.0.1:9/v1"}}}
+
+
+async def _delivered(server: Server, task: str) -> str:
+    """Wait, without a client, until the task's run has delivered; what it said."""
+    with trio.fail_after(ANSWER_S):
+        while True:
+            found = read_offline(server.database, runs.newest, LOCAL_USER, limit=10)
+            done = [run for run in found if run.task == task and run.status.over]
+            if done:
+                assert (done[0].status, done[0].delivered) == ("done", 1), done
+                return done[0].result
+            await trio.sleep(0.2)
+
+
+async def _answered(talk: Talk) -> int:
+    """Wait for the first answer in the chat: its seq."""
+    with trio.fail_after(ANSWER_S):
+        while True:
+            if answers := [each.seq for each in talk.entries if each.is_answer]:
+                return answers[0]
+            await trio.sleep(0.1)
+
+
+async def _seen(talk: Talk, count: int) -> list[tuple[int, str]]:
+    """Wait until so many messages of tasks arrived."""
+    with trio.fail_after(ANSWER_S):
+        while True:
+            said = [(each.seq, each.content) for each in talk.entries if each.kind == "scheduled"]
+            if len(said) >= count:
+                return said
+            await trio.sleep(0.1)
+
+
+async def test_a_local_subagents_answer_arrives_live_on_resume_and_after_restarts(tmp_path: Path) -> None:
+    models = models_dir()
+    if not (models / "smollm2-135m-instruct" / "model.gguf").exists():
+        pytest.skip("needs the model smollm2-135m-instruct: klaw models pull")
+    home = write_home(
+        tmp_path,
+        models=models,
+        embedding={"enabled": False},
+        routing={"default": "local/smollm2-135m-instruct"},
+        localModel={"contextTokens": 2048, "threads": 1},
+        context={"replyReserveTokens": 40},
+    )
+    async with served(home) as server:
+        async with talking(server.url) as talk:
+            await talk.send("Hello! Привет!")
+            head = await _answered(talk)
+        await server.terminate()
+
+        # It fires while the client is there.
+        await _plan(home, {"live": 6.0})
+        await server.start()
+        async with talking(server.url, {"main": head}) as talk:
+            (live,) = await _seen(talk, 1)
+            assert live == (head + 1, await _delivered(server, "live"))
+            assert live[1].strip()
+
+        # It fires while nobody is there: it arrives on resume, once.
+        await server.terminate()
+        await _plan(home, {"away": 4.0})
+        await server.start()
+        away = await _delivered(server, "away")
+        async with talking(server.url, {"main": live[0]}) as talk:
+            assert await _seen(talk, 1) == [(live[0] + 1, away)]
+
+        # Its moment passes while the server is down; and everything is there after a kill.
+        await server.terminate()
+        await _plan(home, {"down": 4.0})
+        await trio.sleep(4.5)
+        await server.start()
+        down = await _delivered(server, "down")
+        await server.kill()
+        await server.start()
+        async with talking(server.url, {"main": head}) as talk:
+            assert [text for _, text in await _seen(talk, 3)] == [live[1], away, down]
+            assert len({each.id for each in talk.entries}) == len(talk.entries)
