@@ -32,10 +32,19 @@ def _task(task: trio.lowlevel.Task, counter: _Counter) -> dict[str, Any]:
     nurseries = []
     for nursery in task.child_nurseries:
         children = sorted(nursery.child_tasks, key=lambda child: child.name)
-        room = max(0, MAX_TASKS - counter.shown)
-        counter.left_out += max(0, len(children) - room)
-        nurseries.append([_task(child, counter) for child in children[:room]])
+        shown = []
+        for child in children:  # the children of each take from the same room
+            if counter.shown < MAX_TASKS:
+                shown.append(_task(child, counter))
+            else:
+                counter.left_out += _size(child)
+        nurseries.append(shown)
     return {"name": task.name, "stack": _stack(task), "nurseries": nurseries}
+
+
+def _size(task: trio.lowlevel.Task) -> int:
+    """How many tasks a task is, with all below it."""
+    return 1 + sum(_size(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
 
 
 def _stack(task: trio.lowlevel.Task) -> list[str]:
