@@ -54,6 +54,7 @@ from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.search import TopicSearch
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
@@ -92,6 +93,7 @@ class App:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    topic_search: TopicSearch
     local: LocalModel
     router: Router
     slots: Slots
@@ -194,6 +196,7 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
     sources.append(partial(task_problems, scheduler))
     metrics = Metrics()
     topic_metrics = TopicMetrics(metrics)
+    topic_search = TopicSearch(store.readers, embedder, clock, topic_metrics)
     return App(
         config=config,
         paths=paths,
@@ -204,7 +207,8 @@ def _build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, super
         reindexer=Reindexer(),
         embedder=embedder,
         recall=recall,
-        search=MemorySearch(store.readers, embedder, clock),
+        search=MemorySearch(store.readers, embedder, clock, topic_search),
+        topic_search=topic_search,
         local=local,
         router=router,
         slots=slots,

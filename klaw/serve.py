@@ -122,6 +122,8 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             providers=app.router.report,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,
+            metrics=app.metrics,
+            archivist=app.archivist if app.config.topics.enabled else None,
             health=app.health,
             threads=app.threads,
             connections=listener.gateway.connections,

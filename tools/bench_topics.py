@@ -5,9 +5,9 @@
 
 ``recall``: each conversation (LoCoMo: ids such as ``D3:12`` tell the session) goes through the archivist with a
 language model whose answers are written by this program: the true bounds of the sessions, and for a summary the words
-that are rarest outside the session, as a careful writer would name them. Printed is the share of the questions of which one of
-the first 5 topics holds evidence, without the reranker, and how much of the evidence is in the raw messages of those
-topics packed into 2,000 tokens, the ones nearest to the question first.
+that are rarest outside the session, as a careful writer would name them. Printed is the share of the questions of which
+one of the first 5 topics holds evidence, without the reranker, and how much of the evidence is in the raw messages of
+those topics packed into 2,000 tokens, those with the question's words first.
 
 ``load``: messages of many users are archived by a model that answers at once: messages a second, and the times of
 searches over topics. Vectors are random; what the embedding model takes comes on top and is the same for any search.

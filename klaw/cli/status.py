@@ -35,6 +35,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
         ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
         ["coverage", _coverage(answer["coverage"])],
+        ["topics", _topics(answer.get("topics"), answer.get("metrics", {}))],
         ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -68,6 +69,17 @@ def _coverage(coverage: dict[str, Any]) -> str:
     notes += [f"{repaired} index rows repaired"] if repaired else []
     notes += [] if coverage["whole"] else [f"{coverage['messages']} looked at so far"]
     return found + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _topics(status: dict[str, Any] | None, metrics: dict[str, Any]) -> str:
+    """What the archivist has done since the start, and what waits."""
+    if status is None:
+        return "off (topics.enabled)"
+    made, merged = (metrics[f"klaw_topics_{name}_total"]["value"] for name in ("extracted", "merged"))
+    notes = [f"{status['failing']} failed and wait"] if status["failing"] else []
+    notes += [status["error"]] if status["error"] else []
+    text = f"{made} made and {merged} merged since the start, {status['unarchived']} messages without one"
+    return text + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _with_reason(state: str, reason: str | None) -> str:

@@ -37,6 +37,20 @@ class SearchResult:
 
 
 @attrs.frozen(kw_only=True)
+class TopicResult:
+    """A topic that was found: a label for a part of a chat."""
+
+    id: int
+    chat: ChatId
+    summary: str
+    first_at: str
+    last_at: str
+    """Between these times its messages were said, ISO-8601 UTC."""
+    messages: int
+    score: float
+
+
+@attrs.frozen(kw_only=True)
 class SearchPage:
     """A page of results, the best first."""
 
@@ -58,3 +72,5 @@ class SearchPage:
     degraded: tuple[str, ...]
     """Codes of what was missing: ``embedding_no_model``, ``reembedding:37%``, ``text_search_failed`` …"""
     timings_ms: dict[str, float]
+    topics: tuple[TopicResult, ...] = ()
+    """On the first page: the topics that fit best."""

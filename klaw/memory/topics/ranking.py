@@ -15,8 +15,8 @@ K = 60
 """Of Reciprocal Rank Fusion."""
 VECTOR_WEIGHT = 1.0
 WORDS_WEIGHT = 1.0
-MESSAGES_WEIGHT = 3.0
-MESSAGES_K = 10
+MESSAGES_WEIGHT = 12.0
+MESSAGES_K = 5
 """Like K, for messages: the first few count most."""
 MAX_MESSAGES = 3
 """So many messages of one topic speak for it."""

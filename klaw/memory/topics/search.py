@@ -89,27 +89,51 @@ class TopicSearch:
             return TopicPage(hits=(), degraded=(), timings_ms={})
         vector = await self._vector(text, degraded)
         embedded = trio.current_time()
-        messages, found = await self._lists(text, words, vector, filters)
-        hits = _hits(messages, found)[:limit]
+        best = await self._messages(text, words, vector, filters)
+        hits = await self.find(vector, words, best, filters, limit=limit)
         ended = trio.current_time()
         self._metrics.search_s.observe(ended - begin)
         self._metrics.results.observe(len(hits))
         timings = {"embed": (embedded - begin) * 1000, "search": (ended - embedded) * 1000}
         return TopicPage(hits=tuple(hits), degraded=tuple(degraded), timings_ms=timings)
 
-    async def _lists(
+    async def find(
+        self,
+        vector: bytes | None,
+        words: Sequence[str],
+        messages: Sequence[int],
+        filters: TopicFilters,
+        *,
+        limit: int = MAX_CANDIDATES,
+    ) -> list[TopicHit]:
+        """Find topics for somebody who has searched the messages already.
+
+        Args:
+            vector: of the query, if there is one.
+            words: of the query, as written.
+            messages: row ids of what was found, the best first; the first 50 speak for their topics.
+            filters: whose, and which.
+            limit: most of them.
+
+        Raises:
+            StorageError: the database cannot be read.
+        """
+        best = messages[:MESSAGES]
+        found = await self._readers.run(
+            search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES
+        )
+        return _hits(best, found)[:limit]
+
+    async def _messages(
         self, text: str, words: Sequence[str], vector: bytes | None, filters: TopicFilters
-    ) -> tuple[list[int], TopicsFound]:
+    ) -> list[int]:
+        """Row ids of the best messages."""
         end = await self._readers.run(history_end, filters.user)
         query = read_query(text, now=int(self._clock.now()), latest=end.latest)
         history = await self._readers.run(
             search_history, vector, words, HistoryFilters(user=filters.user, chat=filters.chat), DEPTH
         )
-        best = _best(history, query)
-        found = await self._readers.run(
-            search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES
-        )
-        return best, found
+        return _best(history, query)
 
     async def _vector(self, text: str, degraded: list[str]) -> bytes | None:
         try:

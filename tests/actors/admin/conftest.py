@@ -52,6 +52,8 @@ def sources_of(app: App) -> Sources:
         slots=app.slots,
         local_model=app.local,
         coverage=app.coverage,
+        metrics=app.metrics,
+        archivist=app.archivist,
         health=app.health,
         threads=app.threads,
         connections=list,

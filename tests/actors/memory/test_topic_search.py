@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 from hypothesis import given
@@ -10,16 +11,21 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
+from klaw.cli.search import lines
+from klaw.domain.message import Role
 from klaw.domain.names import UserId
+from klaw.domain.search import TopicResult
 from klaw.domain.topic import TopicId
 from klaw.errors import ProviderNetworkError
 from klaw.llm.types import Completion, Request, ToolCall
 from klaw.memory.embedder import Embedder
+from klaw.memory.search import MemorySearch
 from klaw.memory.topics import reranking
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.ranking import rank_topics
 from klaw.memory.topics.reranker import Reranker
 from klaw.memory.topics.search import TopicHit, TopicSearch
+from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
 from tests.support.making import running_store
@@ -225,3 +231,26 @@ def test_the_line_of_a_candidate() -> None:
     assert reranking.line(topic(7, chars=30_000, summary="a\nb"), 0.8123) == (
         "#7 [0.81] 2026-01-01 00:00 to 2026-01-01 00:00, 1 messages, 30000 characters, long: a b"
     )
+
+
+async def test_memory_search_tells_the_topics_of_what_it_found(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        made = await fill(store)
+        off = Embedder(SystemClock(), enabled=False)
+        search = MemorySearch(store.readers, off, SystemClock(), searching(store))
+        page = await search.search("пирог", HistoryFilters(user=ANNA))
+        best = made["anna"][0]
+        assert page.topics[0] == TopicResult(
+            id=best.id,
+            chat=best.chat,
+            summary=best.summary,
+            first_at=best.first_at,
+            last_at=best.last_at,
+            messages=1,
+            score=page.topics[0].score,
+        )
+        answer = {"user": "anna", "results": [], "topics": [attrs.asdict(each) for each in page.topics]}
+        shown = lines(answer, more=None, bold=False)
+        assert shown[:2] == [f"topic  {best.first_at[:10]}  main  1 messages", f"    {best.summary}"]
+        assert (await search.search("пирог", HistoryFilters(user=UserId("nobody")))).topics == ()
+        assert (await search.search("пирог", HistoryFilters(user=ANNA, role=Role.USER))).topics == ()
