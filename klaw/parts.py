@@ -44,6 +44,7 @@ from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.search import TopicSearch
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.store import Store
 from klaw.subagents.localzone import default_zone
@@ -80,6 +81,7 @@ class App:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    topic_search: TopicSearch
     facts: Facts
     memory_files: MemoryFiles
     summarizer: Summarizer
@@ -152,7 +154,9 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     approvals = Approvals(
         events=hub, clock=clock, new_id=new_id, wait_s=config.tools.exec.approval_s, watchers=hub.watchers
     )
-    search = MemorySearch(store.readers, embedder, clock)
+    topic_metrics = TopicMetrics(metrics)
+    topic_search = TopicSearch(store.readers, embedder, clock, topic_metrics)
+    search = MemorySearch(store.readers, embedder, clock, topic_search)
     facts = Facts(store.writer, store.readers, embedder, clock, new_id)
     parts = MemoryParts(search=search, facts=facts, writer=store.writer, readers=store.readers, clock=clock)
     toolbox.register(*memory_tools(parts))
@@ -201,6 +205,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         embedder=embedder,
         recall=recall,
         search=search,
+        topic_search=topic_search,
         facts=facts,
         memory_files=MemoryFiles(),
         summarizer=summarizer,
@@ -244,7 +249,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         hub=hub,
         coverage=coverage,
         metrics=metrics,
-        topic_metrics=TopicMetrics(metrics),
+        topic_metrics=topic_metrics,
         archivist=Archivist(),
         on_topic=[],
         health=health,

@@ -133,6 +133,8 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             mcp=app.mcp.report,
             local_model=app.local if app.router.uses_local else None,
             coverage=app.coverage,
+            metrics=app.metrics,
+            archivist=app.archivist if app.config.topics.enabled else None,
             health=app.health,
             scheduling=app.scheduling,
             threads=app.threads,

@@ -75,6 +75,8 @@ PURE = (
     "memory/topics/answers.py",
     "memory/topics/backoff.py",
     "memory/topics/merging.py",
+    "memory/topics/ranking.py",
+    "memory/topics/reranking.py",
     "memory/topics/sessions.py",
     "memory/topics/spans.py",
     "memory/topics/texts.py",

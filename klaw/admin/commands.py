@@ -15,6 +15,7 @@ import trio
 
 from klaw.actor import log as logging
 from klaw.actor.clock import Clock, iso
+from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
@@ -51,6 +52,7 @@ from klaw.llm.budget import Budget
 from klaw.llm.guard import ProviderReport
 from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
+from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
@@ -92,6 +94,9 @@ class Sources:
     local_model: LocalModel | None
     """None when no route leads to it."""
     coverage: Coverage
+    metrics: Metrics
+    archivist: Archivist | None
+    """None when topics are off."""
     health: Problems
     scheduling: Scheduling
     threads: Sequence[Threads]
@@ -197,6 +202,8 @@ class Commands:
             "coverage": _coverage(sources.coverage),
             "tasks": describe_overview(await sources.scheduling.overview()),
             "summaries": sources.summarizer.report(),
+            "topics": attrs.asdict(sources.archivist.status) if sources.archivist is not None else None,
+            "metrics": sources.metrics.report(),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),
             "disk": await self._disk.run(_disk, sources.paths, abandon=True),

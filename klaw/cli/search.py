@@ -97,15 +97,20 @@ def _read(paths: Paths, wanted: dict[str, Any]) -> dict[str, Any]:
 
 async def _search(paths: Paths, request: "Search") -> dict[str, Any]:
     from klaw.actor.clock import SystemClock
+    from klaw.actor.metrics import Metrics
     from klaw.admin.search import run_search
     from klaw.config.load import load
     from klaw.memory.ready import open_recall
     from klaw.memory.search import MemorySearch
+    from klaw.memory.topics.metrics import TopicMetrics
+    from klaw.memory.topics.search import TopicSearch
 
     config, _ = load(paths.config_file)
     folder = config.embedding.path or paths.models_dir / config.embedding.model
     async with open_recall(paths.database, config, folder) as offline:
-        search = MemorySearch(offline.readers, offline.embedder, SystemClock())
+        clock = SystemClock()
+        topics = TopicSearch(offline.readers, offline.embedder, clock, TopicMetrics(Metrics()))
+        search = MemorySearch(offline.readers, offline.embedder, clock, topics)
         answer = await run_search(search, offline.readers, request)
     if offline.missing is not None:
         answer["degraded"] = [offline.missing if each == "embedding_off" else each for each in answer["degraded"]]
@@ -150,6 +155,11 @@ def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
         bold: whether matches are set in bold; else they are not marked.
     """
     out = []
+    prefix = f"{answer['user']}:"
+    for each in answer.get("topics", ()):
+        span = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
+        head = ["topic", span, each["chat"].removeprefix(prefix), f"{each['messages']} messages"]
+        out += [line("  ".join(head)), f"    {line(each['summary'])}", ""]
     for each in answer["results"]:
         head = [*_label(each, answer["user"]), *_without_words(each)]
         out += [line("  ".join(head)), f"    {_snippet(each, bold=bold)}", ""]

@@ -42,6 +42,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["coverage", _coverage(answer["coverage"])],
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
         ["summaries", _summaries(answer["summaries"])],
+        ["topics", _topics(answer.get("topics"), answer.get("metrics", {}))],
         ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -118,6 +119,17 @@ def _summaries(summaries: dict[str, Any]) -> str:
         chats = "1 chat" if summaries["failing"] == 1 else f"{summaries['failing']} chats"
         said += f"; {chats} failed ({summaries['code']}), tried again at {summaries['next_try']}"
     return said
+
+
+def _topics(status: dict[str, Any] | None, metrics: dict[str, Any]) -> str:
+    """What the archivist has done since the start, and what waits."""
+    if status is None:
+        return "off (topics.enabled)"
+    made, merged = (metrics[f"klaw_topics_{name}_total"]["value"] for name in ("extracted", "merged"))
+    notes = [f"{status['failing']} failed and wait"] if status["failing"] else []
+    notes += [status["error"]] if status["error"] else []
+    text = f"{made} made and {merged} merged since the start, {status['unarchived']} messages without one"
+    return text + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _with_reason(state: str, reason: str | None) -> str:

@@ -43,6 +43,20 @@ class SearchResult:
 
 
 @attrs.frozen(kw_only=True)
+class TopicResult:
+    """A topic that was found: a label for a part of a chat."""
+
+    id: int
+    chat: ChatId
+    summary: str
+    first_at: str
+    last_at: str
+    """Between these times its messages were said, ISO-8601 UTC."""
+    messages: int
+    score: float
+
+
+@attrs.frozen(kw_only=True)
 class KeptResult:
     """What facts and pieces of files have in common: how they were found."""
 
@@ -119,3 +133,5 @@ class SearchPage:
     degraded: tuple[str, ...]
     """Codes of what was missing: ``embedding_no_model``, ``reembedding:37%``, ``text_search_failed`` …"""
     timings_ms: dict[str, float]
+    topics: tuple[TopicResult, ...] = ()
+    """On the first page: the topics that fit best."""

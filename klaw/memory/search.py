@@ -21,7 +21,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.domain.message import Message
-from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult
+from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult, TopicResult
 from klaw.errors import ActorStopped
 from klaw.memory.cursor import MAX_PAGE, Cursor
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
@@ -31,6 +31,7 @@ from klaw.memory.mixing import mix
 from klaw.memory.query import Query, read_query, read_search_words
 from klaw.memory.rank import Ranked, rank
 from klaw.memory.snippet import forms_there, snippet
+from klaw.memory.topics.search import TopicHit, TopicSearch
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import HEAD_CHARACTERS, Lists
 from klaw.store.sql.history_search import (
@@ -40,6 +41,7 @@ from klaw.store.sql.history_search import (
     read_messages,
     search_history,
 )
+from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.tokenizer import stem, words
 
 DEPTH = 200
@@ -49,6 +51,8 @@ EMBED_S = 2.0
 """How long a search waits for its query's vector."""
 MAX_QUERY_CHARACTERS = 1_500
 """Of a longer query only the beginning is embedded: one run of the model, not several."""
+TOPICS = 3
+"""Topics that are told with the first page."""
 _SWITCHED_OFF = "embedding_off"
 KEPT_LISTS = 16
 """Lists of results that are kept for their next pages, the last used ones; some 200 KB each at most."""
@@ -80,6 +84,7 @@ class _List:
     words: tuple[str, ...]
     words_left_out: tuple[str, ...]
     degraded: tuple[str, ...]
+    topics: tuple[TopicHit, ...] = ()
 
 
 class MemorySearch:
@@ -89,10 +94,12 @@ class MemorySearch:
         readers: of the store; one is used at a time, so that turns find the others free.
         embedder: for the query's vector.
         clock: days are counted from its now.
+        topics: where topics are looked for, if they are.
     """
 
-    def __init__(self, readers: Readers, embedder: Embedder, clock: Clock) -> None:
+    def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
+        self._topics = topics
         self._embedder = embedder
         self._clock = clock
         self._one_at_a_time = trio.CapacityLimiter(1)
@@ -155,6 +162,7 @@ class MemorySearch:
             words_left_out=found.words_left_out,
             degraded=found.degraded,
             timings_ms=timings,
+            topics=tuple(_topic(hit) for hit in found.topics) if number == 1 else (),
         )
 
     async def _read(
@@ -206,17 +214,27 @@ class MemorySearch:
             rank=(trio.current_time() - searched) * 1000,
         )
         whole = max(len(found.neighbours), len(found.hits)) < DEPTH and not found.words_left_out
+        topics = await self._find_topics(vector, asked, [each.rowid for each in entries], filters)
         made = _List(
             entries=tuple(entries),
             is_exact=whole and set(degraded) <= {_SWITCHED_OFF},
             words=asked,
             words_left_out=tuple(found.words_left_out),
             degraded=tuple(degraded),
+            topics=tuple(topics),
         )
         self._lists[key] = made
         if len(self._lists) > KEPT_LISTS:
             self._lists.popitem(last=False)
         return made
+
+    async def _find_topics(
+        self, vector: bytes | None, asked: Sequence[str], rowids: Sequence[int], filters: HistoryFilters
+    ) -> list[TopicHit]:
+        if self._topics is None or filters.role is not None:
+            return []
+        wanted = TopicFilters(user=filters.user, chat=filters.chat, since=filters.since, until=filters.until)
+        return await self._topics.find(vector, asked, rowids, wanted, limit=TOPICS)
 
     async def _vector(self, text: str, degraded: list[str]) -> bytes | None:
         try:
@@ -304,6 +322,19 @@ def newer_first(ranked: Sequence[Ranked]) -> list[Ranked]:
         for at, other in zip(group, newest, strict=True):
             ordered[at] = attrs.evolve(ranked[other], score=ranked[at].score)
     return ordered
+
+
+def _topic(hit: TopicHit) -> TopicResult:
+    topic = hit.topic
+    return TopicResult(
+        id=topic.id,
+        chat=topic.chat,
+        summary=topic.summary,
+        first_at=topic.first_at,
+        last_at=topic.last_at,
+        messages=topic.messages,
+        score=hit.score,
+    )
 
 
 def _results(

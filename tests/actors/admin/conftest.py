@@ -56,6 +56,8 @@ def sources_of(app: App) -> Sources:
         mcp=app.mcp.report,
         local_model=app.local,
         coverage=app.coverage,
+        metrics=app.metrics,
+        archivist=app.archivist,
         health=app.health,
         scheduling=app.scheduling,
         threads=app.threads,

@@ -1,0 +1,105 @@
+"""SQL of a search over a user's topics: by vector, by the words of summaries, and where found messages belong."""
+
+from collections.abc import Mapping, Sequence
+
+import apsw
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import Topic, TopicId
+from klaw.store.sql import topic_vectors, topics
+from klaw.store.sql.fulltext import match_in
+from klaw.store.sql.messages import user_word
+from klaw.store.sql.reading import snapshot
+from klaw.store.sql.topic_vectors import Near
+
+
+@attrs.frozen(kw_only=True)
+class TopicFilters:
+    """Which topics a search may return. Times are ISO-8601 UTC like ``last_at``."""
+
+    user: UserId
+    chat: ChatId | None = None
+    since: str | None = None
+    """Topics whose last message is not older."""
+    until: str | None = None
+    """Topics whose first message is older."""
+
+
+@attrs.frozen(kw_only=True)
+class TopicsFound:
+    """The lists, the best first, and the topics in them."""
+
+    near: Sequence[Near] = ()
+    by_words: Sequence[TopicId] = ()
+    of_messages: Mapping[int, TopicId] = attrs.Factory(dict)
+    """Topics of the messages that were asked about."""
+    topics: Mapping[TopicId, Topic] = attrs.Factory(dict)
+
+
+# Users are compared first: whatever else a filter allows, a topic of another user is never returned.
+_MATCHING = """
+SELECT t.id
+FROM (SELECT rowid, bm25(topics_fts) AS score FROM topics_fts WHERE topics_fts MATCH ?2) AS m
+    CROSS JOIN topics AS t ON t.id = m.rowid
+WHERE t.user_id = ?1 ORDER BY m.score, t.id DESC LIMIT ?3
+"""
+
+
+def search_topics(
+    connection: apsw.Connection,
+    vector: bytes | None,
+    words: Sequence[str],
+    rowids: Sequence[int],
+    filters: TopicFilters,
+    *,
+    min_cosine: float,
+    depth: int,
+) -> TopicsFound:
+    """Search a user's topics.
+
+    Args:
+        connection: a reader.
+        vector: of the query, if there is one.
+        words: of the query.
+        rowids: messages that a search found; their topics are told.
+        filters: whose topics, and which.
+        min_cosine: topics that are less near are not found by vector.
+        depth: most results of each list.
+    """
+    with snapshot(connection):
+        near = (
+            topic_vectors.nearest(connection, filters.user, vector, min_cosine=min_cosine, limit=depth)
+            if vector is not None
+            else []
+        )
+        matching = (user_word(filters.user), words) if words else None
+        by_words = (
+            [
+                TopicId(topic)
+                for (topic,) in connection.execute(_MATCHING, (filters.user, match_in(matching[1], matching[0]), depth))
+            ]
+            if matching
+            else []
+        )
+        of_messages = topics.topics_of(connection, filters.user, rowids)
+        ids = {each.topic for each in near} | set(by_words) | set(of_messages.values())
+        known = {
+            topic.id: topic
+            for topic in topics.by_ids(connection, filters.user, sorted(ids)).values()
+            if _passes(topic, filters)
+        }
+    return TopicsFound(
+        near=[each for each in near if each.topic in known],
+        by_words=[topic for topic in by_words if topic in known],
+        of_messages={rowid: topic for rowid, topic in of_messages.items() if topic in known},
+        topics=known,
+    )
+
+
+def _passes(topic: Topic, filters: TopicFilters) -> bool:
+    return (
+        (filters.chat is None or topic.chat == filters.chat)
+        and (filters.since is None or topic.last_at >= filters.since)
+        and (filters.until is None or topic.first_at < filters.until)
+    )
