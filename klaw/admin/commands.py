@@ -1,7 +1,8 @@
 """The commands of the admin socket: each reads the running parts and answers with plain JSON values.
 
 No answer holds message content: receipts name messages by seq and id. ``why`` names a few words of one message,
-``search`` shows pieces of those it finds, and tasks and runs are shown with what they ask for and what came of it.
+``search`` shows pieces of those it finds, tasks and runs are shown with what they ask for and what came of it, facts
+with what they say.
 """
 
 import os
@@ -20,6 +21,8 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
+from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo
+from klaw.admin.facts import run_on_facts
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -53,6 +56,7 @@ from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.facts import Facts
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
@@ -82,6 +86,7 @@ class Sources:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    facts: Facts
     summarizer: Summarizer
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
@@ -122,7 +127,7 @@ class Commands:
             KlawError, trio.TooSlowError: a part did not answer.
 
         Cancellation: commands only read, but for ``log``, which is done at once, ``reindex``, whose work is the
-        reindexer's and goes on, and changes of tasks and runs, which may or may not be made.
+        reindexer's and goes on, and changes of tasks, runs and facts, which may or may not be made.
         """
         match request:
             case Status():
@@ -141,6 +146,8 @@ class Commands:
                 return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
+            case FactList() | FactAdd() | FactEdit() | FactDelete() | FactHistory() | FactUndo():
+                return await run_on_facts(self._sources.facts, self._sources.readers, request)
             case _:
                 return await run_scheduled(self._sources.scheduling, request)
 

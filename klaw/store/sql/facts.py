@@ -74,23 +74,37 @@ def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
 _LIST = f"""
 SELECT {_COLUMNS} FROM facts
 WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
-ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
+ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
 """  # noqa: S608 - constant columns
 
 
 def of_user(
-    connection: apsw.Connection, user: UserId, *, category: str | None = None, importance: int = 0, limit: int = 1_000
+    connection: apsw.Connection,
+    user: UserId,
+    *,
+    category: str | None = None,
+    importance: int = 0,
+    limit: int = 1_000,
+    offset: int = 0,
 ) -> list[Fact]:
     """A user's active facts, the most important first; of a category, and of at least an importance."""
-    return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit))]
+    return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit, offset))]
 
 
-_COUNT = "SELECT count(*) FROM facts WHERE user_id = ? AND superseded_by IS NULL"
+_COUNT = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"
 
 
-def count(connection: apsw.Connection, user: UserId) -> int:
-    """How many active facts a user has."""
-    return int(connection.execute(_COUNT, (user,)).get)
+def count(connection: apsw.Connection, user: UserId, *, category: str | None = None) -> int:
+    """How many active facts a user has; of a category."""
+    return int(connection.execute(_COUNT, (user, category)).get)
+
+
+_SUPERSEDED = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND superseded_by = ? ORDER BY rowid"  # noqa: S608 - constant columns
+
+
+def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
+    """What a user's fact took the place of."""
+    return [_fact(row) for row in connection.execute(_SUPERSEDED, (user, fact))]
 
 
 @attrs.frozen(kw_only=True)

@@ -263,3 +263,22 @@ async def test_memory_files_are_searched_too(tmp_path: Path) -> None:
         await w.app.memory_files.wait_looked()
         (found,) = await ask(w, call("memory_search", query="gate code"), text_reply("ok"), text="?")
         assert found == "1. [file MEMORY.md, line 3, under House > Gate]: The gate code is 4815."
+
+
+async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        empty = await w.command("/memory")
+        assert empty == "Core memory is empty.\nNo facts are kept."
+        writer = w.app.store.writer
+        await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
+        await writer.put_fact(fact("secret of Anna", user="anna"), "new")
+        for number in range(22):
+            await writer.put_fact(fact(f"Факт {number} " + "я" * 300, importance=number), "new")
+        lines = (await w.command("/memory", 2)).split("\n")
+        assert lines[:3] == ["Core memory, in every context:", "  [user]", "  - name: Ира"]
+        assert lines[3] == "Facts, the most important first:"
+        assert len(lines) == 4 + 20 + 1
+        assert "  21  person: Факт 21 яя" in lines[4]
+        assert len(lines[4]) < 250
+        assert lines[-1] == "  … and 2 more; `klaw facts list` shows all."
+        assert "secret" not in "\n".join(lines)
