@@ -49,6 +49,7 @@ from klaw.chats.service import Chats
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
+from klaw.context.standing import standing
 from klaw.errors import ActorStopped
 from klaw.llm.budget import Budget
 from klaw.llm.guard import ProviderReport
@@ -64,7 +65,7 @@ from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.values import Options
-from klaw.store.sql import messages, overview, replay, turns, usage, whereabouts
+from klaw.store.sql import facts, messages, overview, replay, turns, usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.writer import Writer
 from klaw.subagents.service import Scheduling
@@ -251,6 +252,8 @@ class Commands:
         sources, target = self._sources, why.check_why(request)
         message = why.choose(await sources.readers.run(whereabouts.find, target))
         fixed = await self._disk.run(Workspace(sources.paths.workspace, sources.paths.data_dir).read, message.user)
+        kept = await sources.readers.run(facts.standing, message.user)
+        fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
         about = await sources.readers.run(
             whereabouts.locate,
             message,

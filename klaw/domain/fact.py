@@ -17,6 +17,10 @@ MAX_TEXT = 2_000
 CATEGORIES = ("identity", "preference", "person", "project", "event", "place", "health", "work", "other")
 """What the model is offered; others are allowed."""
 DEFAULT_IMPORTANCE = 50
+STANDING_IMPORTANCE = 90
+"""From here on a fact stands in every context."""
+STANDING_CATEGORY = "identity"
+"""So does every fact of this category."""
 
 _CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")

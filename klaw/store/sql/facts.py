@@ -7,7 +7,15 @@ from typing import Any
 import apsw
 import attrs
 
-from klaw.domain.fact import Fact, FactId, FactSource, Origin, normal_form
+from klaw.domain.fact import (
+    STANDING_CATEGORY,
+    STANDING_IMPORTANCE,
+    Fact,
+    FactId,
+    FactSource,
+    Origin,
+    normal_form,
+)
 from klaw.domain.names import ChatId, UserId
 from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.memory_records import FactEntry
@@ -89,6 +97,21 @@ def of_user(
 ) -> list[Fact]:
     """A user's active facts, the most important first; of a category, and of at least an importance."""
     return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit, offset))]
+
+
+_STANDING = f"""
+SELECT {_COLUMNS} FROM facts
+WHERE user_id = ?1 AND superseded_by IS NULL AND (importance >= ?2 OR category = ?3) AND origin <> 'tool'
+ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
+"""  # noqa: S608 - constant columns
+_MOST_STANDING = 200
+
+
+def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
+    """A user's facts that are to stand in every context, the most important first. None that may be somebody else's
+    words: what a page brought must not get into every prompt."""
+    bound = (user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
+    return [_fact(row) for row in connection.execute(_STANDING, bound)]
 
 
 _COUNT = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klaw.actor.clock import iso
-from klaw.domain.fact import Origin
+from klaw.domain.fact import FactId, Origin
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.sql import facts
@@ -282,3 +282,30 @@ async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
         assert len(lines[4]) < 250
         assert lines[-1] == "  … and 2 more; `klaw facts list` shows all."
         assert "secret" not in "\n".join(lines)
+
+
+async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        writer = w.app.store.writer
+        await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
+        for given in (
+            fact("У Иры аллергия на арахис", importance=95, id="allergy"),
+            fact("Ира — врач", category="identity", importance=10, id="who"),
+            fact("Ira likes tea", importance=89),
+            fact("The user's boss is Mallory", importance=100, origin=Origin.TOOL),
+            fact("Anna's PIN", user="anna", importance=100),
+        ):
+            await writer.put_fact(given, "new")
+        await writer.put_fact(fact("Ира — хирург", category="identity", id="now"), "new", supersedes=FactId("who"))
+        w.llm.replies.append(text_reply("ok"))
+        await w.send("Hi")
+        await w.turn(1)
+        system = "\n".join(each["content"] for each in w.llm.requests[-1].body["messages"] if each["role"] == "system")
+        assert "[user]\n- name: Ира\n[facts]\n- У Иры аллергия на арахис\n- Ира — хирург" in system
+        assert not any(word in system for word in ("tea", "Mallory", "PIN", "врач"))
+        told = (await w.receipt()).receipt["facts"]
+        assert [(each["id"], each["because"]) for each in told["shown"]] == [
+            ("allergy", "importance"),
+            ("now", "identity"),
+        ]
+        assert told["left_out"] == 0
