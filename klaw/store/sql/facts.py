@@ -104,7 +104,7 @@ SELECT {_COLUMNS} FROM facts
 WHERE user_id = ?1 AND superseded_by IS NULL AND (importance >= ?2 OR category = ?3) AND origin <> 'tool'
 ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
 """  # noqa: S608 - constant columns
-_MOST_STANDING = 200
+_MOST_STANDING = 100
 
 
 def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:

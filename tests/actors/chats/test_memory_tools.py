@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from klaw.actor.clock import iso
-from klaw.domain.fact import FactId, Origin
+from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.sql import facts
@@ -309,3 +310,22 @@ async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
             ("now", "identity"),
         ]
         assert told["left_out"] == 0
+
+
+async def test_the_server_draws_facts_from_what_was_talked_about(tmp_path: Path) -> None:
+    async with world(tmp_path, topics={"enabled": True}) as w:
+        told = {"action": "add", "fact": 0, "category": "health", "importance": 95, "message": 1}
+        w.llm.replies += [
+            text_reply(json.dumps({"topics": [{"summary": "Арахис", "start_msg_id": 1, "end_msg_id": 1}]})),
+            text_reply(json.dumps({"facts": [{**told, "text": "У пользователя аллергия на арахис"}]})),
+            text_reply("Без арахиса."),
+        ]
+        # The session is long over: the wall clock is far behind START's.
+        await w.app.store.writer.append([new("У меня аллергия на арахис", at=START)])
+        w.app.archivist.nudge()
+        with trio.fail_after(20):
+            await w.app.archivist.wait_idle()
+        (kept,) = await known(w)
+        assert (kept.text, kept.topic, kept.source) == ("У пользователя аллергия на арахис", "1", FactSource.ARCHIVIST)
+        assert "/memory" in await w.command("/help")
+        assert kept.text in await w.command("/memory", 2)
