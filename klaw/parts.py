@@ -41,6 +41,7 @@ from klaw.memory.facts import Facts
 from klaw.memory.files import MemoryFiles
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
+from klaw.memory.slash import MemoryAnswers
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.metrics import TopicMetrics
@@ -253,6 +254,6 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         archivist=Archivist(),
         on_topic=[],
         health=health,
-        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling)),
+        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), MemoryAnswers(store.readers)),
         threads=(files, tool_files),
     )

@@ -126,6 +126,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             embedder=app.embedder,
             recall=app.recall,
             search=app.search,
+            facts=app.facts,
             summarizer=app.summarizer,
             slots=app.slots,
             providers=app.router.report,

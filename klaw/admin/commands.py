@@ -1,7 +1,8 @@
 """The commands of the admin socket: each reads the running parts and answers with plain JSON values.
 
 No answer holds message content: receipts name messages by seq and id. ``why`` names a few words of one message,
-``search`` shows pieces of those it finds, and tasks and runs are shown with what they ask for and what came of it.
+``search`` shows pieces of those it finds, tasks and runs are shown with what they ask for and what came of it, facts
+with what they say.
 """
 
 import os
@@ -21,6 +22,8 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
+from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo
+from klaw.admin.facts import run_on_facts
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -47,6 +50,7 @@ from klaw.chats.service import Chats
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
+from klaw.context.standing import standing
 from klaw.errors import ActorStopped
 from klaw.llm.budget import Budget
 from klaw.llm.guard import ProviderReport
@@ -55,6 +59,7 @@ from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.facts import Facts
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
@@ -62,7 +67,7 @@ from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.values import Options
-from klaw.store.sql import messages, overview, replay, turns, usage, whereabouts
+from klaw.store.sql import facts, messages, overview, replay, turns, usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.writer import Writer
 from klaw.subagents.service import Scheduling
@@ -84,6 +89,7 @@ class Sources:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
+    facts: Facts
     summarizer: Summarizer
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
@@ -127,7 +133,7 @@ class Commands:
             KlawError, trio.TooSlowError: a part did not answer.
 
         Cancellation: commands only read, but for ``log``, which is done at once, ``reindex``, whose work is the
-        reindexer's and goes on, and changes of tasks and runs, which may or may not be made.
+        reindexer's and goes on, and changes of tasks, runs and facts, which may or may not be made.
         """
         match request:
             case Status():
@@ -146,6 +152,8 @@ class Commands:
                 return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
+            case FactList() | FactAdd() | FactEdit() | FactDelete() | FactHistory() | FactUndo():
+                return await run_on_facts(self._sources.facts, self._sources.readers, request)
             case _:
                 return await run_scheduled(self._sources.scheduling, request)
 
@@ -251,6 +259,8 @@ class Commands:
         sources, target = self._sources, why.check_why(request)
         message = why.choose(await sources.readers.run(whereabouts.find, target))
         fixed = await self._disk.run(Workspace(sources.paths.workspace, sources.paths.data_dir).read, message.user)
+        kept = await sources.readers.run(facts.standing, message.user)
+        fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
         about = await sources.readers.run(
             whereabouts.locate,
             message,

@@ -20,6 +20,7 @@ from klaw.chats import commands, models, spending
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
+from klaw.chats.memory import MemoryCommands
 from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import Turn, TurnServices
 from klaw.domain.message import Kind, NewMessage, Role
@@ -44,7 +45,9 @@ class _Done:
 
 
 TaskCommand: TypeAlias = Literal[Command.TASKS, Command.RUNS, Command.CANCEL, Command.HEARTBEAT]
-ShowCommand: TypeAlias = Literal[Command.STATUS, Command.CONTEXT, Command.MODELS, Command.USAGE, Command.HELP]
+ShowCommand: TypeAlias = Literal[
+    Command.STATUS, Command.CONTEXT, Command.MODELS, Command.USAGE, Command.MEMORY, Command.HELP
+]
 
 log = structlog.get_logger("klaw.chat")
 
@@ -107,11 +110,20 @@ async def run(
     services: TurnServices,
     health: Health,
     tasks: TaskCommands,
+    memory: MemoryCommands,
 ) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
     async with trio.open_nursery() as nursery:
         handle.turn = None
-        actor = _ChatActor(vitals=vitals, handle=handle, services=services, health=health, tasks=tasks, nursery=nursery)
+        actor = _ChatActor(
+            vitals=vitals,
+            handle=handle,
+            services=services,
+            health=health,
+            tasks=tasks,
+            memory=memory,
+            nursery=nursery,
+        )
         if vitals.restarts:
             await actor.recover()
         task_status.started()
@@ -125,6 +137,7 @@ class _ChatActor:
     services: TurnServices
     health: Health
     tasks: TaskCommands
+    memory: MemoryCommands
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
 
@@ -278,6 +291,8 @@ class _ChatActor:
                 return await models.list_models(self.services.models, await self._model_name())
             case Command.USAGE:
                 return await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat)
+            case Command.MEMORY:
+                return await self.memory.show(self.user)
             case Command.HELP:
                 return commands.help_text()
 

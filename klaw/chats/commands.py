@@ -22,6 +22,7 @@ class Command(enum.StrEnum):
     RUNS = "/runs"
     CANCEL = "/cancel"
     HEARTBEAT = "/heartbeat"
+    MEMORY = "/memory"
     HELP = "/help"
 
 
@@ -38,6 +39,7 @@ _MEANING: Mapping[Command, str] = {
     Command.RUNS: "list what tasks and subagents did; /runs TASK for one of them",
     Command.CANCEL: "end a run: /cancel with its id or the name of its task",
     Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
+    Command.MEMORY: "show what is kept about you: core memory, and the most important facts",
     Command.HELP: "show this list",
 }
 

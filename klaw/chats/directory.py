@@ -14,6 +14,7 @@ from klaw.actor.vitals import State
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.health import Health
+from klaw.chats.memory import MemoryCommands
 from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import TurnServices
@@ -34,11 +35,19 @@ log = structlog.get_logger("klaw.chats")
 class ChatDirectory:
     """Implements ``chats.service.Chats`` for the gateway."""
 
-    def __init__(self, supervisor: Supervisor, services: TurnServices, health: Health, tasks: TaskCommands) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        services: TurnServices,
+        health: Health,
+        tasks: TaskCommands,
+        memory: MemoryCommands,
+    ) -> None:
         self._supervisor = supervisor
         self._services = services
         self._health = health
         self._tasks = tasks
+        self._memory = memory
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
 
@@ -156,7 +165,13 @@ class ChatDirectory:
         async def run(vitals: Any, task_status: Any) -> None:
             try:
                 await chat_actor.run(
-                    vitals, task_status, handle=handle, services=self._services, health=self._health, tasks=self._tasks
+                    vitals,
+                    task_status,
+                    handle=handle,
+                    services=self._services,
+                    health=self._health,
+                    tasks=self._tasks,
+                    memory=self._memory,
                 )
             finally:
                 if handle.mailbox.closed and self._handles.get(chat) is handle:

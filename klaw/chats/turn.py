@@ -24,6 +24,7 @@ from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.request import request_tokens
+from klaw.context.standing import standing
 from klaw.domain.events import EventSink, TextStreamed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
@@ -38,6 +39,7 @@ from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, T
 from klaw.memory.embedder import Embedder
 from klaw.memory.recall import Recall
 from klaw.store.readers import Readers
+from klaw.store.sql import facts
 from klaw.store.sql.candidates import Scope
 from klaw.store.sql.pending import ChatRows, read_rows
 from klaw.store.writer import Writer
@@ -187,9 +189,10 @@ class Turn:
         services, config = self.services, self.services.config
         self.vitals.doing("assembling the context")
         fixed = await services.files.run(services.workspace.read, rows.session.user)
+        core = standing(fixed.core_memory, await services.readers.run(facts.standing, rows.session.user))
         snapshot = Snapshot(
             system_prompt=fixed.system_prompt,
-            core_memory=fixed.core_memory,
+            core_memory=core.text,
             summary="\n\n".join(summary.text for summary in rows.summaries),
             summaries=rows.summaries,
             summarised_to=rows.summarised_to,
@@ -208,7 +211,7 @@ class Turn:
         )
         planned = plan(snapshot)
         context = assemble(planned, await self._recall(planned, rows))
-        self._receipt = explain(planned, context)
+        self._receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
             self._receipt["problems"] = [f"{name} was left out: it cannot be read" for name in fixed.problems]
         return context

@@ -30,6 +30,7 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
     if not receipt:
         return [*out, "", "No context was put together for this turn."]
     out += ["", *_budget(receipt["budget"]), "", *_layers(receipt["layers"]), "", *_window(receipt["window"]), ""]
+    out += [_facts(receipt["facts"]), ""] if "facts" in receipt else []
     out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
     out += _recall(receipt["recall"])
     out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
@@ -71,6 +72,12 @@ def _window(window: Mapping[str, Any]) -> list[str]:
     shown = f"window  {window['messages']} messages, {window['first_seq']} to {window['last_seq']}"
     older = ", older ones are in the segment" if window["older_in_segment"] else ""
     return [f"{shown}; left out {window['left_out']}{older}"]
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    said = [f"{each['id']} ({each['because']}, {each['tokens']} tokens)" for each in facts["shown"]]
+    left_out = f"; left out for lack of room: {facts['left_out']}" if facts["left_out"] else ""
+    return f"facts   {', '.join(said) or 'none'}{left_out}"
 
 
 def _summaries(summaries: list[dict[str, Any]]) -> str:

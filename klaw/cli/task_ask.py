@@ -1,4 +1,4 @@
-"""What ``klaw schedule`` and ``klaw runs`` share: asking the server, and saying what was wrong."""
+"""What ``klaw schedule``, ``klaw runs`` and ``klaw facts`` share: asking the server, and saying what was wrong."""
 
 import argparse
 import sys
@@ -23,8 +23,8 @@ FIELDS = {
 """Options by their names in Python, and the fields of a task that they give."""
 
 _TYPED = {field: f"--{option.replace('_', '-')}" for option, field in FIELDS.items()}
-_ARGUMENTS = {"name": "NAME", "run": "RUN"}
-_WRONG_USAGE = frozenset({"bad_args", "bad_task", "line_too_long"})
+_ARGUMENTS = {"name": "NAME", "run": "RUN", "fact": "FACT"}
+_WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "line_too_long"})
 
 
 def ask(

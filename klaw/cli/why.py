@@ -35,6 +35,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
         StorageError: it cannot be read.
         ConfigError: the configuration is wrong.
     """
+    import attrs
     import trio
 
     from klaw.actor import log
@@ -42,8 +43,9 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin.requests import BadRequest, Why, parse_args
     from klaw.chats.workspace import Workspace
     from klaw.config.load import load
+    from klaw.context.standing import standing
     from klaw.store.offline import read_offline
-    from klaw.store.sql import whereabouts
+    from klaw.store.sql import facts, whereabouts
 
     log.configure("error", "auto")
     config, _ = load(paths.config_file)
@@ -52,6 +54,8 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
         target = why.check_why(request)
         message = why.choose(read_offline(paths.database, whereabouts.find, target))
         fixed = Workspace(paths.workspace, paths.data_dir).read(message.user)
+        kept = read_offline(paths.database, facts.standing, message.user)
+        fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
         about = read_offline(
             paths.database,
             whereabouts.locate,

@@ -17,6 +17,10 @@ MAX_TEXT = 2_000
 CATEGORIES = ("identity", "preference", "person", "project", "event", "place", "health", "work", "other")
 """What the model is offered; others are allowed."""
 DEFAULT_IMPORTANCE = 50
+STANDING_IMPORTANCE = 90
+"""From here on a fact stands in every context."""
+STANDING_CATEGORY = "identity"
+"""So does every fact of this category."""
 
 _CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
@@ -87,12 +91,17 @@ def check(fact: Fact) -> None:
         raise InvalidFact("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
     if fact.text != fact_text(fact.text):
         raise InvalidFact("text: has control characters, or space around it")
-    if not _CATEGORY.fullmatch(fact.category):
+    if not is_category(fact.category):
         raise InvalidFact("category: has 1 to 32 of a-z, 0-9, '_' and '-', and begins with a letter")
     if isinstance(fact.importance, bool) or not 0 <= fact.importance <= 100:
         raise InvalidFact("importance: is a whole number from 0 to 100")
     if fact.superseded_by == fact.id:
         raise InvalidFact("superseded_by: is the fact itself")
+
+
+def is_category(name: str) -> bool:
+    """Whether a fact may be of such a category."""
+    return _CATEGORY.fullmatch(name) is not None
 
 
 def fact_text(text: str) -> str:

@@ -1,7 +1,8 @@
 """Archival memory: saving facts so that nothing is kept twice, and finding the old one that a new one repeats.
 
-Who saves: the tool memory_save now; commands and the archivist later, by the same way. One save at a time: two calls of
-one round that say the same must see each other.
+Who saves: the tool memory_save, commands (``klaw facts``) and the archivist, all by the same way. One change at a time:
+two calls of one round that say the same must see each other. Every change is in the memory journal and in the fact's
+history, and ``undo`` takes any of them back.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import ChatId, UserId
-from klaw.errors import ActorStopped, FactExists, NoSuchFact
+from klaw.errors import ActorStopped, FactExists, KlawError, NoSuchFact
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.same import NEAR_COSINE, adds_nothing
 from klaw.store.memory_requests import FactVector
@@ -46,6 +47,20 @@ class NoOlder:
 
 
 Outcome: TypeAlias = Saved | Known | NoOlder
+
+
+class CannotUndo(KlawError):
+    """There is nothing to take back; the text says why."""
+
+
+@attrs.frozen
+class Undone:
+    """A change was taken back."""
+
+    fact: Fact | None
+    """What the fact is now; None: it is gone again, because it was its making that was taken back."""
+    revived: tuple[Fact, ...] = ()
+    """Older statements that it had taken the place of, and that hold again."""
 
 
 class Facts:
@@ -81,6 +96,7 @@ class Facts:
         message: str | None = None,
         turn: str | None = None,
         topic: str | None = None,
+        background: bool = False,
     ) -> Outcome:
         """Keep a statement, unless it is kept already.
 
@@ -89,6 +105,7 @@ class Facts:
             text: the statement; control characters and space around it are left out.
             category, importance, source, origin, chat, message, turn, topic: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
+            background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
 
         Raises:
             InvalidFact: the text is none.
@@ -114,7 +131,7 @@ class Facts:
             updated_at=now,
         )
         async with self._one_at_a_time:
-            vector = await self._vector(fact.text)
+            vector = await (self._vector_in_background if background else self._vector)(fact.text)
             known = await self._known(fact, vector, replaces)
             if known is not None:
                 return Known(known)
@@ -129,6 +146,131 @@ class Facts:
             if there is None:  # and removed again
                 raise taken
             return Known(there)
+
+    async def edit(
+        self,
+        user: UserId,
+        fact: FactId,
+        *,
+        text: str | None = None,
+        category: str | None = None,
+        importance: int | None = None,
+    ) -> Saved | Known:
+        """Change what is given, on the person's behalf. With another text it is the person's own statement from then
+        on, and its vector is made anew.
+
+        Raises:
+            InvalidFact: the text is none.
+            NoSuchFact: the user has no active fact of this id.
+            StorageError: another value breaks its rule, or nothing can be written.
+            ActorStopped: the store is gone.
+
+        Cancellation: it may be changed or not.
+        """
+        wanted = fact_text(text) if text is not None else None
+        async with self._one_at_a_time:
+            present = await self._readers.run(facts.get, user, fact)
+            if present is None or not present.active:
+                raise NoSuchFact
+            changed = attrs.evolve(
+                present,
+                category=present.category if category is None else category,
+                importance=present.importance if importance is None else importance,
+            )
+            vector = None
+            if wanted is not None and wanted != present.text:
+                changed = attrs.evolve(changed, text=wanted, source=FactSource.USER, origin=Origin.USER)
+                vector = await self._vector(wanted)
+            if changed == present:
+                return Saved(present)
+            return await self._put(changed, vector)
+
+    async def remove(self, user: UserId, fact: FactId) -> Fact:
+        """Remove a fact and return what it was. Its history stays, so that it can be taken back.
+
+        Raises:
+            NoSuchFact: the user has no active fact of this id.
+            StorageError: nothing can be written.
+            ActorStopped: the store is gone.
+
+        Cancellation: it may be removed or not.
+        """
+        async with self._one_at_a_time:
+            present = await self._readers.run(facts.get, user, fact)
+            if present is None or not present.active:
+                raise NoSuchFact
+            return await self._writer.remove_fact(user, fact, iso(self._clock.now()))
+
+    async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> Undone | Known:
+        """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
+        taken back in the same way.
+
+        When its making is taken back, it is gone, and what it had taken the place of holds again.
+
+        Args:
+            user: whose it is.
+            fact: its id; also of one that was removed.
+            to: the entry of its history that is to hold again.
+
+        Returns:
+            Known: another fact says the same now; nothing was written.
+
+        Raises:
+            NoSuchFact: the user never had one of this id.
+            CannotUndo: ``to`` is none of its entries, or it is so already.
+            StorageError: nothing can be written.
+            ActorStopped: the store is gone.
+
+        Cancellation: it may be done or not; to ask again finishes it or takes it back.
+        """
+        async with self._one_at_a_time:
+            past = await self._readers.run(facts.history, user, fact)
+            if not past:
+                raise NoSuchFact
+            if to is not None and to not in (change.entry for change in past):
+                raise CannotUndo("entry: the fact's history has none of this number")
+            wanted = past[-2].fact if to is None and len(past) > 1 else None
+            if to is not None:
+                wanted = next(change.fact for change in past if change.entry == to)
+            now = iso(self._clock.now())
+            if wanted is None:
+                return await self._unmake(user, fact, now)
+            if wanted == past[-1].fact:
+                raise CannotUndo("the fact is so already")
+            return await self._restore(wanted, new=past[-1].fact is None)
+
+    async def _unmake(self, user: UserId, fact: FactId, now: str) -> Undone:
+        older = await self._readers.run(facts.superseded_by, user, fact)
+        revived = []
+        for each in older:  # first: a crash in between leaves both, and nothing is lost
+            back = await self._put(
+                attrs.evolve(each, superseded_by=None, updated_at=now), await self._vector(each.text)
+            )
+            revived += [back.fact] if isinstance(back, Saved) else []
+        if await self._readers.run(facts.get, user, fact) is None:
+            raise CannotUndo("the fact is gone already")
+        await self._writer.remove_fact(user, fact, now)
+        return Undone(None, tuple(revived))
+
+    async def _restore(self, wanted: Fact, *, new: bool) -> Undone | Known:
+        vector = await self._vector(wanted.text) if wanted.active else None
+        done = await self._put(wanted, vector, new=new)
+        return Undone(done.fact) if isinstance(done, Saved) else done
+
+    async def _put(self, fact: Fact, vector: FactVector | None, *, new: bool = False) -> Saved | Known:
+        """Store a changed fact; Known when another active one says the same in the same words."""
+        fact = attrs.evolve(fact, updated_at=iso(self._clock.now()))
+        taken: FactExists | None = None
+        try:
+            stored = await self._writer.put_fact(fact, "new" if new else "existing", vector=vector)
+            self._embedder.nudge()  # it makes the vector when there was no time for it
+            return Saved(stored)
+        except FactExists as error:
+            taken = error
+        there = await self._readers.run(facts.get, fact.user, FactId(taken.fact))
+        if there is None:
+            raise taken
+        return Known(there)
 
     async def _known(self, fact: Fact, vector: FactVector | None, replaced: FactId | None) -> Fact | None:
         """A kept fact of the user that the new one adds nothing to; not the one that it is to replace."""
@@ -150,3 +292,11 @@ class Facts:
         except (EmbeddingUnavailable, ActorStopped):
             pass
         return None
+
+    async def _vector_in_background(self, text: str) -> FactVector | None:
+        try:
+            vector = await self._embedder.passage_in_background(text)
+            model = await self._readers.run(vectors.model)
+        except (EmbeddingUnavailable, ActorStopped):
+            return None
+        return FactVector(model_id=model[0], vector=vector) if model is not None else None

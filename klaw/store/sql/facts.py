@@ -7,7 +7,15 @@ from typing import Any
 import apsw
 import attrs
 
-from klaw.domain.fact import Fact, FactId, FactSource, Origin, normal_form
+from klaw.domain.fact import (
+    STANDING_CATEGORY,
+    STANDING_IMPORTANCE,
+    Fact,
+    FactId,
+    FactSource,
+    Origin,
+    normal_form,
+)
 from klaw.domain.names import ChatId, UserId
 from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.memory_records import FactEntry
@@ -74,23 +82,52 @@ def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
 _LIST = f"""
 SELECT {_COLUMNS} FROM facts
 WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
-ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
+ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
 """  # noqa: S608 - constant columns
 
 
 def of_user(
-    connection: apsw.Connection, user: UserId, *, category: str | None = None, importance: int = 0, limit: int = 1_000
+    connection: apsw.Connection,
+    user: UserId,
+    *,
+    category: str | None = None,
+    importance: int = 0,
+    limit: int = 1_000,
+    offset: int = 0,
 ) -> list[Fact]:
     """A user's active facts, the most important first; of a category, and of at least an importance."""
-    return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit))]
+    return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit, offset))]
 
 
-_COUNT = "SELECT count(*) FROM facts WHERE user_id = ? AND superseded_by IS NULL"
+_STANDING = f"""
+SELECT {_COLUMNS} FROM facts
+WHERE user_id = ?1 AND superseded_by IS NULL AND (importance >= ?2 OR category = ?3) AND origin <> 'tool'
+ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
+"""  # noqa: S608 - constant columns
+_MOST_STANDING = 100
 
 
-def count(connection: apsw.Connection, user: UserId) -> int:
-    """How many active facts a user has."""
-    return int(connection.execute(_COUNT, (user,)).get)
+def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
+    """A user's facts that are to stand in every context, the most important first. None that may be somebody else's
+    words: what a page brought must not get into every prompt."""
+    bound = (user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
+    return [_fact(row) for row in connection.execute(_STANDING, bound)]
+
+
+_COUNT = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"
+
+
+def count(connection: apsw.Connection, user: UserId, *, category: str | None = None) -> int:
+    """How many active facts a user has; of a category."""
+    return int(connection.execute(_COUNT, (user, category)).get)
+
+
+_SUPERSEDED = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND superseded_by = ? ORDER BY rowid"  # noqa: S608 - constant columns
+
+
+def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
+    """What a user's fact took the place of."""
+    return [_fact(row) for row in connection.execute(_SUPERSEDED, (user, fact))]
 
 
 @attrs.frozen(kw_only=True)

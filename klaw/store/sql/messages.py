@@ -57,6 +57,21 @@ def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message 
     return _message(row) if row else None
 
 
+_TURNS_WITH_TOOLS = """
+SELECT DISTINCT metadata ->> 'turn' FROM messages
+WHERE chat_id = ?1 AND seq BETWEEN ?3 AND ?4 AND type = 'tool_result'
+    AND metadata ->> 'turn' IN (SELECT value FROM json_each(?2))
+"""
+
+
+def turns_with_tools(
+    connection: apsw.Connection, chat: ChatId, turns: Sequence[str], first_seq: int, last_seq: int
+) -> set[str]:
+    """Which of a chat's turns called tools, between two messages."""
+    bound = (chat, json.dumps(list(turns)), first_seq, last_seq)
+    return {row[0] for row in connection.execute(_TURNS_WITH_TOOLS, bound)}
+
+
 _ADD_SESSION = """
 INSERT INTO sessions (chat_id, user_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)
 """

@@ -49,6 +49,7 @@ def sources_of(app: App) -> Sources:
         embedder=app.embedder,
         recall=app.recall,
         search=app.search,
+        facts=app.facts,
         summarizer=app.summarizer,
         providers=app.router.report,
         budget=app.accounts.budget,

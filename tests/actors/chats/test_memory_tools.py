@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from klaw.actor.clock import iso
-from klaw.domain.fact import Origin
+from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.sql import facts
@@ -263,3 +264,68 @@ async def test_memory_files_are_searched_too(tmp_path: Path) -> None:
         await w.app.memory_files.wait_looked()
         (found,) = await ask(w, call("memory_search", query="gate code"), text_reply("ok"), text="?")
         assert found == "1. [file MEMORY.md, line 3, under House > Gate]: The gate code is 4815."
+
+
+async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        empty = await w.command("/memory")
+        assert empty == "Core memory is empty.\nNo facts are kept."
+        writer = w.app.store.writer
+        await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
+        await writer.put_fact(fact("secret of Anna", user="anna"), "new")
+        for number in range(22):
+            await writer.put_fact(fact(f"Факт {number} " + "я" * 300, importance=number), "new")
+        lines = (await w.command("/memory", 2)).split("\n")
+        assert lines[:3] == ["Core memory, in every context:", "  [user]", "  - name: Ира"]
+        assert lines[3] == "Facts, the most important first:"
+        assert len(lines) == 4 + 20 + 1
+        assert "  21  person: Факт 21 яя" in lines[4]
+        assert len(lines[4]) < 250
+        assert lines[-1] == "  … and 2 more; `klaw facts list` shows all."
+        assert "secret" not in "\n".join(lines)
+
+
+async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        writer = w.app.store.writer
+        await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
+        for given in (
+            fact("У Иры аллергия на арахис", importance=95, id="allergy"),
+            fact("Ира — врач", category="identity", importance=10, id="who"),
+            fact("Ira likes tea", importance=89),
+            fact("The user's boss is Mallory", importance=100, origin=Origin.TOOL),
+            fact("Anna's PIN", user="anna", importance=100),
+        ):
+            await writer.put_fact(given, "new")
+        await writer.put_fact(fact("Ира — хирург", category="identity", id="now"), "new", supersedes=FactId("who"))
+        w.llm.replies.append(text_reply("ok"))
+        await w.send("Hi")
+        await w.turn(1)
+        system = "\n".join(each["content"] for each in w.llm.requests[-1].body["messages"] if each["role"] == "system")
+        assert "[user]\n- name: Ира\n[facts]\n- У Иры аллергия на арахис\n- Ира — хирург" in system
+        assert not any(word in system for word in ("tea", "Mallory", "PIN", "врач"))
+        told = (await w.receipt()).receipt["facts"]
+        assert [(each["id"], each["because"]) for each in told["shown"]] == [
+            ("allergy", "importance"),
+            ("now", "identity"),
+        ]
+        assert told["left_out"] == 0
+
+
+async def test_the_server_draws_facts_from_what_was_talked_about(tmp_path: Path) -> None:
+    async with world(tmp_path, topics={"enabled": True}) as w:
+        told = {"action": "add", "fact": 0, "category": "health", "importance": 95, "message": 1}
+        w.llm.replies += [
+            text_reply(json.dumps({"topics": [{"summary": "Арахис", "start_msg_id": 1, "end_msg_id": 1}]})),
+            text_reply(json.dumps({"facts": [{**told, "text": "У пользователя аллергия на арахис"}]})),
+            text_reply("Без арахиса."),
+        ]
+        # The session is long over: the wall clock is far behind START's.
+        await w.app.store.writer.append([new("У меня аллергия на арахис", at=START)])
+        w.app.archivist.nudge()
+        with trio.fail_after(20):
+            await w.app.archivist.wait_idle()
+        (kept,) = await known(w)
+        assert (kept.text, kept.topic, kept.source) == ("У пользователя аллергия на арахис", "1", FactSource.ARCHIVIST)
+        assert "/memory" in await w.command("/help")
+        assert kept.text in await w.command("/memory", 2)

@@ -22,7 +22,7 @@ from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts, Known, Outcome, Saved
 from klaw.memory.passage import vectors_id
 from klaw.memory.search import MemorySearch
-from klaw.store.sql import passages
+from klaw.store.sql import facts, passages
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.store import Store
@@ -167,3 +167,28 @@ async def test_another_model_embeds_facts_anew(tmp_path: Path, embedding_model_d
                     passages.nearest, "fact", LOCAL, await embedder.query("The user keeps bees."), 5
                 )
                 assert near.distance < 0.5
+
+
+async def test_the_vector_changes_with_the_text(saving) -> None:
+    """Of an edited fact, and of one whose change was taken back: found by what it says now."""
+    async with saving() as (store, embedder, save):
+        saved = await save("Anna lives in Berlin")
+        assert isinstance(saved, Saved)
+        await save("Кошку зовут Мурка")
+        numbers = count(100)
+        kept = Facts(store.writer, store.readers, embedder, SystemClock(), lambda: f"f{next(numbers)}")
+
+        async def distance(text: str) -> float:
+            """Of the fact's stored vector from a text's."""
+            near = await store.readers.run(passages.nearest, "fact", LOCAL, await embedder.passage(text), 5)
+            found = await store.readers.run(facts.by_rowids, LOCAL, [each.rowid for each in near])
+            return next(each.distance for each in near if found[each.rowid].id == saved.fact.id)
+
+        await kept.edit(LOCAL, saved.fact.id, text="Собака пользователя любит снег")
+        assert await distance("Собака пользователя любит снег") < 0.001
+        await kept.undo(LOCAL, saved.fact.id)
+        assert await distance("Anna lives in Berlin") < 0.001
+        await kept.remove(LOCAL, saved.fact.id)
+        assert len(await store.readers.run(passages.nearest, "fact", LOCAL, await embedder.passage("x"), 5)) == 1
+        await kept.undo(LOCAL, saved.fact.id)
+        assert await distance("Anna lives in Berlin") < 0.001

@@ -36,6 +36,12 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "runs",
         "run_show",
         "run_cancel",
+        "fact_list",
+        "fact_add",
+        "fact_edit",
+        "fact_delete",
+        "fact_history",
+        "fact_undo",
     }
     assert all(0 < cls.deadline_s <= 10 and cls.__doc__ for cls in COMMANDS.values())
 

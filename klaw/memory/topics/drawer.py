@@ -1,0 +1,174 @@
+"""Facts drawn from a topic: the archivist calls it once for each, before the topic is compared with others.
+
+What counts as a source: what the user said. The assistant's answers are shown for the sense of it, but not those of
+turns that called a tool: they may repeat a web page, or what a search of memory brought. Tool results, results of tasks
+and recalled text are never shown at all.
+
+Called again after a crash in between it does no harm: what is kept already is refused as known.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import attrs
+import structlog
+
+from klaw.domain import tokens
+from klaw.domain.fact import Fact, FactSource, Origin, normal_form
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.topic import Topic
+from klaw.errors import NoSuchFact
+from klaw.llm.types import JsonSchema
+from klaw.memory.facts import Facts, NoOlder, Saved
+from klaw.memory.topics.answers import BadAnswer
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.statements import FACTS_SCHEMA, Change, read_changes
+from klaw.memory.topics.texts import middle_out, minute, render
+from klaw.store.readers import Readers
+from klaw.store.sql import facts as sql
+from klaw.store.sql import messages, passages, topic_vectors
+
+PROMPT = "facts"
+NEAREST = 30
+"""So many kept facts the model is shown."""
+SHOWN_CHARS = 300
+"""Of each."""
+MOST_CALLS = 1_000
+"""Messages that a turn's calls and results are at most."""
+_SCHEMA = JsonSchema(name="facts", schema=FACTS_SCHEMA)
+
+log = structlog.get_logger("klaw.facts")
+
+
+@attrs.frozen
+class FactDrawer:
+    """Implements ``archivist.OnTopic``.
+
+    Args:
+        asker: for the model of ``routing.tasks.topics``.
+        facts: where they are kept.
+        readers: of the store.
+    """
+
+    asker: Asker
+    facts: Facts
+    readers: Readers
+
+    async def __call__(self, topic: Topic, own: Sequence[Message]) -> None:
+        """Draw a topic's facts.
+
+        Args:
+            topic: a new one.
+            own: its messages.
+
+        Raises:
+            ProviderError, ConfigError: the model cannot be asked now.
+            StorageError: nothing can be read or written.
+            ActorStopped: the store is gone.
+
+        Cancellation: some of the facts may be kept; the next call goes on with the others.
+        """
+        left = [message for message in own if message.user == topic.user and message.chat == topic.chat]
+        if not left:
+            return
+        # Calls stand before the answer of their turn, maybe in the topic before.
+        first, last = left[0].seq - MOST_CALLS, left[-1].seq
+        turns = await self.readers.run(messages.turns_with_tools, topic.chat, _turns(left), first, last)
+        left = [message for message in left if is_source(message, turns)]
+        while any(message.role is Role.USER for message in left):
+            left = left[await self._draw(topic, left) :]
+
+    async def _draw(self, topic: Topic, said: Sequence[Message]) -> int:
+        """Ask about the first messages that fit. Returns how many that were."""
+        kept = await self._near(topic)
+        list_of_facts = "\n".join(_line(number, fact) for number, fact in enumerate(kept, 1)) or "(none)"
+        room = self.asker.room("topics", PROMPT) - tokens.estimate(list_of_facts) - tokens.PER_MESSAGE
+        shown, handled = render(said, max(64, room))
+        sources = {number for number, each in enumerate(said[:handled], 1) if each.role is Role.USER}
+        if not sources:
+            return handled
+        read = partial(read_changes, kept=len(kept), said=sources)
+        try:
+            changes = await self.asker.ask("topics", PROMPT, _material(list_of_facts, shown), _SCHEMA, read)
+        except BadAnswer:
+            # Asked twice. A third time costs as much and seldom brings more; the messages themselves stay findable.
+            log.info("facts_refused", messages=handled)
+            return handled
+        done = 0
+        for change in changes.wanted:
+            done += await self._apply(topic, change, kept, said[change.message - 1])
+        log.info("facts_drawn", messages=handled, count=done, missing=changes.refused)
+        return handled
+
+    async def _near(self, topic: Topic) -> list[Fact]:
+        """The user's kept facts that are nearest to a topic; without vectors the most important ones."""
+        vector = await self.readers.run(topic_vectors.read, topic.user, topic.id)
+        if vector is not None:
+            near = await self.readers.run(passages.nearest, "fact", topic.user, vector, NEAREST)
+            found = await self.readers.run(sql.by_rowids, topic.user, [each.rowid for each in near])
+            if found:
+                return list(found.values())
+        return await self.readers.run(sql.of_user, topic.user, limit=NEAREST)
+
+    async def _apply(self, topic: Topic, change: Change, kept: Sequence[Fact], evidence: Message) -> bool:
+        """Carry out a change. Returns whether anything became different."""
+        old = kept[change.fact - 1] if change.fact else None
+        if old is not None and not await self._is_newer(evidence, old):
+            return False
+        if change.action == "delete":
+            assert old is not None
+            return old.source is not FactSource.USER and await self._remove(old)
+        if old is not None and normal_form(old.text) == normal_form(change.text):
+            return False
+        outcome = await self.facts.save(
+            topic.user,
+            change.text,
+            category=change.category,
+            importance=change.importance,
+            source=FactSource.ARCHIVIST,
+            origin=Origin.ASSISTANT,  # a model wrote it down, if also out of the user's words
+            replaces=old.id if old is not None else None,
+            chat=topic.chat,
+            message=evidence.id,
+            topic=str(topic.id),
+            background=True,
+        )
+        if isinstance(outcome, NoOlder):
+            log.info("fact_gone_meanwhile")
+        return isinstance(outcome, Saved)
+
+    async def _remove(self, fact: Fact) -> bool:
+        try:
+            await self.facts.remove(fact.user, fact.id)
+        except NoSuchFact:
+            return False
+        return True
+
+    async def _is_newer(self, evidence: Message, old: Fact) -> bool:
+        """Whether a message was said after what a kept fact says. Topics are not always archived in the order in which
+        they were talked about, and the older statement must not win."""
+        if old.message is None or old.source is FactSource.USER:
+            return old.updated_at <= evidence.created_at
+        source = await self.readers.run(messages.find, old.user, old.message)
+        return (source.created_at if source is not None else old.created_at) <= evidence.created_at
+
+
+def is_source(message: Message, turns_with_tools: set[str]) -> bool:
+    """Whether the model is shown a message: what the user and the assistant said by themselves. Pure."""
+    if message.type is not Kind.TEXT:
+        return False
+    if message.role is Role.USER:
+        return True
+    return message.role is Role.ASSISTANT and message.metadata.get("turn") not in turns_with_tools
+
+
+def _turns(own: Sequence[Message]) -> list[str]:
+    return [turn for message in own if isinstance(turn := message.metadata.get("turn"), str)]
+
+
+def _line(number: int, fact: Fact) -> str:
+    return f"{number}. [{minute(fact.updated_at)}] {fact.category}: {middle_out(fact.text, SHOWN_CHARS)}"
+
+
+def _material(list_of_facts: str, shown: str) -> str:
+    return f"<kept facts>\n{list_of_facts}\n</kept facts>\n\n<conversation>\n{shown}\n</conversation>"
