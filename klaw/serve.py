@@ -135,6 +135,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             coverage=app.coverage,
             health=app.health,
             scheduling=app.scheduling,
+            forgetter=app.forgetter,
             threads=app.threads,
             connections=listener.gateway.connections,
             address=lambda: listener.url,

@@ -20,6 +20,8 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
+from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
+from klaw.admin.forgetting import run_forget, run_topics
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -53,6 +55,7 @@ from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
+from klaw.memory.forget import Forgetter
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
@@ -94,6 +97,7 @@ class Sources:
     coverage: Coverage
     health: Problems
     scheduling: Scheduling
+    forgetter: Forgetter
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
     """Of the gateway, now: attrs values, each with an ``id``."""
@@ -141,6 +145,10 @@ class Commands:
                 return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
+            case Forget():
+                return await run_forget(self._sources.forgetter, request)
+            case TopicsList() | TopicsShow():
+                return await run_topics(self._sources.readers, request)
             case _:
                 return await run_scheduled(self._sources.scheduling, request)
 

@@ -15,6 +15,7 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
+from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.kinds import MAX_LIMIT, Fields, Limit
 from klaw.admin.schedule_requests import (
     RunCancel,
@@ -201,8 +202,23 @@ Scheduled: TypeAlias = (
     | RunCancel
 )
 """Requests about tasks and runs."""
+Remembered: TypeAlias = Forget | TopicsList | TopicsShow
+"""Requests about what is remembered."""
 Request: TypeAlias = (
-    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Mcp | Reindex | Scheduled
+    Status
+    | Actors
+    | Chat
+    | Receipt
+    | Why
+    | Search
+    | Usage
+    | Tasks
+    | Log
+    | Health
+    | Mcp
+    | Reindex
+    | Scheduled
+    | Remembered
 )
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
