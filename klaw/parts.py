@@ -39,6 +39,7 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.files import MemoryFiles
+from klaw.memory.forget import Forgetter
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
@@ -106,6 +107,7 @@ class App:
     metrics: Metrics
     topic_metrics: TopicMetrics
     archivist: Archivist
+    forgetter: Forgetter
     on_topic: list[OnTopic]
     """What is called once for every new topic; filled before the start."""
     health: GatheredHealth
@@ -195,6 +197,17 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     scheduling = Scheduling(scheduler, store.readers, store.writer, config, clock, default_zone=zone)
     toolbox.register(*scheduling_tools(scheduling, scheduler))
     sources.append(partial(task_problems, scheduler))
+    reindexer = Reindexer()
+    forgetter = Forgetter(
+        writer=store.writer,
+        readers=store.readers,
+        data_dir=paths.data_dir,
+        workspace=paths.workspace,
+        clock=clock,
+        files=Threads("forgetting", 1),
+        reindexing=lambda: reindexer.status.state == "running",
+        changed=embedder.nudge,
+    )
     return App(
         config=config,
         paths=paths,
@@ -202,7 +215,8 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         started_at=clock.now(),
         store=store,
         supervisor=supervisor,
-        reindexer=Reindexer(),
+        reindexer=reindexer,
+        forgetter=forgetter,
         embedder=embedder,
         recall=recall,
         search=search,

@@ -138,6 +138,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             archivist=app.archivist if app.config.topics.enabled else None,
             health=app.health,
             scheduling=app.scheduling,
+            forgetter=app.forgetter,
             threads=app.threads,
             connections=listener.gateway.connections,
             address=lambda: listener.url,

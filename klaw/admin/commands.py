@@ -24,6 +24,8 @@ from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
 from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo
 from klaw.admin.facts import run_on_facts
+from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
+from klaw.admin.forgetting import run_forget, run_topics
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -60,6 +62,7 @@ from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
+from klaw.memory.forget import Forgetter
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
@@ -105,6 +108,7 @@ class Sources:
     """None when topics are off."""
     health: Problems
     scheduling: Scheduling
+    forgetter: Forgetter
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
     """Of the gateway, now: attrs values, each with an ``id``."""
@@ -154,6 +158,10 @@ class Commands:
                 return await self._operate(request)
             case FactList() | FactAdd() | FactEdit() | FactDelete() | FactHistory() | FactUndo():
                 return await run_on_facts(self._sources.facts, self._sources.readers, request)
+            case Forget():
+                return await run_forget(self._sources.forgetter, request)
+            case TopicsList() | TopicsShow():
+                return await run_topics(self._sources.readers, request)
             case _:
                 return await run_scheduled(self._sources.scheduling, request)
 

@@ -16,6 +16,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo
+from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.kinds import MAX_LIMIT, MAX_WHOLE, Fields, Limit, Whole
 from klaw.admin.schedule_requests import (
     RunCancel,
@@ -204,8 +205,24 @@ Scheduled: TypeAlias = (
 """Requests about tasks and runs."""
 OfFacts: TypeAlias = FactList | FactAdd | FactEdit | FactDelete | FactHistory | FactUndo
 """Requests about facts."""
+Remembered: TypeAlias = Forget | TopicsList | TopicsShow
+"""Requests about what is remembered."""
 Request: TypeAlias = (
-    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Mcp | Reindex | Scheduled | OfFacts
+    Status
+    | Actors
+    | Chat
+    | Receipt
+    | Why
+    | Search
+    | Usage
+    | Tasks
+    | Log
+    | Health
+    | Mcp
+    | Reindex
+    | Scheduled
+    | Remembered
+    | OfFacts
 )
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}

@@ -12,6 +12,8 @@ from klaw.errors import KlawError, Problem
 
 TIMEOUT_S = 15.0
 """Longer than any command's deadline at the server, which answers by itself."""
+SLOW_S = {"forget": 600.0}
+"""Commands that read all files."""
 
 
 class NoServer(KlawError):
@@ -41,7 +43,7 @@ def call(paths: Paths, command: str, **args: object) -> dict[str, Any]:
         Refused: it answered with an error.
     """
     request = {"command": command, "args": {name: value for name, value in args.items() if value is not None}}
-    line = _exchange(paths, json.dumps(request).encode() + b"\n")
+    line = _exchange(paths, json.dumps(request).encode() + b"\n", SLOW_S.get(command, TIMEOUT_S))
     try:
         answer = json.loads(line)
         if answer["ok"]:
@@ -69,10 +71,10 @@ def ask(paths: Paths, command: str, wanted: dict[str, Any], read: Callable[[], d
         return read()
 
 
-def _exchange(paths: Paths, line: bytes) -> bytes:
+def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(TIMEOUT_S)
+            connection.settimeout(timeout_s)
             connection.connect(str(paths.admin_socket))
             connection.sendall(line)
             with connection.makefile("rb") as reader:

@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     _runs_commands(commands)
     _facts_commands(commands)
     _repair_commands(commands)
+    _memory_commands(commands)
     _config_commands(commands)
     _models_commands(commands)
     _mcp_commands(commands)
@@ -266,6 +267,24 @@ def _repair_commands(commands: Any) -> None:
     reindex.add_argument("--accept-differences", action="store_true", help="swap although the new one differs")
     reindex.add_argument("--embed-again", action="store_true", help="make all vectors anew (default: take them over)")
     reindex.add_argument("--drop-old", action="store_true", help="only remove the database of before the last reindex")
+
+
+def _memory_commands(commands: Any) -> None:
+    text = "take a message, a topic or a fact out of everything, with a proof"
+    forget = _command(commands, "forget", text, "forget", "forget_command")
+    forget.add_argument("what", metavar="WHAT", help="a message's id, main#12, topic:ID or fact:ID")
+    forget.add_argument("--user", metavar="NAME", help="whose (default: local)")
+    forget.add_argument("--with-facts", action="store_true", help="also the facts that were made of it")
+    forget.add_argument("--dry-run", action="store_true", help="only list what would go and what holds it")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
+    group = _group(commands, "topics", "list and show topics")
+    topics = _command(group, "list", "list topics, the last talked about first", "topics", "list_command")
+    topics.add_argument("--user", metavar="NAME", help="whose (default: local)")
+    topics.add_argument("--chat", metavar="NAME", help="of this chat only")
+    topics.add_argument("--limit", metavar="N", type=int, help="so many, 1 to 100 (default: 20)")
+    show = _command(group, "show", "show a topic with its messages", "topics", "show_command")
+    show.add_argument("topic", metavar="TOPIC", help="its number")
+    show.add_argument("--user", metavar="NAME", help="whose (default: local)")
 
 
 def _count(text: str) -> int:

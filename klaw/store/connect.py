@@ -32,6 +32,7 @@ def prepare_writer(connection: apsw.Connection) -> None:
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "normal")
     connection.pragma("foreign_keys", True)
+    connection.pragma("secure_delete", True)  # what is forgotten leaves no bytes in the file
     connection.pragma("journal_size_limit", 16 * 1024 * 1024)
     connection.pragma("cache_size", -8_000)
 

@@ -152,6 +152,42 @@ class Journal:
         self._fsync(self._commit)
         self._commit_size = 0
 
+    def rewrite(self, path: str, line_of: Callable[[bytes], bytes]) -> int:
+        """Replace lines of a log, all or none of them; the commit log, which may have them too, is emptied first.
+
+        Args:
+            path: relative to the root.
+            line_of: what a line without its end becomes; the same when it stays.
+
+        Returns:
+            How many lines changed.
+
+        Raises:
+            OSError: the log is as it was.
+        """
+        self.checkpoint()
+        full = self._root / path
+        draft = full.with_name(f".{full.name}.new")
+        changed = 0
+        try:
+            with full.open("rb") as before, os.fdopen(_draft(draft), "wb") as after:
+                for raw in before:
+                    line = raw.rstrip(b"\n")
+                    new = line_of(line)
+                    changed += new != line
+                    after.write(new + raw[len(line) :])
+                after.flush()
+                self._fsync(after.fileno())
+            if changed:
+                descriptor = self._files.pop(path, -1)
+                if descriptor >= 0:  # before the exchange: nothing may be appended to the file that goes
+                    os.close(descriptor)
+                draft.replace(full)
+                self._sync_folder(full.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+        return changed
+
     # -- for a reindex ---------------------------------------------------------------------------------------------
 
     def watch(self, *, on: bool) -> None:
@@ -257,6 +293,10 @@ class Journal:
             os.write(self._descriptor(path), b"\n".join(missing) + b"\n")
             self._dirty.add(path)
         return len(missing)
+
+
+def _draft(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
 def _commit_line(entry: Entry) -> bytes:

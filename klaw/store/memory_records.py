@@ -15,6 +15,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.fields import optional_text, optional_whole, text, whole, yes_or_no
+from klaw.store.forget_records import FORGET, ForgetEntry, forget_value, read_forget
 from klaw.store.records import dumps
 from klaw.store.summary_records import SummaryPut, read_key, read_summary, summary_key, summary_value
 from klaw.store.topic_records import TopicEntry, read_topic, topic_value
@@ -74,7 +75,7 @@ class SummaryEntry:
     """What was put; None: it was removed."""
 
 
-MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry | TopicEntry
+MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry | TopicEntry | ForgetEntry
 
 
 def memory_path(entry: MemoryEntry) -> str:
@@ -94,6 +95,8 @@ def memory_line(entry: MemoryEntry) -> str:
             value = None if entry.put is None else summary_value(entry.put)
         case TopicEntry():
             what, key, value = TOPIC, str(entry.id), topic_value(entry)
+        case ForgetEntry():
+            what, key, value = FORGET, "" if entry.done is None else str(entry.done), forget_value(entry)
         case _:
             assert_never(entry)
     record: dict[str, Any] = {
@@ -111,6 +114,8 @@ def parse_memory(record: dict[str, Any]) -> MemoryEntry:
     """A change of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
     if record["what"] == TOPIC:
         return read_topic(record)
+    if record["what"] == FORGET and record["op"] in ("put", "remove"):
+        return read_forget(record)
     if record["what"] not in (TASK, FACT, CORE, SUMMARY):
         raise ValueError("what is of no known kind")
     if record["op"] not in ("put", "remove"):

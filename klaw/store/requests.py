@@ -10,6 +10,7 @@ from klaw.domain.message import Message, NewMessage
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, Task, TaskName
 from klaw.domain.turn import TurnRecord
+from klaw.store.forget_requests import AloneForForgetting, OfForgetting
 from klaw.store.memory_requests import OfMemory
 from klaw.store.reindex.places import Places
 from klaw.store.reindex.values import Committed, Handover, Ready
@@ -185,8 +186,8 @@ class SwapDatabase:
 
 OfVectors: TypeAlias = StoreVectors | PrepareVectors | EncodeVectors | EndReembedding
 """What touches the vector tables."""
-Between: TypeAlias = MarkCommits | SwapDatabase
+Between: TypeAlias = MarkCommits | SwapDatabase | AloneForForgetting
 """Carried out alone, between two groups."""
 OfTasks: TypeAlias = PutTask | RemoveTask | BeginRun | AppendTranscript | SaveRun
 """What changes tasks and runs."""
-Request: TypeAlias = Append | OfTasks | OfMemory | OfTopics | OfVectors | RepairIndex | Ping | Between
+Request: TypeAlias = Append | OfTasks | OfMemory | OfTopics | OfForgetting | OfVectors | RepairIndex | Ping | Between

@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from klaw.errors import KlawError, StorageError
-from klaw.store import connect, core_files, migrations
+from klaw.store import connect, core_files, forget_logs, migrations
 from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
@@ -96,6 +96,7 @@ def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path) -> O
     restored = journal.open()
     reconciled = reconcile(connection, data_dir)
     core_files.settle(connection, data_dir)
+    forget_logs.finish(connection, journal, data_dir)
     return Opened(schema_before=before, schema=now, restored_lines=restored, reconciled=reconciled)
 
 

@@ -4,9 +4,12 @@ from typing import Any
 
 import attrs
 
+from klaw.config.paths import encode_name
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, ToolNote, check
 from klaw.store.fields import text, whole
+
+COPIES = "summaries"
 
 
 @attrs.frozen(kw_only=True)
@@ -24,6 +27,12 @@ class SummaryPut:
 
 def summary_key(chat: ChatId, number: int) -> str:
     return f"{chat}#{number}"
+
+
+def copy_path(chat: ChatId, number: int) -> str:
+    """Where the Markdown copy of a summary is, relative to the data folder. The chat's name is encoded, so it leads
+    nowhere else."""
+    return f"{COPIES}/{encode_name(chat)}/{number:04d}.md"
 
 
 def read_key(key: str) -> tuple[ChatId, int]:

@@ -25,6 +25,9 @@ from klaw.domain.turn import TurnRecord
 from klaw.errors import KlawError, StorageError, StorageFull
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
+from klaw.store.forget_commit import execute_alone
+from klaw.store.forget_requests import AloneForForgetting
+from klaw.store.forget_writes import ForgetWrites
 from klaw.store.journal import Journal
 from klaw.store.memory_writes import MemoryWrites
 from klaw.store.reindex.handover import Watched, hand_over, mark
@@ -34,6 +37,7 @@ from klaw.store.requests import (
     Append,
     Appended,
     Begun,
+    Between,
     EncodeVectors,
     EndReembedding,
     MarkCommits,
@@ -98,7 +102,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer(TaskWrites, MemoryWrites, TopicWrites):
+class Writer(TaskWrites, MemoryWrites, TopicWrites, ForgetWrites):
     """Handle of the writer actor."""
 
     def __init__(self) -> None:
@@ -265,13 +269,13 @@ async def run(
             if closed:
                 return
             continue
-        if isinstance(group[0], MarkCommits | SwapDatabase):
-            vitals.doing("reindexing")
+        if isinstance(group[0], Between):
+            vitals.doing("working alone")
             await _between(database, journal, watched, group[0], swapped)
             continue
         with trio.move_on_after(pace.patience_s):
             await mailbox.wait_for_depth(pace.expected - 1)
-        group += mailbox.take_while(lambda request: not isinstance(request, MarkCommits | SwapDatabase), MAX_GROUP - 1)
+        group += mailbox.take_while(lambda request: not isinstance(request, Between), MAX_GROUP - 1)
         vitals.doing("committing")
         begin = trio.current_time()
         await _commit(database, journal, group, publish)
@@ -309,12 +313,15 @@ async def _between(
     database: Database,
     journal: Journal,
     watched: Watched,
-    request: MarkCommits | SwapDatabase,
+    request: Between,
     swapped: Callable[[], None],
 ) -> None:
     """A mark, or the swap. A failure before the decision concerns the reindex only, one after it ends the process."""
     if isinstance(request, MarkCommits):
         request.reply.set(await database.run(mark, journal, watched, request.step))
+        return
+    if isinstance(request, AloneForForgetting):
+        await _clean(database, journal, watched, request)
         return
     try:
         outcome = await database.run(hand_over, journal, watched, request.places, request.ready)
@@ -327,6 +334,19 @@ async def _between(
         swapped()
         log.info("database_swapped")
     request.reply.set(outcome)
+
+
+async def _clean(database: Database, journal: Journal, watched: Watched, request: AloneForForgetting) -> None:
+    """What cannot be cleaned now the next start cleans: it is noted in the database and in the memory journal."""
+    reply: Reply[object] = request.reply  # type: ignore[assignment]  # execute_alone returns each request's own type
+    if watched.vectors is not None:
+        reply.fail(StorageError("a reindex is reading the logs: what is left is cleaned at the next start"))
+        return
+    try:
+        reply.set(await database.run(execute_alone, journal, request))
+    except (apsw.Error, OSError) as error:
+        log.error("clean_failed", error=error_class(error), where=where(error))
+        reply.fail(StorageError(f"the logs could not be cleaned ({error_class(error)}); the next start tries again"))
 
 
 def _answer(request: Request, value: object, error: KlawError | None) -> None:

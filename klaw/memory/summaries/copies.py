@@ -12,18 +12,17 @@ from pathlib import Path
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.config.paths import encode_name, ensure_private_dir
+from klaw.config.paths import ensure_private_dir
 from klaw.domain.summary import Summary, SummaryState
 from klaw.errors import ConfigError
-
-FOLDER = "summaries"
+from klaw.store.summary_records import copy_path
 
 log = structlog.get_logger("klaw.summarizer")
 
 
 def path_of(data_dir: Path, summary: Summary) -> Path:
-    """Where a summary's copy is. The chat's name is encoded, so it leads nowhere else."""
-    return data_dir / FOLDER / encode_name(summary.chat) / f"{summary.number:04d}.md"
+    """Where a summary's copy is."""
+    return data_dir / copy_path(summary.chat, summary.number)
 
 
 def text_of(summary: Summary) -> str:

@@ -95,6 +95,8 @@ class Tally:
     """Summaries that were made or removed."""
     topics: int = 0
     """Changes of topics."""
+    forgets: int = 0
+    """Forgettings, and notes that they are finished."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""

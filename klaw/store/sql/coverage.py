@@ -189,6 +189,11 @@ def repair(connection: apsw.Connection, damage: Damage) -> Repaired:
     return Repaired(texts=texts, vectors=found)
 
 
+def has_text(connection: apsw.Connection, rowid: int) -> bool:
+    """Whether full text has a row for a message."""
+    return bool(connection.execute(_HAS_TEXT, (rowid,)).get)
+
+
 def _add_text(connection: apsw.Connection, rowid: int) -> bool:
     return not connection.execute(_HAS_TEXT, (rowid,)).get and messages.index_again(connection, rowid)
 

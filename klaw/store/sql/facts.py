@@ -201,6 +201,18 @@ def apply(connection: apsw.Connection, entry: FactEntry) -> None:
     connection.execute(_LOG, (entry.entry, fact.user, fact.id, entry.time, dumps(value)))
 
 
+def forget(connection: apsw.Connection, user: UserId, fact: FactId) -> None:
+    """Remove a fact with its full text and vector; its history is left to the caller."""
+    present = connection.execute(_PRESENT, (user, fact)).fetchone()
+    if present is None:
+        return
+    rowid, text, active = present
+    if active:
+        connection.execute(_UNINDEX, (rowid, text, user))
+    connection.execute(_DROP_VECTOR, (rowid,))
+    connection.execute(_REMOVE, (rowid,))
+
+
 _ROWID = "SELECT rowid FROM facts WHERE user_id = ? AND id = ?"
 
 

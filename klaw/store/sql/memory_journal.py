@@ -4,17 +4,18 @@ from typing import assert_never
 
 import apsw
 
+from klaw.store.forget_records import ForgetEntry
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, TaskEntry
-from klaw.store.sql import core_memory, facts, meta, summaries, tasks, topics
+from klaw.store.sql import core_memory, facts, forgetting, meta, summaries, tasks, topics
 from klaw.store.topic_records import TopicEntry
 
-_ENTRY = "memory_entry"
+ENTRY = "memory_entry"
 """In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
 
 
 def last_entry(connection: apsw.Connection) -> int:
     """Number of the memory journal's last entry that this database has; 0 for none."""
-    return int(meta.get(connection, _ENTRY) or 0)
+    return int(meta.get(connection, ENTRY) or 0)
 
 
 def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
@@ -36,9 +37,11 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
             summaries.apply(connection, entry)
         case TopicEntry():
             topics.apply(connection, entry)
+        case ForgetEntry():
+            forgetting.apply(connection, entry)
         case _:
             assert_never(entry)
-    meta.put(connection, _ENTRY, str(entry.entry))
+    meta.put(connection, ENTRY, str(entry.entry))
     return True
 
 
@@ -55,12 +58,14 @@ def kind(entry: MemoryEntry) -> str:
             return "summaries"
         case TopicEntry():
             return "topics"
+        case ForgetEntry():
+            return "forgets"
         case _:
             assert_never(entry)
 
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, core_memory, summaries, topics):
+    for each in (tasks, facts, core_memory, summaries, topics, forgetting):
         each.clear(connection)
-    meta.remove(connection, _ENTRY)
+    meta.remove(connection, ENTRY)

@@ -200,6 +200,26 @@ def _room(connection: apsw.Connection, user: str, chat_key: int, record_size: in
     return block, 0, capacity
 
 
+_OF_CHAT = """
+SELECT b.block, b.used, d.records FROM vec_blocks AS b JOIN vec_block_data AS d USING (block) WHERE b.chat_key = ?
+"""
+
+
+def erase(connection: apsw.Connection, chat_key: int, rowids: Sequence[int]) -> None:
+    """Overwrite the codes of some rows of a chat with zeros, which no search returns."""
+    now = state(connection)
+    if now is None:
+        return
+    kind = codes.record_type(len(now.centre))
+    blocks: list[tuple[int, int, bytes]] = list(connection.execute(_OF_CHAT, (chat_key,)))
+    for block, used, data in blocks:
+        records = np.frombuffer(data[: used * kind.itemsize], kind)
+        for place in np.flatnonzero(np.isin(records["rowid"], rowids)).tolist():
+            with connection.blob_open("main", "vec_block_data", "records", block, True) as blob:
+                blob.seek(place * kind.itemsize)
+                blob.write(bytes(kind.itemsize))
+
+
 _COUNT = "SELECT coalesce(sum(used), 0) FROM vec_blocks WHERE chat_key = ?"
 
 

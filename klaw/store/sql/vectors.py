@@ -171,6 +171,7 @@ def _create(connection: apsw.Connection, dimension: int) -> None:
 
 _TAKE = """
 UPDATE messages SET embedded = 1 WHERE rowid = ?1 AND embedded = 0
+    AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') -- not one that was forgotten meanwhile
 RETURNING (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_id), user_id, seq,
     coalesce(unixepoch(created_at), 0), role
 """

@@ -61,6 +61,7 @@ def sources_of(app: App) -> Sources:
         archivist=app.archivist,
         health=app.health,
         scheduling=app.scheduling,
+        forgetter=app.forgetter,
         threads=app.threads,
         connections=list,
         address=lambda: "127.0.0.1:8181",

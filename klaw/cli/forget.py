@@ -1,0 +1,64 @@
+"""``klaw forget``: take a message, a topic or a fact out of everything, and show what still holds it."""
+
+import argparse
+import sys
+from typing import Any
+
+from klaw.cli.admin_call import call, fail, line, print_json
+from klaw.config.paths import Paths
+from klaw.errors import KlawError
+
+
+def forget_command(args: argparse.Namespace) -> int:
+    """0: forgotten, or a dry run; 1: refused, not confirmed, or something in Klaw's own files still holds it."""
+    paths = Paths.resolve(args.home)
+    wanted = {"what": args.what, "user": args.user, "with_facts": args.with_facts}
+    try:
+        answer = call(paths, "forget", **wanted, dry_run=True)
+        if not args.dry_run and (args.yes or _agreed(answer)):
+            answer = call(paths, "forget", **wanted, dry_run=False)
+    except KlawError as error:
+        return fail(error)
+    if args.json:
+        print_json(answer)
+    elif answer["forgotten"] or args.dry_run:
+        print("\n".join(lines(answer)))
+    return 0 if answer["forgotten"] or args.dry_run else 1
+
+
+def _agreed(answer: dict[str, Any]) -> bool:
+    if not sys.stdin.isatty():
+        print("klaw: nothing was changed; say --yes to forget it, or --dry-run to see what would go", file=sys.stderr)
+        return False
+    print("\n".join(lines(answer)), file=sys.stderr)
+    print("This cannot be undone. Forget it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """What goes, or went, and what holds it."""
+    head = "forgotten:" if answer["forgotten"] else "would be forgotten:"
+    named = [f"{each['chat']}#{each['seq']}" for each in answer["messages"]]
+    found = [head, *_listed("messages", named), *_listed("facts", answer["facts"])]
+    found += _listed("topics", [str(each) for each in answer["topics"]], " (made anew from what is left)")
+    found += _listed("summaries", answer["summaries"], " (removed: search finds the rest of their range)")
+    rows = answer["rows"]
+    if rows:
+        found.append("rows that hold the text: " + ", ".join(f"{name} {count}" for name, count in rows.items()))
+    if answer["kept_facts"]:
+        found.append(f"kept: facts {', '.join(map(line, answer['kept_facts']))}; --with-facts forgets them too")
+    if not answer["searched"]:
+        found.append("the text is too short to be searched for elsewhere")
+    found += _files("held by" if not answer["forgotten"] else "was held by", answer["held"])
+    if answer["forgotten"]:
+        still = answer["still_held"]
+        found += _files("STILL held by", still) if still else ["a search of all files finds it nowhere"]
+    return found
+
+
+def _listed(name: str, values: list[str], note: str = "") -> list[str]:
+    return [f"  {name}: {', '.join(map(line, values))}{note}"] if values else []
+
+
+def _files(head: str, held: list[dict[str, Any]]) -> list[str]:
+    return [f"{head}:", *(f"  {line(each['path'])} ({each['kind']}, {each['count']})" for each in held)] if held else []

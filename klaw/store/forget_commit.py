@@ -1,0 +1,56 @@
+"""The requests of forgetting, carried out in the writer's thread."""
+
+import apsw
+
+from klaw.errors import StorageError
+from klaw.store import forget_logs
+from klaw.store.forget_records import ForgetEntry, Forgot
+from klaw.store.forget_requests import AloneForForgetting, CleanLogs, Forget, OfForgetting
+from klaw.store.journal import Entry, Journal
+from klaw.store.memory_records import memory_line, memory_path
+from klaw.store.sql import forgetting, memory_journal, meta
+
+
+def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, entries: list[Entry]) -> Forgot | None:
+    """Carry out a request inside a savepoint.
+
+    Raises:
+        StorageError: there is nothing of it; the caller takes back what was done.
+    """
+    number = memory_journal.last_entry(connection) + 1
+    if not isinstance(request, Forget):
+        entry = ForgetEntry(entry=number, time=request.at, user=request.user, done=request.entry)
+        _carry_out(connection, entry, entries)
+        return None
+    found = forgetting.scope(connection, request.user, request.messages, request.facts, with_facts=request.with_facts)
+    if len(found.own) != len(request.messages) or not (found.own or found.facts):
+        raise StorageError("what is to be forgotten is not there any more: nothing was changed")
+    entry = ForgetEntry(
+        entry=number,
+        time=request.at,
+        user=request.user,
+        messages=tuple(sorted(each.rowid for each in found.own)),
+        facts=found.facts,
+        topics=found.topics,
+        summaries=found.summaries,
+    )
+    return _carry_out(connection, entry, entries)
+
+
+def _carry_out(connection: apsw.Connection, entry: ForgetEntry, entries: list[Entry]) -> Forgot:
+    done = forgetting.apply(connection, entry)
+    meta.put(connection, memory_journal.ENTRY, str(entry.entry))
+    entries.append(Entry(memory_path(entry), memory_line(entry)))
+    return done
+
+
+def execute_alone(connection: apsw.Connection, journal: Journal, request: AloneForForgetting) -> int | None:
+    """Carry out a request between two groups.
+
+    Raises:
+        OSError, apsw.Error: nothing was lost; the next start goes on.
+    """
+    if isinstance(request, CleanLogs):
+        return sum(journal.rewrite(path, request.cleaner.line_of(path)) for path in request.paths)
+    forget_logs.compact(connection, vacuum=request.vacuum)
+    return None

@@ -1,0 +1,342 @@
+"""Forgetting in the files: where a text stands, and the logs without it.
+
+The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
+forgotten texts, then the texts' own lines. All functions block; those that write run in the writer's thread.
+"""
+
+import json
+import mmap
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import attrs
+import structlog
+
+from klaw.config.paths import USERS_FOLDER, encode_name
+from klaw.domain.forget import FORGOTTEN, MARK, fragments, redacted
+from klaw.domain.names import LOCAL_USER, UserId
+from klaw.store import memory_records, records, run_records
+from klaw.store.core_files import FILE as CORE_FILE
+from klaw.store.forget_records import FORGET, ForgetEntry
+from klaw.store.journal import COMMIT_LOG, Entry, Journal
+from klaw.store.sql import forgetting, memory_journal, messages
+from klaw.store.summary_records import COPIES, copy_path, summary_key
+
+LOGS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
+
+log = structlog.get_logger("klaw.forget")
+
+
+# -- searching ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """A file that holds a text."""
+
+    path: str
+    """Relative to the folder that was searched."""
+    count: int
+    """Lines of a log, occurrences in any other file."""
+    kind: str = "file"
+    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory`` or ``file``."""
+
+
+def needles(pieces: Sequence[str]) -> list[bytes]:
+    """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
+    database spreads it over pages."""
+    parts = [part for piece in pieces for part in (piece, *_parts(piece))]
+    found = {part.encode() for part in parts} | {records.dumps(part)[1:-1].encode() for part in parts}
+    return sorted(found)
+
+
+def _parts(piece: str) -> tuple[str, ...]:
+    middle = len(piece) // 2
+    return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
+
+
+def search(
+    root: Path, user: UserId, pieces: Sequence[str], *, skip: Collection[Path] = (), shared: bool = False
+) -> list[Held]:
+    """Every file below a folder that holds one of the pieces; of logs only the user's lines count. Other users' own
+    files are left out; the database's bytes are everybody's.
+
+    Args:
+        root: the folder.
+        user: whose texts they are.
+        pieces: the texts.
+        skip: folders that are left out.
+        shared: a folder whose files are the user ``local``'s, but for those in ``users``.
+    """
+    wanted = needles(pieces)
+    found = []
+    for path in sorted(root.rglob("*")) if wanted else []:
+        name = path.relative_to(root).as_posix()
+        if not path.is_file() or path.is_symlink() or any(path.is_relative_to(each) for each in skip):
+            continue
+        count = _count(path, name, user, wanted) if _may_be_of(name, user, shared=shared) else 0
+        if count:
+            found.append(Held(path=name, count=count, kind=_kind(name)))
+    return found
+
+
+def _may_be_of(name: str, user: UserId, *, shared: bool) -> bool:
+    top, _, rest = name.partition("/")
+    if top == USERS_FOLDER:
+        return rest.startswith(f"{encode_name(user)}/")
+    if top == COPIES:
+        return rest.startswith(encode_name(f"{user}:"))
+    return user == LOCAL_USER or not (shared or name == CORE_FILE)
+
+
+def _kind(name: str) -> str:
+    top = name.split("/", 1)[0]
+    if is_log(name) or name == COMMIT_LOG:
+        return "log"
+    if name in ("klaw.db", "klaw.db-wal", "klaw.db-shm"):
+        return "database"
+    if name.endswith(CORE_FILE):
+        return "core memory"
+    if top == COPIES:
+        return "copy"
+    return "backup" if name.startswith("klaw.db") or name.endswith((".bak", ".old", "~", ".gz", ".zip")) else "file"
+
+
+def _count(path: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                return 0
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                if not any(data.find(each) >= 0 for each in wanted):
+                    return 0
+                if is_log(name):
+                    return sum(_is_of(line, user) and any(each in line for each in wanted) for line in _lines(data))
+                return max(_occurrences(data, each) for each in wanted)
+    except (FileNotFoundError, PermissionError):
+        return 0
+
+
+def is_log(name: str) -> bool:
+    """Whether a file of the data folder is a log of records."""
+    return name.endswith(".jsonl") and name.split("/", 1)[0] in LOGS
+
+
+def _lines(data: mmap.mmap) -> Iterator[bytes]:
+    data.seek(0)
+    return iter(data.readline, b"")
+
+
+def _is_of(line: bytes, user: str) -> bool:
+    record = _record(line)
+    return record is None or record.get("user_id") == user
+
+
+def _occurrences(data: mmap.mmap, wanted: bytes) -> int:
+    count, at = 0, data.find(wanted)
+    while at >= 0:
+        count, at = count + 1, data.find(wanted, at + len(wanted))
+    return count
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+# -- cleaning ----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Cleaner:
+    """What the lines of logs become.
+
+    Args:
+        entry: the forgetting.
+        pieces: texts that are taken out wherever the user's records quote them.
+        own: whether the texts' own lines go too.
+    """
+
+    entry: ForgetEntry
+    pieces: Sequence[str]
+    own: bool
+
+    def line_of(self, path: str) -> Callable[[bytes], bytes]:
+        """For ``Journal.rewrite``."""
+        wanted = needles(self.pieces)
+        kind = path.split("/", 1)[0]
+        marks = self.marks(kind)
+
+        def cleaned(line: bytes) -> bytes:
+            if not any(each in line for each in wanted) and not any(each in line for each in marks):
+                return line
+            record = _record(line)
+            if record is None:
+                # A torn or foreign line: no reader takes it, and it must not hold the text.
+                return b"" if any(each in line for each in wanted) else line
+            if record.get("user_id") != self.entry.user:
+                return line
+            new = self._clean(kind, record)
+            return line if new == record else records.dumps(new).encode()
+
+        return cleaned
+
+    def marks(self, kind: str) -> list[bytes]:
+        """Bytes that the own lines have: so that not every line of a log has to be parsed."""
+        if not self.own:
+            return []
+        if kind == records.CONVERSATIONS:
+            return [f'"rowid":{rowid},'.encode() for rowid in self.entry.messages]
+        return [b'"what":"topic"', b'"what":"summary"', b'"what":"fact"'] if kind == memory_records.MEMORY else []
+
+    def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
+        if kind == records.CONVERSATIONS:
+            if record.get("rowid") in self.entry.messages and record.get("rowid") is not None:
+                return self._emptied(record) if self.own else record
+            return self._redacted(record, "content", "metadata")
+        if kind == records.TURNS:
+            return self._redacted(record, "receipt")
+        if kind == run_records.RUNS:
+            return self._redacted(record, "message", "result", "note", "error", "details")
+        return self._of_memory(record)
+
+    def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
+        return {**record, **{name: redacted(record[name], self.pieces) for name in names if name in record}}
+
+    def _emptied(self, record: dict[str, Any]) -> dict[str, Any]:
+        gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
+        return {**record, **gone, "metadata": forgetting.tombstone(self.entry.time)}
+
+    def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
+        what, value = record.get("what"), record.get("value")
+        if not isinstance(value, dict) or what in (FORGET, memory_records.TASK, memory_records.CORE):
+            return record
+        before = record.get("entry", 0) < self.entry.entry
+        if what == memory_records.FACT:
+            if record.get("key") not in self.entry.facts or not before:
+                return record  # a fact that is kept
+            emptied = {name: each for name, each in record.items() if name != "value"}
+            return {**emptied, "op": "remove"} if self.own else record
+        if what == memory_records.SUMMARY:
+            mine = record.get("key") in {summary_key(*each) for each in self.entry.summaries}
+            if self.own and mine and before:
+                notes = [{**note, "text": MARK} for note in value.get("notes", [])]
+                return {**record, "value": {**value, "text": MARK, "notes": notes}}
+        if what == memory_records.TOPIC and self.own and before:
+            states = [
+                {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
+                for state in value.get("topics", [])
+            ]
+            if "topics" in value:
+                value = {**value, "topics": states}
+        return {**record, "value": redacted(value, self.pieces)}
+
+
+def logs_with(root: Path, cleaner: Cleaner) -> list[str]:
+    """Logs in which the cleaner may have something to do."""
+    wanted = needles(cleaner.pieces)
+    found = []
+    for folder in LOGS:
+        for path in sorted((root / folder).rglob("*.jsonl")):
+            name = path.relative_to(root).as_posix()
+            marks = cleaner.marks(folder)
+            if path.stat().st_size and _holds(path, [*wanted, *marks]):
+                found.append(name)
+    return found
+
+
+def _holds(path: Path, wanted: Sequence[bytes]) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return any(data.find(each) >= 0 for each in wanted)
+
+
+def clean(journal: Journal, root: Path, cleaner: Cleaner) -> int:
+    """Clean all logs by one round. Returns how many lines changed. In the writer's thread."""
+    journal.checkpoint()
+    return sum(journal.rewrite(path, cleaner.line_of(path)) for path in logs_with(root, cleaner))
+
+
+def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None:
+    """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied anew."""
+    for chat, number in entry.summaries:
+        (root / copy_path(chat, number)).unlink(missing_ok=True)
+    for held in search(root / COPIES, entry.user, pieces) if (root / COPIES).is_dir() else []:
+        (root / COPIES / held.path).unlink(missing_ok=True)
+
+
+# -- finishing at start ------------------------------------------------------------------------------------------------
+
+
+def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
+    """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error."""
+    waiting = forgetting.pending(connection)
+    for entry in waiting:
+        pieces = _pieces_of(connection, root, entry)
+        with connection:
+            forgetting.redact(connection, entry.user, pieces)
+        for own in (False, True):
+            clean(journal, root, Cleaner(entry, pieces, own))
+        remove_copies(root, entry, pieces)
+        compact(connection, vacuum=True)
+        _note_done(connection, journal, entry)
+        log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
+    return len(waiting)
+
+
+def _pieces_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> tuple[str, ...]:
+    """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
+    texts = []
+    for message in messages.by_rowids(connection, entry.messages):
+        texts += [
+            record["content"]
+            for record in _records(root / records.message_path(message))
+            if record.get("rowid") == message.rowid and FORGOTTEN not in record.get("metadata", {})
+        ]
+    if entry.facts:
+        for path in sorted((root / memory_records.MEMORY).glob("*.jsonl")):
+            texts += [
+                record["value"]["text"]
+                for record in _records(path)
+                if record.get("what") == memory_records.FACT
+                and record.get("key") in entry.facts
+                and isinstance(record.get("value"), dict)
+            ]
+    return fragments(texts)
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                record = _record(line)
+                if record is not None:
+                    yield record
+
+
+def _note_done(connection: apsw.Connection, journal: Journal, entry: ForgetEntry) -> None:
+    done = ForgetEntry(
+        entry=memory_journal.last_entry(connection) + 1, time=entry.time, user=entry.user, done=entry.entry
+    )
+    line = Entry(memory_records.memory_path(done), memory_records.memory_line(done))
+    try:
+        with connection:
+            memory_journal.apply(connection, done)
+            journal.append([line])
+    except BaseException:
+        journal.rollback()
+        raise
+    journal.keep()
+
+
+def compact(connection: apsw.Connection, *, vacuum: bool) -> None:
+    """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: make the file anew,
+    so that no page holds what was once there."""
+    forgetting.merge_small_indexes(connection)
+    if vacuum:
+        connection.execute("VACUUM")
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

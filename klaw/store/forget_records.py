@@ -1,0 +1,70 @@
+"""What was forgotten, as entries of the memory journal: numbers and ids only, never the text. Pure."""
+
+from typing import Any
+
+import attrs
+
+from klaw.domain.fact import FactId
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import TopicId
+from klaw.store.fields import text, whole
+from klaw.store.summary_records import read_key, summary_key
+from klaw.store.topic_records import members, ranges
+
+FORGET = "forget"
+
+
+@attrs.frozen(kw_only=True)
+class ForgetEntry:
+    """One forgetting, or (``done``) the note that an earlier one is finished in every log."""
+
+    entry: int
+    time: str
+    user: UserId
+    messages: tuple[int, ...] = ()
+    """Row ids, ascending."""
+    facts: tuple[FactId, ...] = ()
+    topics: tuple[TopicId, ...] = ()
+    """Made of the messages; they end."""
+    summaries: tuple[tuple[ChatId, int], ...] = ()
+    """Chat and number of those that were made of the messages."""
+    done: int | None = None
+    """Number of the entry that is finished."""
+
+
+@attrs.frozen(kw_only=True)
+class Forgot:
+    """What a forgetting did in the database, and what is left to do in the logs."""
+
+    entry: ForgetEntry
+    pieces: tuple[str, ...]
+    """Texts to look for. Content: never logged."""
+    own: tuple[Message, ...]
+    """The messages as they were."""
+
+
+def forget_value(entry: ForgetEntry) -> dict[str, Any] | None:
+    if entry.done is not None:
+        return None
+    return {
+        "messages": ranges(entry.messages),
+        "facts": list(entry.facts),
+        "topics": list(entry.topics),
+        "summaries": [summary_key(chat, number) for chat, number in entry.summaries],
+    }
+
+
+def read_forget(record: dict[str, Any]) -> ForgetEntry:
+    """The entry of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
+    entry = ForgetEntry(entry=whole(record["entry"]), time=text(record["time"]), user=UserId(text(record["user_id"])))
+    if record["op"] == "remove":
+        return attrs.evolve(entry, done=whole(int(text(record["key"]))))
+    value = record["value"]
+    return attrs.evolve(
+        entry,
+        messages=members(value["messages"]),
+        facts=tuple(FactId(text(each)) for each in value["facts"]),
+        topics=tuple(TopicId(whole(each)) for each in value["topics"]),
+        summaries=tuple(read_key(text(each)) for each in value["summaries"]),
+    )

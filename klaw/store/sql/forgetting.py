@@ -1,0 +1,337 @@
+"""SQL of forgetting: what was made of messages, and taking them and what quotes them out of the database.
+
+A forgotten message keeps its row, number and id, so that no client misses a number, as a command's row without content:
+nothing that reads conversations looks at those. Every question names the user.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import attrs
+
+from klaw.domain.fact import FactId
+from klaw.domain.forget import FORGOTTEN, fact_ids, fragments, redacted
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import TopicId
+from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
+from klaw.store.memory_records import SummaryEntry
+from klaw.store.records import dumps
+from klaw.store.sql import coverage, facts, messages, meta, summaries, topics, vector_codes
+from klaw.store.sql.reading import snapshot
+from klaw.store.topic_records import TopicEntry
+
+_PENDING = "forget_pending"
+"""In ``meta``: forgettings that may not be finished in the logs."""
+_FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts")
+
+_QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("messages", "rowid", ("content", "metadata")),
+    ("turns", "turn_id", ("receipt",)),
+    ("runs", "change", ("message", "result", "note", "error", "details")),
+    ("summaries", "rowid", ("text",)),
+    ("tool_notes", "rowid", ("text",)),
+    ("topics", "id", ("summary",)),
+)
+"""Where a text may be quoted, and in what: table, key, columns."""
+JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document"})
+KEPT = (
+    ("facts", "facts", "text"),
+    ("core memory", "core_memory", "document"),
+    ("tasks", "tasks", "message"),
+    ("memory files", "chunks", "text"),
+)
+"""What a person keeps on purpose: it is told, and left alone."""
+
+
+# -- what belongs to it ------------------------------------------------------------------------------------------------
+
+_ALIVE = "SELECT rowid FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) ORDER BY rowid"
+_TOPICS = """
+WITH RECURSIVE mine (id) AS (
+    SELECT DISTINCT topic_id FROM messages
+    WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
+    UNION SELECT e.id FROM topic_ends e JOIN mine ON e.into_id = mine.id WHERE e.user_id = ?1)
+SELECT id FROM mine ORDER BY id
+"""
+_SUMMARIES = """
+SELECT DISTINCT s.chat_id, s.number FROM messages m
+JOIN summaries s ON s.chat_id = m.chat_id AND s.segment = m.segment AND m.seq BETWEEN s.first_seq AND s.last_seq
+WHERE m.user_id = ?1 AND m.rowid IN (SELECT value FROM json_each(?2)) ORDER BY s.chat_id, s.number
+"""
+_FACTS_MADE = """
+SELECT f.id FROM facts f WHERE f.user_id = ?1 AND (
+    f.topic IN (SELECT CAST(value AS TEXT) FROM json_each(?3))
+    OR f.message_id IN (SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
+"""
+_FACTS_SAYING = "SELECT id FROM facts WHERE user_id = ? AND instr(text, ?)"
+_DEAD_FACTS = """
+SELECT DISTINCT c.fact_id FROM fact_changes c WHERE c.user_id = ?1 AND instr(c.value, ?2)
+    AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.user_id = c.user_id AND f.id = c.fact_id)
+"""
+_FACT_TEXTS = "SELECT value ->> '$.text' FROM fact_changes WHERE user_id = ? AND fact_id = ? AND value IS NOT NULL"
+
+
+@attrs.frozen(kw_only=True)
+class Scope:
+    """What a forgetting is about."""
+
+    user: UserId
+    own: tuple[Message, ...]
+    facts: tuple[FactId, ...]
+    """That go."""
+    kept_facts: tuple[FactId, ...]
+    """Made of the messages, or saying the same, and not to go."""
+    topics: tuple[TopicId, ...]
+    summaries: tuple[tuple[ChatId, int], ...]
+    pieces: tuple[str, ...]
+
+
+def scope(
+    connection: apsw.Connection, user: UserId, rowids: Sequence[int], wanted: Sequence[FactId], *, with_facts: bool
+) -> Scope:
+    """What was made of a user's messages, and what says the same. Others' messages are left out.
+
+    Args:
+        connection: to read from.
+        user: whose.
+        rowids: the messages.
+        wanted: facts that go in any case.
+        with_facts: also those that were made of the messages, or say the same.
+    """
+    own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
+    marked = json.dumps([each.rowid for each in own])
+    ended = [TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))]
+    covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
+    texts = [each.content for each in own]
+    for fact in wanted:
+        texts += [row[0] for row in connection.execute(_FACT_TEXTS, (user, fact)) if row[0]]
+    pieces = fragments(texts)
+    related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
+    dead: set[str] = set()
+    for piece in pieces:
+        related |= {row[0] for row in connection.execute(_FACTS_SAYING, (user, piece))}
+        dead |= {row[0] for row in connection.execute(_DEAD_FACTS, (user, dumps(piece)[1:-1]))}
+    related -= set(wanted)
+    gone = {*wanted, *dead, *(related if with_facts else ())}
+    if with_facts:
+        for fact_id in sorted(related):
+            texts += [row[0] for row in connection.execute(_FACT_TEXTS, (user, fact_id)) if row[0]]
+        pieces = fragments(texts)
+    return Scope(
+        user=user,
+        own=tuple(own),
+        facts=fact_ids(gone),
+        kept_facts=fact_ids(related - gone),
+        topics=tuple(ended),
+        summaries=tuple(covering),
+        pieces=pieces,
+    )
+
+
+def look(
+    connection: apsw.Connection, user: UserId, rowids: Sequence[int], wanted: Sequence[FactId], *, with_facts: bool
+) -> tuple[Scope, dict[str, int]]:
+    """``scope`` and ``count_quotes`` of the same moment."""
+    with snapshot(connection):
+        found = scope(connection, user, rowids, wanted, with_facts=with_facts)
+        return found, count_quotes(connection, user, found.pieces)
+
+
+def count_quotes(connection: apsw.Connection, user: UserId, pieces: Sequence[str]) -> dict[str, int]:
+    """How many rows of each table, and of what is kept on purpose, hold one of the pieces."""
+    found = {table: len(_rows_with(connection, user, table, columns, pieces)) for table, _, columns in _QUOTED}
+    for name, table, column in KEPT:
+        statement = f"SELECT count(*) FROM {table} WHERE user_id = ? AND instr({column}, ?)"  # noqa: S608 - constants
+        counts = [int(connection.execute(statement, (user, _form(column, piece))).get or 0) for piece in pieces]
+        found[name] = max(counts, default=0)
+    return found
+
+
+def _form(column: str, piece: str) -> str:
+    """How a column has a text."""
+    return dumps(piece)[1:-1] if column in JSON_COLUMNS else piece
+
+
+def _rows_with(
+    connection: apsw.Connection, user: UserId, table: str, columns: Sequence[str], pieces: Sequence[str]
+) -> list[int | str]:
+    key = next(name for known, name, _ in _QUOTED if known == table)
+    rows: set[Any] = set()
+    for piece in pieces:
+        for column in columns:
+            statement = f"SELECT {key} FROM {table} WHERE user_id = ? AND instr({column}, ?)"  # noqa: S608 - constants
+            rows |= {row[0] for row in connection.execute(statement, (user, _form(column, piece)))}
+    return sorted(rows)
+
+
+# -- carrying out ------------------------------------------------------------------------------------------------------
+
+_ERASE = """
+UPDATE messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0, embedded = 0,
+    topic_id = NULL WHERE rowid = ?1
+"""
+_UNINDEX = """
+INSERT INTO messages_fts (messages_fts, rowid, content, scope)
+SELECT 'delete', rowid, content, scope FROM messages_search WHERE rowid = ?
+"""
+_INDEX = """
+INSERT INTO messages_fts (rowid, content, scope) SELECT rowid, content, scope FROM messages_search WHERE rowid = ?
+"""
+_HISTORY = "UPDATE fact_changes SET value = NULL WHERE user_id = ? AND fact_id = ?"
+
+
+def tombstone(time: str) -> dict[str, str]:
+    """The metadata of a forgotten message's row."""
+    return {FORGOTTEN: time}
+
+
+def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
+    """Carry out an entry of the memory journal. A database made of logs that were cleaned has nothing to clean."""
+    if entry.done is not None:
+        left = [each for each in pending(connection) if each.entry != entry.done]
+        _put_pending(connection, left)
+        return Forgot(entry=entry, pieces=(), own=())
+    for table in _FTS:
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
+    found = scope(connection, entry.user, entry.messages, entry.facts, with_facts=False)
+    pieces = fragments(_texts(connection, found, entry))
+    for topic in entry.topics:
+        topics.apply(connection, TopicEntry(entry=entry.entry, time=entry.time, user=entry.user, op="remove", id=topic))
+    for chat, number in entry.summaries:
+        removal = SummaryEntry(entry=entry.entry, time=entry.time, user=entry.user, chat=chat, number=number, put=None)
+        summaries.apply(connection, removal)
+    for fact in entry.facts:
+        facts.forget(connection, entry.user, fact)
+        connection.execute(_HISTORY, (entry.user, fact))
+    for message in found.own:
+        _erase(connection, message, entry)
+    redact(connection, entry.user, pieces)
+    _put_pending(connection, [*pending(connection), entry])
+    return Forgot(entry=entry, pieces=pieces, own=found.own)
+
+
+def _texts(connection: apsw.Connection, found: Scope, entry: ForgetEntry) -> list[str]:
+    texts = [each.content for each in found.own]
+    for fact in entry.facts:
+        texts += [row[0] for row in connection.execute(_FACT_TEXTS, (entry.user, fact)) if row[0]]
+    return texts
+
+
+def _erase(connection: apsw.Connection, message: Message, entry: ForgetEntry) -> None:
+    if coverage.has_text(connection, message.rowid):
+        connection.execute(_UNINDEX, (message.rowid,))
+    _drop_vector(connection, message)
+    topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
+    connection.execute(_ERASE, (message.rowid, dumps(tombstone(entry.time))))
+    if topic is not None:  # of a topic that the entry does not name: it was made between two starts
+        topics.count_again(connection, message.user, topic, entry.entry, entry.time)
+
+
+def _drop_vector(connection: apsw.Connection, message: Message) -> None:
+    """Overwrite a message's vector and its code, and remove the vector: vec0 leaves the bytes of a removed one."""
+    session = messages.session(connection, message.chat)
+    if session is not None:
+        vector_codes.erase(connection, session.key, [message.rowid])
+    if coverage.has_vector_table(connection):
+        vector = connection.execute("SELECT length(embedding) FROM vec_messages WHERE rowid = ?", (message.rowid,)).get
+        if vector is not None:
+            zeros = (bytes(vector), message.rowid)
+            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
+            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
+
+
+def redact(connection: apsw.Connection, user: UserId, pieces: Sequence[str]) -> dict[str, int]:
+    """Put MARK in place of each piece wherever a user's rows quote it. Returns how many rows of each table that was."""
+    changed: dict[str, int] = {}
+    for table, key, columns in _QUOTED:
+        rows = _rows_with(connection, user, table, columns, pieces)
+        for row in rows:
+            _redact_row(connection, table, key, columns, row, pieces)
+        changed[table] = len(rows)
+    return changed
+
+
+_TOPIC_CHARS = """
+UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM messages WHERE topic_id = topics.id)
+WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
+"""
+
+
+def _redact_row(
+    connection: apsw.Connection, table: str, key: str, columns: Sequence[str], row: int | str, pieces: Sequence[str]
+) -> None:
+    _before(connection, table, row)
+    read = f"SELECT {', '.join(columns)} FROM {table} WHERE {key} = ?"  # noqa: S608 - constants
+    values = connection.execute(read, (row,)).fetchone() or ()
+    new = [_redacted(column, value, pieces) for column, value in zip(columns, values, strict=True)]
+    write = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {key} = ?"  # noqa: S608
+    connection.execute(write, (*new, row))
+    if table == "messages":
+        connection.execute(_INDEX, (row,))
+        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (row,))
+        connection.execute(_TOPIC_CHARS, (row,))
+    elif table in ("topics", "tool_notes"):
+        connection.execute(
+            f"INSERT INTO {table}_fts (rowid, content, scope) SELECT rowid, content, scope FROM {table}_search"  # noqa: S608
+            " WHERE rowid = ?",
+            (row,),
+        )
+        connection.execute(f"DELETE FROM vec_{table} WHERE rowid = ?", (row,))  # noqa: S608 - constants
+        if table == "tool_notes":
+            connection.execute("UPDATE tool_notes SET vector_model = NULL WHERE rowid = ?", (row,))
+
+
+def _before(connection: apsw.Connection, table: str, row: int | str) -> None:
+    """Take a row's old text out of the index."""
+    if table == "messages":
+        if coverage.has_text(connection, int(row)):
+            connection.execute(_UNINDEX, (row,))
+        for message in messages.by_rowids(connection, [int(row)]):
+            _drop_vector(connection, message)
+    elif table in ("topics", "tool_notes"):
+        connection.execute(
+            f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope)"  # noqa: S608 - constants
+            f" SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?",
+            (row,),
+        )
+
+
+def _redacted(column: str, value: str | None, pieces: Sequence[str]) -> str | None:
+    if value is None:
+        return None
+    return dumps(redacted(json.loads(value), pieces)) if column in JSON_COLUMNS else str(redacted(value, pieces))
+
+
+def merge_small_indexes(connection: apsw.Connection) -> None:
+    """Merge the indexes in which rows were replaced before they were told to leave no words: what was taken out of them
+    is a mark beside the old words until then. That of messages is large, and nothing but forgetting takes words out."""
+    for table in _FTS[1:]:
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
+
+
+# -- what is not finished ----------------------------------------------------------------------------------------------
+
+
+def pending(connection: apsw.Connection) -> list[ForgetEntry]:
+    """Forgettings that may not be finished in the logs, the oldest first."""
+    return [read_forget(record) for record in json.loads(meta.get(connection, _PENDING) or "[]")]
+
+
+def _put_pending(connection: apsw.Connection, entries: Sequence[ForgetEntry]) -> None:
+    if not entries:
+        meta.remove(connection, _PENDING)
+        return
+    records = [
+        {"entry": each.entry, "time": each.time, "user_id": each.user, "op": "put", "what": FORGET}
+        | {"key": "", "value": forget_value(each)}
+        for each in entries
+    ]
+    meta.put(connection, _PENDING, dumps(records))
+
+
+def clear(connection: apsw.Connection) -> None:
+    """For a database that is being made from the logs."""
+    meta.remove(connection, _PENDING)
