@@ -23,7 +23,7 @@ MAX_CANDIDATES = 50
 MESSAGES = 50
 """So many of the best messages speak for their topics."""
 DEPTH = 100
-"""Of the search over messages, each list."""
+"""Of the search over messages by words."""
 EMBED_S = 2.0
 MAX_QUERY_CHARACTERS = 1_500
 
@@ -89,7 +89,7 @@ class TopicSearch:
             return TopicPage(hits=(), degraded=(), timings_ms={})
         vector = await self._vector(text, degraded)
         embedded = trio.current_time()
-        best = await self._messages(text, words, vector, filters)
+        best = await self._messages(text, words, filters)
         hits = await self.find(vector, words, best, filters, limit=limit)
         ended = trio.current_time()
         self._metrics.search_s.observe(ended - begin)
@@ -124,14 +124,13 @@ class TopicSearch:
         )
         return _hits(best, found)[:limit]
 
-    async def _messages(
-        self, text: str, words: Sequence[str], vector: bytes | None, filters: TopicFilters
-    ) -> list[int]:
-        """Row ids of the best messages."""
+    async def _messages(self, text: str, words: Sequence[str], filters: TopicFilters) -> list[int]:
+        """Row ids of the best messages by words. Those by vector would find one topic in a hundred more, and take three
+        times as long as all the rest."""
         end = await self._readers.run(history_end, filters.user)
         query = read_query(text, now=int(self._clock.now()), latest=end.latest)
         history = await self._readers.run(
-            search_history, vector, words, HistoryFilters(user=filters.user, chat=filters.chat), DEPTH
+            search_history, None, words, HistoryFilters(user=filters.user, chat=filters.chat), DEPTH
         )
         return _best(history, query)
 

@@ -1,0 +1,122 @@
+"""Topics with everything real: the server's parts, the embedding model, a language model over HTTP or the local one."""
+
+import json
+import time
+
+import pytest
+import trio
+
+from klaw.domain.message import Role
+from klaw.domain.names import LOCAL_USER
+from klaw.store.sql import topic_vectors, topics
+from klaw.store.sql.topic_search import TopicFilters
+from tests.e2e.inside import inside
+from tests.support.llm_server import serve_llm, text_reply
+from tests.support.making import START, new
+from tests.support.server import write_home
+from tests.support.topics import NO_FLAWS
+
+TALKS = (
+    (
+        "When does the train to Tver leave?",
+        "At 9:40 from platform 3.",
+        "Book two seats by the window, please.",
+        "Done.",
+    ),
+    ("Бабушкин пирог: сколько нужно вишни?", "Полкило вишни и стакан сахара.", "А муки?", "Два стакана муки."),
+    ("My bicycle has a flat tyre.", "The repair shop on Lesnaya is open until seven.", "ok", "Good luck!"),
+)
+
+
+async def talk(app) -> None:
+    """Three sessions, long ago."""
+    for number, texts in enumerate(TALKS):
+        made = [
+            new(
+                text, user="local", role=(Role.USER, Role.ASSISTANT)[place % 2], at=START + number * 90_000 + place * 20
+            )
+            for place, text in enumerate(texts)
+        ]
+        await app.store.writer.append(made)
+
+
+def splits(request):
+    """An LLM that takes each session for one topic and merges none; to people it says ok."""
+    told = request.body["messages"]
+    if "You divide a conversation" in told[0]["content"]:
+        lines = [line for line in told[-1]["content"].split("\n") if line.startswith("#")]
+        summary = lines[0].split(": ", 1)[1]
+        return text_reply(json.dumps({"topics": [{"summary": summary, "start_msg_id": 1, "end_msg_id": len(lines)}]}))
+    if "list of conversation topics" in told[0]["content"]:
+        return text_reply(json.dumps({"should_merge": False, "reason": "", "topic": 0, "merged_summary": ""}))
+    return text_reply("ok")
+
+
+async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp_path, embedding_model_dir):
+    async with serve_llm() as llm:
+        llm.respond = splits
+        home = write_home(tmp_path, llm=llm.url, models=embedding_model_dir.parent, topics={"enabled": True})
+        async with inside(home) as here:
+            app = here.app
+            await here.until(lambda: app.embedder.status.state == "ready")
+            await talk(app)
+            await here.embedded()
+            await here.until(lambda: app.archivist.nudge() or app.topic_metrics.extracted.value == 3)
+            with trio.fail_after(60):
+                while await app.store.readers.run(topics.unfinished, with_facts=False, after=0, limit=9):
+                    app.archivist.nudge()
+                    await app.archivist.wait_idle()
+            assert await app.store.readers.run(topic_vectors.count_unembedded) == 0
+            assert await app.store.readers.run(topic_vectors.flaws) == NO_FLAWS
+            for query, expected in (
+                ("Which recipe with cherries did we talk about?", "Бабушкин пирог"),
+                ("вишня", "Бабушкин пирог"),
+                ("railway tickets", "train to Tver"),
+            ):
+                page = await app.topic_search.search(query, TopicFilters(user=LOCAL_USER))
+                assert expected in page.hits[0].topic.summary, query
+                assert page.hits[0].cosine is not None
+                assert page.degraded == ()
+            # A chat goes on meanwhile, and its running session is left alone.
+            turn = await here.ask("hello")
+            assert turn.status == "done"
+            app.archivist.nudge()
+            await app.archivist.wait_idle()
+            assert app.archivist.status.unarchived == 2
+
+
+async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_model_dir, local_llm_dir):
+    """Whatever the quality of its summaries: no crash, full coverage, metrics filled."""
+    pytest.importorskip("xllamacpp")
+    home = write_home(
+        tmp_path,
+        models=local_llm_dir.parent,
+        routing={"default": "local/smollm2-135m-instruct"},
+        localModel={"contextTokens": 2048, "threads": 1, "parallel": 1},
+        topics={"enabled": True},
+    )
+    file = home / "config" / "engine.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "llm": {"maxReplyTokens": 160, "temperature": 0}}))
+    begin = time.monotonic()
+    async with inside(home) as here:
+        app = here.app
+        await talk(app)
+        with trio.fail_after(240):
+            while await app.store.readers.run(topics.count_unarchived) or await app.store.readers.run(
+                topics.unfinished, with_facts=False, after=0, limit=9
+            ):
+                app.archivist.nudge()
+                await app.archivist.wait_idle()
+                await trio.sleep(0.1)
+        found = await app.store.readers.run(topics.of_user, LOCAL_USER)
+        assert sum(topic.messages for topic in found) == 12
+        assert all(topic.summary.strip() for topic in found)
+        assert await app.store.readers.run(topic_vectors.flaws) == NO_FLAWS
+        report = app.metrics.report()
+        assert report["klaw_topics_extracted_total"]["value"] >= 3
+        assert report["klaw_splitter_duration_seconds"]["count"] == 3
+        assert report["klaw_topics_size_chars"]["count"] >= 3
+        page = await app.topic_search.search("вишня", TopicFilters(user=LOCAL_USER))
+        assert page.hits
+    print(f"{time.monotonic() - begin:.0f} s", [topic.summary for topic in found])
