@@ -82,6 +82,8 @@ async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
         assert (shown["number"], shown["first_seq"], shown["last_seq"]) == (live[0].number, 1, live[0].last_seq)
         assert receipt["recall"]["guard"] == "search"
         assert any(seq <= covered for seq in receipt["recall"]["kept"])
+        await idle(w)  # the last turn may have made another one
+        live = await w.app.store.readers.run(summaries.live, w.chat, 0)
         told = await explain(w, "main#2")
         assert told["summary"] == {
             "number": live[0].number,
