@@ -36,7 +36,7 @@ _LABELS = {
     "catch_up": "catching up",
     "swap": "swapping the databases",
 }
-_OTHERS = {"tasks": "changes of tasks", "facts": "changes of facts", "core": "changes of core memory", "runs": "runs"}
+_OTHERS = {"tasks": "changes of tasks", "facts": "changes of facts", "core": "changes of core memory", "topics": "changes of topics", "runs": "runs"}
 """Counts that are told when there are any."""
 _IN_BYTES = frozenset({"scan", "turns"})
 
