@@ -6,8 +6,10 @@ import time
 import pytest
 import trio
 
+from klaw.actor.clock import SystemClock
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
+from klaw.memory.embedder import SLOW_CAPACITY, Embedder, EmbeddingUnavailable
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.sql.topic_search import TopicFilters
 from tests.e2e.inside import inside
@@ -120,3 +122,25 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
         page = await app.topic_search.search("вишня", TopicFilters(user=LOCAL_USER))
         assert page.hits
     print(f"{time.monotonic() - begin:.0f} s", [topic.summary for topic in found])
+
+
+async def test_the_slow_lane_of_the_embedder_is_bounded_and_answers(tmp_path, embedding_model_dir):
+    home = write_home(tmp_path, models=embedding_model_dir.parent)
+    async with inside(home) as here:
+        embedder = here.app.embedder
+        await here.until(lambda: embedder.status.state == "ready")
+        made: list[object] = []
+
+        async def one(text: str) -> None:
+            try:
+                made.append(len(await embedder.passage_in_background(text)))
+            except EmbeddingUnavailable as error:
+                made.append(error.code)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                for number in range(SLOW_CAPACITY + 2):
+                    nursery.start_soon(one, f"слово {number} " * 400)
+        assert sorted(map(str, made)) == ["1536"] * SLOW_CAPACITY + ["busy"] * 2
+    with pytest.raises(EmbeddingUnavailable):
+        await Embedder(SystemClock(), enabled=False).passage_in_background("text")
