@@ -21,9 +21,7 @@ from klaw.config.schema import EngineConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
-from klaw.health import (
-    watch,
-)
+from klaw.health import watch
 from klaw.llm.local.process import LocalProcess, LocalSettings
 from klaw.memory import archivist as archivist_actor
 from klaw.memory import coverage as coverage_actor
@@ -217,7 +215,7 @@ def _archivist(app: App) -> ActorSpec:
         asker=asker,
         metrics=app.topic_metrics,
         clock=app.clock,
-        on_topic=[FactDrawer(asker, app.facts, app.store.readers), *app.on_topic],
+        on_topic=[FactDrawer(asker, app.facts, app.store.readers)],
     )
     return ActorSpec(
         name=archivist_actor.ACTOR_NAME,

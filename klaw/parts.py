@@ -34,7 +34,7 @@ from klaw.llm.meter import Accounts
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
-from klaw.memory.archivist import Archivist, OnTopic
+from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
@@ -108,8 +108,6 @@ class App:
     topic_metrics: TopicMetrics
     archivist: Archivist
     forgetter: Forgetter
-    on_topic: list[OnTopic]
-    """What is called once for every new topic; filled before the start."""
     health: GatheredHealth
     directory: ChatDirectory
     threads: tuple[Threads, ...]
@@ -266,7 +264,6 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         metrics=metrics,
         topic_metrics=topic_metrics,
         archivist=Archivist(),
-        on_topic=[],
         health=health,
         directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), MemoryAnswers(store.readers)),
         threads=(files, tool_files),

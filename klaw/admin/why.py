@@ -140,7 +140,6 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
         Snapshot(
             system_prompt=fixed.system_prompt,
             core_memory=fixed.core_memory,
-            summary="\n\n".join(summary.text for summary in rows.summaries),
             summaries=rows.summaries,
             summarised_to=rows.summarised_to,
             history=rows.history,

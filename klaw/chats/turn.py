@@ -182,8 +182,8 @@ class Turn:
 
     async def _prompt(self, rows: ChatRows, route: Route) -> Prompt:
         context = await self._context(rows, route)
-        system = sum(layer.tokens for layer in context.layers if layer.name == "tools")
-        return Prompt(messages=context.messages, max_tokens=self._receipt["budget"]["usable_tokens"] - system)
+        usable = self._receipt["budget"]["usable_tokens"]
+        return Prompt(messages=context.messages, max_tokens=usable - tools_tokens(self._tools))
 
     async def _context(self, rows: ChatRows, route: Route) -> Context:
         services, config = self.services, self.services.config
@@ -193,7 +193,6 @@ class Turn:
         snapshot = Snapshot(
             system_prompt=fixed.system_prompt,
             core_memory=core.text,
-            summary="\n\n".join(summary.text for summary in rows.summaries),
             summaries=rows.summaries,
             summarised_to=rows.summarised_to,
             history=rows.history,

@@ -48,8 +48,6 @@ class Snapshot:
     """The workspace's prompt files, joined."""
     core_memory: str
     """The core memory, rendered; empty when there is none."""
-    summary: str
-    """The segment's summaries, joined; empty when there is none."""
     history: tuple[Message, ...]
     """The newest messages of the segment's dialogue before the pending ones, oldest first."""
     has_older: bool
@@ -66,6 +64,11 @@ class Snapshot:
     """Tool calls and results that an interrupted turn left on the pending messages, oldest first: the turn goes on with
     them."""
     summaries: tuple[Summary, ...] = ()
-    """What ``summary`` was joined from, oldest first: for the receipt."""
+    """The segment's summaries that stand in the context, oldest first."""
     summarised_to: int = 0
     """The last message that a summary was made of; ``history`` begins after it. 0 for none."""
+
+    @property
+    def summary(self) -> str:
+        """The summaries, joined; empty when there is none."""
+        return "\n\n".join(summary.text for summary in self.summaries)

@@ -172,7 +172,6 @@ class Talk:
                 Snapshot(
                     system_prompt="",
                     core_memory="",
-                    summary="\n\n".join(each.text for each in rows.summaries),
                     summaries=rows.summaries,
                     summarised_to=rows.summarised_to,
                     history=rows.history,

@@ -4,11 +4,11 @@
 
 CREATE TABLE charges (
     ended_at           TEXT NOT NULL,
-    source             TEXT NOT NULL CHECK (source IN ('turn', 'run')),
-    id                 TEXT NOT NULL, -- of the turn or run
+    source             TEXT NOT NULL CHECK (source IN ('turn', 'run', 'summary')),
+    id                 TEXT NOT NULL, -- of the turn, run or summary
     model              TEXT NOT NULL, -- provider/model
     user_id            TEXT NOT NULL,
-    chat_id            TEXT,          -- of a turn
+    chat_id            TEXT,          -- of a turn or summary
     task               TEXT,          -- of a run
     calls              INTEGER NOT NULL,
     prompt_tokens      INTEGER NOT NULL,

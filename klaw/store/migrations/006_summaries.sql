@@ -22,6 +22,13 @@ CREATE TABLE summaries (
 ) STRICT;
 CREATE INDEX summaries_by_range ON summaries (chat_id, segment, last_seq);
 CREATE INDEX summaries_by_user ON summaries (user_id, created_at);
+-- What a summary cost stays spent, also when it is removed.
+CREATE TRIGGER summaries_charged AFTER INSERT ON summaries WHEN NEW.prompt_tokens + NEW.completion_tokens > 0 BEGIN
+    INSERT INTO charged VALUES (
+        NEW.created_at, 'summary', NEW.chat_id || '#' || NEW.number, NEW.model, NEW.user_id, NEW.chat_id, NULL,
+        json_array(json_object('prompt_tokens', NEW.prompt_tokens, 'completion_tokens', NEW.completion_tokens))
+    );
+END;
 
 -- What single tool calls brought (summaries.toolCalls), found by full text and vectors like facts.
 CREATE TABLE tool_notes (

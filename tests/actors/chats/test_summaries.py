@@ -10,7 +10,8 @@ from klaw.admin.requests import Why
 from klaw.chats.workspace import Workspace
 from klaw.cli import receipt_text
 from klaw.cli.why import lines as why_lines
-from klaw.store.sql import summaries, whereabouts
+from klaw.store.sql import summaries, usage, whereabouts
+from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
 
@@ -44,6 +45,10 @@ def chats_of(w: World) -> list[Recorded]:
     return [request for request in w.llm.requests if ASK not in str(request.messages[0]["content"])]
 
 
+def _tokens_of_turns(connection: Any) -> int:
+    return int(connection.execute("SELECT sum(usage ->> '$.prompt_tokens') FROM turns").get)
+
+
 async def explain(w: World, message: str) -> dict[str, Any]:
     target = why.check_why(Why(message=message, chat="main"))
     found = why.choose(await w.app.store.readers.run(whereabouts.find, target))
@@ -70,6 +75,10 @@ async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
         live = await w.app.store.readers.run(summaries.live, w.chat, 0)
         assert live
         covered = live[-1].last_seq
+        every = await w.app.store.readers.run(summaries.of_chat, w.chat)
+        charged = await w.app.store.readers.run(usage.total, UsageFilters())
+        turns = await w.app.store.readers.run(_tokens_of_turns)
+        assert charged.prompt_tokens == turns + sum(each.prompt_tokens for each in every)
         await w.send("В каком доме номер 1 живёт моя сестра Анна?")
         await w.turn(11)
         system = chats_of(w)[-1].messages[0]["content"]

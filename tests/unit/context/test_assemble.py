@@ -12,9 +12,24 @@ from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.window import exchanges, fit
 from klaw.domain import tokens
 from klaw.domain.message import Message, Role
+from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Candidate, Decision, Recalled
+from klaw.domain.summary import Summary
 from klaw.store.records import dumps
 from tests.support.making import dialogue, stored
+
+MET = Summary(
+    user=LOCAL_USER,
+    chat=chat_id(LOCAL_USER, "main"),
+    segment=0,
+    first_seq=1,
+    last_seq=1,
+    text="They met.",
+    tokens=3,
+    model="m/m",
+    created_at="2026-11-22T00:00:00.000Z",
+    number=1,
+)
 
 
 def snapshot(
@@ -23,7 +38,6 @@ def snapshot(
     whole = Snapshot(
         system_prompt="You are Klaw.",
         core_memory="- name: Ann",
-        summary="",
         history=tuple(history),
         has_older=has_older,
         pending=(stored(1000, "What is my dog called?"),),
@@ -75,7 +89,7 @@ def test_recall_searches_when_the_budget_trimmed_the_window() -> None:
 
 def test_order_is_prompt_core_summary_recall_window_pending() -> None:
     old = stored(1, "My dog is called Rex")
-    context = assemble(plan(snapshot(dialogue(22), has_older=True, summary="They met.")), recalled(old))
+    context = assemble(plan(snapshot(dialogue(22), has_older=True, summaries=(MET,))), recalled(old))
     system = context.messages[0]
     assert system.role == "system"
     places = [system.content.index(part) for part in ("You are Klaw.", "name: Ann", "They met.", RECALL_HEADER, "Rex")]
@@ -249,7 +263,7 @@ def test_the_stable_beginning_is_the_same_bytes_in_every_turn(
             history = dialogue(turns)
             budget = Budget(context_tokens=4000, reply_reserve_tokens=100, correction=correction)
             taken = snapshot(
-                history, has_older=bool(recall), system_prompt=prompt, summary="They met.", budget=budget,
+                history, has_older=bool(recall), system_prompt=prompt, summaries=(MET,), budget=budget,
                 pending=(stored(1000 + turns, f"Вопрос {turns}"),),
             )  # fmt: skip
             old = [stored(2000 + place, word) for place, word in enumerate(recall)]
