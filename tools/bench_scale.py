@@ -248,8 +248,9 @@ def measure(path: Path, material: Material, size: int) -> dict[str, Any]:
     if material.model is not None:
         ways["auto_rag, beside the model"] = partial(trio.to_thread.run_sync, material.model)
     for name, before in ways.items():
-        spent = trio.run(recall_all, path, vectors_of, recalls, before)
-        result[name] = percentiles(spent)
+        # One chat as people use it, whose codes stay in memory; and each question in another chat, where nothing does.
+        result[name] = percentiles(trio.run(recall_all, path, vectors_of, [(t, scopes[0]) for t in vectors_of], before))
+        result[f"{name}, chats in turn"] = percentiles(trio.run(recall_all, path, vectors_of, recalls, before))
     recalled = []
     for (words, vector), scope, true in zip(asked, scopes, inside, strict=True):
         near = search_lists(connection, vector, words, (), scope, DEPTH, seconds=60.0).neighbours

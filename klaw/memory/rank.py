@@ -10,7 +10,7 @@ import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.memory.dates import Period
-from klaw.memory.fuse import reciprocal_rank_fusion
+from klaw.memory.fuse import RRF_K, reciprocal_rank_fusion
 from klaw.memory.speakers import speaker_stems
 from klaw.store.sql.candidates import Lists, Place
 
@@ -29,6 +29,8 @@ K1, B, USUAL_TOKENS = 1.2, 0.2, 40
 LENGTH_POWER = 0.1
 """A longer message says more: scores grow with this power of its tokens, between ``SHORT`` and ``LONG``."""
 SHORT, LONG = 10, 80
+
+_LEAST, _MOST = SHORT**LENGTH_POWER, LONG**LENGTH_POWER
 
 SPEAKER_FACTOR = 1.2
 """For messages of a person whom the question names ("Anna: …" in a group or an imported chat)."""
@@ -94,12 +96,15 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period], limit: i
     dated_ranks = _ranks(near.rowid for near in lists.dated)
     hits = {hit.rowid: hit for hit in lists.hits}
     wanted = frozenset(names)
+    # What has no place is out of reach, or in an index only.
+    placed = sorted(((score, rowid) for rowid, score in fused.items() if rowid in places), reverse=True)
+    floor = placed[limit - 1][0] * _LEAST if limit and len(placed) >= limit else 0.0
+    most = _MOST * SPEAKER_FACTOR * (IN_PERIOD_FACTOR if periods else 1.0)
     scored: list[tuple[float, int, tuple[str, ...]]] = []
-    for rowid, score in fused.items():
-        place = places.get(rowid)
-        if place is None:  # an index has a row that the messages have not
-            continue
-        factor, boosts = _factor(place, wanted, periods)
+    for score, rowid in placed:
+        if score * most < floor:
+            break
+        factor, boosts = _factor(places[rowid], wanted, periods)
         scored.append((-score * factor, -rowid, boosts))
     scored.sort()
     best = [
@@ -116,7 +121,12 @@ def rank(lists: Lists, names: Iterable[str], periods: Sequence[Period], limit: i
         )
         for score, negated, boosts in scored[:limit]
     ]
-    return Ranking(found=len(scored), best=best)
+    return Ranking(found=len(fused), best=best)
+
+
+def reach(limit: int) -> int:
+    """The last rank by vector from which a row that is in no other list can be among the best ``limit``."""
+    return int((RRF_K + limit) * _MOST * SPEAKER_FACTOR / _LEAST) - RRF_K
 
 
 def _ranks(rowids: Iterable[int]) -> dict[int, int]:

@@ -25,10 +25,10 @@ from klaw.memory.gate import Gate, calibrated
 from klaw.memory.judge import judge, stems_of
 from klaw.memory.pack import pack
 from klaw.memory.query import Query, read_query
-from klaw.memory.rank import Ranked, Ranking, rank
+from klaw.memory.rank import Ranked, Ranking, rank, reach
 from klaw.memory.repeats import prefer_newer
 from klaw.store.readers import Readers
-from klaw.store.sql.candidates import Depth, Lists, Scope, join, latest_day, read_messages, search_lists
+from klaw.store.sql.candidates import Depth, Lists, Scope, join, read_messages, search_lists
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)
 """How many results each list gives to the fusion; the best by words share their scores with their neighbours, so there
@@ -168,23 +168,12 @@ class Recall:
         self, text: str, scope: Scope, depth: Depth, account: _Account, limit: int | None = None
     ) -> tuple[Query, Ranking]:
         """Read the query and rank what the searches find for it; the best ``limit`` of it, all if it is None."""
-        latest = None
         with account.step("begin"):
-            try:
-                with trio.move_on_at(account.deadline) as waiting:
-                    latest = await self._readers.run(latest_day, scope)
-                if waiting.cancelled_caught:
-                    account.say("search_late")
-            except trio.TooSlowError:
-                account.say("search_late")
-            except StorageError as error:
-                log.warning("recall_failed", error=error_class(error))
-                account.say("search_failed")
-            query = read_query(text, now=self._clock.now(), latest=latest)
-        if latest is None or not query.words:
+            query = read_query(text, now=self._clock.now(), latest=None)
+        if scope.end_seq <= scope.first_seq or not query.words:
             return query, Ranking(found=0, best=())
         with account.step("search"):
-            lists = await self._lists(text, query, scope, depth, account)
+            query, lists = await self._lists(text, query, scope, depth, account, limit)
         account.timings_ms.update(lists.timings_ms)
         with account.step("rank"):
             return query, rank(lists, query.stems, query.periods, limit)
@@ -205,16 +194,20 @@ class Recall:
             account.degraded.append("embedding_restarting")
         return None
 
-    async def _lists(self, text: str, query: Query, scope: Scope, depth: Depth, account: _Account) -> Lists:
-        """Search by words while the query is embedded, and then by vector.
+    async def _lists(
+        self, text: str, query: Query, scope: Scope, depth: Depth, account: _Account, limit: int | None
+    ) -> tuple[Query, Lists]:
+        """Search by words while the query is embedded, and then by vector. Returns the query as it reads when it is
+        known when something was last said.
 
         Not both searches at once: much of them is Python's, which takes turns anyway.
         """
-        hits = Lists()
+        hits, words = Lists(), query.words
 
         async def by_words() -> None:
-            nonlocal hits
-            hits = await self._search(None, query.words, (), scope, depth, account)
+            nonlocal hits, query
+            hits = await self._search(None, words, (), scope, depth, account)
+            query = read_query(text, now=self._clock.now(), latest=hits.latest)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(by_words)
@@ -224,7 +217,8 @@ class Recall:
         if vector is not None:
             days = [(period.first, period.last) for period in query.periods]
             known = {place.rowid for place in hits.places}
-            near = await self._search(vector, (), days, scope, depth, account, known)
+            placed = reach(limit) if limit is not None and not days else None
+            near = await self._search(vector, (), days, scope, depth, account, known, placed)
         lists = join(hits, near)
         if lists.vectors_failed:
             account.degraded.append("vector_search_failed")
@@ -232,7 +226,7 @@ class Recall:
         if lists.text_failed:
             account.degraded.append("text_search_failed")
         account.degraded.extend(f"cut_{step}" for step in lists.cut)
-        return lists
+        return query, lists
 
     async def _search(
         self,
@@ -243,6 +237,7 @@ class Recall:
         depth: Depth,
         account: _Account,
         known: Collection[int] = (),
+        placed: int | None = None,
     ) -> Lists:
         # A late query vector must not starve the search itself.
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
@@ -251,7 +246,7 @@ class Recall:
             # The search watches its own time; the second limit is for what cannot be interrupted from within.
             with trio.move_on_after(2 * seconds):
                 return await self._readers.run(
-                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known
+                    search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known, placed
                 )
             account.say("search_late")
         except trio.TooSlowError:

@@ -88,6 +88,8 @@ class Lists:
     """The vector index is damaged; the list by words is complete."""
     text_failed: bool = False
     """The full-text index is damaged; the lists by vector are complete."""
+    latest: date | None = None
+    """The day (UTC) of the scope's last message; None where it is empty."""
     timings_ms: Mapping[str, float] = attrs.Factory(dict)
     """By step."""
 
@@ -105,6 +107,7 @@ def join(by_words: Lists, by_vector: Lists) -> Lists:
         cut=cut,
         vectors_failed=by_vector.vectors_failed,
         text_failed=by_words.text_failed,
+        latest=by_words.latest,
         timings_ms={
             **{step: by_vector.timings_ms[step] for step in ("vectors", "dated") if step in by_vector.timings_ms},
             **{step: by_words.timings_ms[step] for step in ("words", "places") if step in by_words.timings_ms},
@@ -112,8 +115,7 @@ def join(by_words: Lists, by_vector: Lists) -> Lists:
     )
 
 
-def latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
-    """The day (UTC) of the scope's last message; None where it is empty."""
+def _latest_day(connection: apsw.Connection, scope: Scope) -> date | None:
     created_at = connection.execute(_CREATED_BEFORE, (scope.chat, scope.first_seq, scope.end_seq)).get
     return date.fromisoformat(created_at[:10]) if created_at is not None else None
 
@@ -133,6 +135,7 @@ def search_lists(
     seconds: float,
     now: Callable[[], float] = time.monotonic,
     known: Collection[int] = (),
+    placed: int | None = None,
 ) -> Lists:
     """Search a scope by vector (if there is one), by words, and by vector within some days.
 
@@ -146,6 +149,7 @@ def search_lists(
         seconds: time for all of it; steps that would begin later or take longer are left out and named in ``cut``.
         now: what they are measured by, in seconds.
         known: row ids whose places are known from a search of the same scope, and are not looked up again.
+        placed: how many of the nearest get places, all if it is None.
     """
     with snapshot(connection):
         session = messages.session(connection, scope.chat)
@@ -157,7 +161,7 @@ def search_lists(
             hits = steps.run("words", lambda: _hits(connection, words, session.key, bounds, scope, depth, steps))
             near = steps.run("vectors", lambda: _nearest(connection, vector, session.key, scope, depth.vectors))
             dated = steps.run("dated", lambda: _dated(connection, vector, session.key, scope, days, depth.vectors))
-            rowids = [each.rowid for each in (*(near or ()), *(dated or ())) if each.rowid not in known]
+            rowids = [each.rowid for each in (*(near or ())[:placed], *(dated or ())) if each.rowid not in known]
             rowids += [hit.rowid for hit in hits or ()]
             found = steps.run(
                 "places", lambda: _with_neighbours(connection, rowids, [h.rowid for h in hits or ()], scope)
@@ -170,6 +174,7 @@ def search_lists(
             cut=tuple(steps.cut),
             vectors_failed=not steps.failed.isdisjoint(("vectors", "dated")),
             text_failed="words" in steps.failed,
+            latest=_latest_day(connection, scope),
             timings_ms=steps.timings_ms,
         )
 

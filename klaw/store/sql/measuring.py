@@ -13,7 +13,7 @@ import numpy as np
 GROUP = 32
 """Vectors measured at once."""
 CERTAINTY = 3.0
-"""By how many standard deviations an estimate may be too pessimistic."""
+"""By how many standard deviations an estimate may be too pessimistic, unless the caller is content with less."""
 
 
 @attrs.frozen
@@ -30,6 +30,7 @@ def nearest_of(
     measure: Callable[[list[int]], Sequence[Neighbour]],
     limit: int,
     certain: int | None = None,
+    certainty: float = CERTAINTY,
 ) -> list[Neighbour]:
     """The nearest vectors, nearest first.
 
@@ -39,6 +40,7 @@ def nearest_of(
         limit: how many are wanted.
         certain: how many of them have to be the nearest, all if it is None; the others are filled up by their estimates
             and may hold some that ``measure`` would leave out.
+        certainty: by how many standard deviations an estimate may be too pessimistic.
     """
     wanted = limit if certain is None else min(limit, certain)
     measured: dict[int, Neighbour] = {}
@@ -56,7 +58,7 @@ def nearest_of(
             # The most promising estimates are too good rather than too bad, so this errs to the safe side only with
             # the mean over all that were measured, not over the last group.
             usual, spread = float(np.mean(errors)), float(np.std(errors, ddof=1))
-            if estimates[start][1] + usual - CERTAINTY * spread > best[-1].distance:
+            if estimates[start][1] + usual - certainty * spread > best[-1].distance:
                 break
     if wanted == limit or not errors:
         return best

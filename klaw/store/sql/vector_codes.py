@@ -9,6 +9,7 @@ them the same way.
 
 import itertools
 import json
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 
 import apsw
@@ -20,6 +21,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.store import codes
 from klaw.store.sql import meta
+from klaw.store.sql.code_cache import CodeCache
 
 CENTRE_SAMPLE = 1_000
 """Vectors whose mean is the centre. With fewer, an exact search is quick."""
@@ -28,6 +30,8 @@ STEP = 500
 FIRST_BLOCK, LARGEST_BLOCK = 16, 512
 """Records of a chat's blocks: each has twice the room of the one before, so that a small chat wastes little."""
 _BLOCKS_AT_ONCE = 32
+CACHED_BYTES = 16_000_000
+"""Kept of the chats in use: some 130,000 messages."""
 
 _LAYOUT = 1
 """Changes with the records' meaning; codes of another layout are made anew."""
@@ -42,6 +46,8 @@ class State:
     coded: int
     """The last row id that was encoded in its turn; larger ones have no code unless ``complete``."""
     complete: bool
+    generation: str
+    """Another one after records were overwritten or made anew."""
 
 
 @attrs.frozen(kw_only=True)
@@ -106,11 +112,22 @@ def state(connection: apsw.Connection) -> State | None:
     values = json.loads(stored) if stored is not None else {}
     if values.get("layout") != _LAYOUT:
         return None
-    return State(centre=codes.load(values["centre"]), coded=values["coded"], complete=values["complete"])
+    return State(
+        centre=codes.load(values["centre"]),
+        coded=values["coded"],
+        complete=values["complete"],
+        generation=values.get("generation", ""),  # of a database from before there were any
+    )
 
 
 def _put_state(connection: apsw.Connection, new: State) -> None:
-    values = {"layout": _LAYOUT, "coded": new.coded, "complete": new.complete, "centre": codes.dump(new.centre)}
+    values = {
+        "layout": _LAYOUT,
+        "coded": new.coded,
+        "complete": new.complete,
+        "generation": new.generation,
+        "centre": codes.dump(new.centre),
+    }
     meta.put(connection, _KEY, json.dumps(values))
 
 
@@ -160,7 +177,12 @@ def _begin(connection: apsw.Connection) -> State | None:
         return None
     sample = [row[0] for row in connection.execute(_SAMPLE, (CENTRE_SAMPLE,))]
     clear(connection)
-    return State(centre=codes.mean(sample, len(sample[0]) // 4), coded=0, complete=False)
+    centre = codes.mean(sample, len(sample[0]) // 4)
+    return State(centre=centre, coded=0, complete=False, generation=_new_generation())
+
+
+def _new_generation() -> str:
+    return secrets.token_hex(8)
 
 
 _LAST = """
@@ -210,6 +232,7 @@ def erase(connection: apsw.Connection, chat_key: int, rowids: Sequence[int]) -> 
     now = state(connection)
     if now is None:
         return
+    _put_state(connection, attrs.evolve(now, generation=_new_generation()))
     kind = codes.record_type(len(now.centre))
     blocks: list[tuple[int, int, bytes]] = list(connection.execute(_OF_CHAT, (chat_key,)))
     for block, used, data in blocks:
@@ -249,7 +272,7 @@ def candidates(
     kept: list[codes.Records] = []
     scores: list[codes.Floats] = []
     bound, waiting = -np.inf, 0
-    for records in _batches(connection, len(now.centre), filters):
+    for records in _batches(connection, now, filters):
         score = coded.rough(records)
         near = _near(records, score, bound, filters)
         if len(near) > rough:
@@ -288,10 +311,19 @@ def _best(
     return [codes.take(codes.join(kept), order)], [joined[order]]
 
 
-def _batches(connection: apsw.Connection, dimension: int, filters: Filters) -> Iterator[codes.Records]:
-    kind = codes.record_type(dimension)
+_cache = CodeCache(CACHED_BYTES)
+
+
+def _batches(connection: apsw.Connection, now: State, filters: Filters) -> Iterator[codes.Records]:
+    kind = codes.record_type(len(now.centre))
     rows: Iterable[tuple[int, bytes]]
     if filters.chat_key is not None:
+        # What the writer has not committed must not be kept.
+        if connection.readonly("main"):
+            kept = _cache.records(connection, now.generation, filters.chat_key, kind)
+            if kept is not None:
+                yield kept
+                return
         rows = connection.execute(_SCAN_CHAT, (filters.chat_key,))
     else:
         rows = connection.execute(_SCAN_USER, (filters.user,))

@@ -22,8 +22,9 @@ ROUGH, FINE = 8_192, 1_024
 """Of a whole history, how many vectors the signs of their codes keep, and how many are then measured exactly."""
 CHAT_ROUGH, CHAT_FINE = 1_024, 400
 """The same inside one chat."""
-CERTAIN = 20
-"""Of a chat's nearest, those that are surely the nearest; where the rest of a long list stands matters less."""
+CERTAIN, CERTAINTY = 20, 2.0
+"""Of a chat's nearest, those that are nearly surely the nearest; where the rest of a long list stands matters less.
+With 3 standard deviations half as many vectors again are measured for 0.004 more of the recall@20."""
 
 _KNN = """
 SELECT rowid, distance FROM vec_messages
@@ -45,10 +46,10 @@ def nearest(
     estimates = vector_codes.candidates(connection, now, query, scope, max(CHAT_ROUGH, 2 * fine), fine)
 
     def measure(rowids: list[int]) -> list[Neighbour]:
-        rows = connection.execute(_MEASURE, (query, json.dumps(rowids), chat_key, first_seq, end_seq))
+        rows = connection.execute(_MEASURE, (query, json.dumps(rowids)))
         return [Neighbour(rowid, distance) for rowid, distance in rows]
 
-    return nearest_of(estimates, measure, limit, CERTAIN)
+    return nearest_of(estimates, measure, limit, CERTAIN, CERTAINTY)
 
 
 def nearest_exact(
@@ -59,10 +60,9 @@ def nearest_exact(
     return [Neighbour(rowid, distance) for rowid, distance in rows if distance is not None]
 
 
-# The chat and seq of the messages, not those of vec0: it reads each of its columns by statements of its own.
+# The scope is the codes': looking it up again here would cost as much as measuring.
 _MEASURE = """
-SELECT m.rowid, vec_distance_cosine(v.embedding, ?1) AS measured
-FROM json_each(?2) AS r CROSS JOIN messages AS m ON m.rowid = r.value CROSS JOIN vec_messages AS v ON v.rowid = m.rowid
-WHERE m.chat_id = (SELECT chat_id FROM sessions WHERE chat_key = ?3) AND m.seq >= ?4 AND m.seq < ?5
-    AND measured IS NOT NULL
+SELECT r.value, vec_distance_cosine(v.embedding, ?1) AS measured
+FROM json_each(?2) AS r CROSS JOIN vec_messages AS v ON v.rowid = r.value
+WHERE measured IS NOT NULL
 """

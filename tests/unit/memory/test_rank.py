@@ -1,10 +1,15 @@
 """Ranking: shared scores, fusion, speakers, days, lengths."""
 
+import random
 from datetime import date
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
 
 from klaw.domain.message import Role
 from klaw.memory.dates import Period
-from klaw.memory.rank import rank
+from klaw.memory.rank import rank, reach
 from klaw.memory.speakers import speaker_stems
 from klaw.store.sql.candidates import Lists, Place
 from klaw.store.sql.fulltext import TextHit
@@ -96,3 +101,32 @@ def test_speakers() -> None:
     assert speaker_stems("Анна: привет") == {stem("Анна")}
     assert speaker_stems("at 10: hello") == {stem("at"), "10"}
     assert speaker_stems("no speaker here") == speaker_stems("") == speaker_stems("http://x") == frozenset()
+
+
+@given(
+    near=st.permutations(range(1, 201)),
+    hits=st.lists(st.integers(1, 300), unique=True, max_size=60),
+    names=st.booleans(),
+    limit=st.integers(1, 60),
+    seed=st.randoms(use_true_random=False),
+)
+def test_what_is_out_of_reach_is_not_missed(
+    near: list[int], hits: list[int], names: bool, limit: int, seed: random.Random
+) -> None:
+    def made(rowid: int) -> Place:
+        head = "Anna: yes" if seed.random() < 0.3 else "text"
+        return attrs.evolve(
+            place(1, head=head, tokens=seed.choice([1, 12, 40, 300])), rowid=rowid, previous=rowid - 1, next=rowid + 1
+        )
+
+    lists = Lists(
+        neighbours=[Neighbour(rowid, at / 1000) for at, rowid in enumerate(near)],
+        hits=[TextHit(rowid, -1.0 - at) for at, rowid in enumerate(reversed(hits))],
+        places=[made(rowid) for rowid in range(1, 301)],
+    )
+    wanted = [stem("Anna")] if names else []
+    known = {*hits, *(hit + 1 for hit in hits), *(hit - 1 for hit in hits), *near[: reach(limit)]}
+    fewer = attrs.evolve(lists, places=[each for each in lists.places if each.rowid in known])
+    whole = rank(lists, wanted, ()).best
+    assert rank(lists, wanted, (), limit).best == whole[:limit]
+    assert rank(fewer, wanted, (), limit).best == whole[:limit]
