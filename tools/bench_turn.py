@@ -1,12 +1,15 @@
 """What Klaw adds to a turn: from the message's acknowledgement to the request that reaches the LLM, without the
 debounce.
 
-    python tools/bench_turn.py [--messages 10000] [--turns 100] [--home DIR] [--json]
+    python tools/bench_turn.py [--messages 10000] [--turns 100] [--archive N] [--home DIR] [--json]
 
 The server runs in a process of its own, with the real embedding model, on one chat of so many messages that all have a
 vector. The LLM is a stub in this process, which also holds the client; the time is taken between the ack that the
 client gets and the request that the stub gets. Recall runs in every measured turn. Needs the pulled embedding model
 (`klaw models pull multilingual-e5-small`); also prints the server's resident memory when idle.
+
+With `--archive` there are also so many messages of 19 other users, and the same turns are measured twice: with topics
+off, and while the archivist makes topics of those messages with the same LLM.
 """
 
 import argparse
@@ -20,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 import trio
 
@@ -29,10 +33,10 @@ from klaw.actor.clock import iso
 from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import LOCAL_USER, chat_id
+from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.passage import passage, vectors_id
-from tests.support.llm_server import LlmServer, serve_llm
+from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
 from tests.support.making import running_store
 from tests.support.turns import record
 from tools.lean_client import LeanClient
@@ -76,6 +80,9 @@ LINES = (
     "{person} рассказывает, что {thing} из города {place} сломался, номер {n}.",
     "Remember the meeting with {person} about the {thing}; it was moved to {place}, number {n}.",
 )
+OTHER_USERS, A_DAY_S = 19, 86_400
+TOPIC_LINES = 20
+"""Of the stub's topics."""
 QUESTIONS = (
     "What did {person} buy in {place}?",
     "Where did I want to repair the {thing} for {person}?",
@@ -89,16 +96,13 @@ def text(pick: random.Random, lines: tuple[str, ...], number: int) -> str:
     )
 
 
-async def fill(home: Path, models: Path, count: int) -> None:
-    """Make the chat and its vectors."""
-    pick = random.Random(7)
-    chat = chat_id(LOCAL_USER, CHAT)
-    begin = time.time() - count
-    made = [
+def messages_of(user: UserId, count: int, begin: float, pick: random.Random) -> list[NewMessage]:
+    """A chat of a user, a message a second."""
+    return [
         NewMessage(
-            id=f"b{number}",
-            chat=chat,
-            user=LOCAL_USER,
+            id=f"{user}{number}",
+            chat=chat_id(user, CHAT),
+            user=user,
             channel="bench",
             role=Role.ASSISTANT if number % 2 else Role.USER,
             type=Kind.TEXT,
@@ -108,6 +112,15 @@ async def fill(home: Path, models: Path, count: int) -> None:
         )
         for number in range(count)
     ]
+
+
+async def fill(home: Path, models: Path, count: int, others: int) -> None:
+    """Make the chat, those of the other users, and their vectors."""
+    pick = random.Random(7)
+    made = messages_of(LOCAL_USER, count, time.time() - count, pick)
+    for number in range(OTHER_USERS):
+        each = others // OTHER_USERS
+        made += messages_of(UserId(f"user{number}"), each, time.time() - each - A_DAY_S, pick)
     model = EmbeddingModel.load(models / MODEL, threads=2)
     before = [None, *(message.content for message in made)]
     passages = [passage(message.content, before[at]) for at, message in enumerate(made[:EMBEDDED])]
@@ -115,15 +128,18 @@ async def fill(home: Path, models: Path, count: int) -> None:
     noise = np.random.default_rng(7)
     async with running_store(Paths.resolve(home).data_dir) as store:
         await store.writer.prepare_vectors(vectors_id(model.model_id), model.dimension)
-        for start in range(0, count, 500):
+        for start in range(0, len(made), 500):
             stored = await store.writer.append(made[start : start + 500])
             vectors = []
             for appended in stored:
                 vector = known[appended.message.seq % len(known)] + noise.normal(0, 0.01, model.dimension)
                 vector /= np.linalg.norm(vector)
                 vectors.append((appended.message.rowid, vector.astype("<f4").tobytes()))
-            await store.writer.append([], record(stored[-1].message))  # nothing is left to answer
+            for last in {each.message.chat: each.message for each in stored}.values():
+                await store.writer.append([], record(last))  # nothing is left to answer
             await store.writer.store_vectors(vectors_id(model.model_id), vectors)
+        while await store.writer.encode_vectors():
+            pass
     model.close()
 
 
@@ -163,8 +179,46 @@ def resident_mib(pid: int) -> float:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
 
+def answer(request: Recorded) -> Reply:
+    """The stub's: topics of so many lines each, nothing to merge, no facts, and "ok" to people."""
+    schema = request.body.get("response_format", {}).get("json_schema", {})
+    if not schema:
+        return text_reply("ok")
+    if "topics" in schema["schema"]["properties"]:
+        lines = [line for line in str(request.messages[1]["content"]).split("\n") if line.startswith("#")]
+        found = [
+            {"summary": lines[at].split(": ", 1)[1][:150], "start_msg_id": at + 1, "end_msg_id": at + TOPIC_LINES}
+            for at in range(0, len(lines), TOPIC_LINES)
+        ]
+        return text_reply(json.dumps({"topics": found}))
+    empty: dict[str, Any] = {"array": [], "boolean": False, "string": "", "integer": 0}
+    wanted = schema["schema"]["properties"].items()
+    return text_reply(json.dumps({name: empty.get(str(each.get("type"))) for name, each in wanted}))
+
+
 async def run(home: Path, models: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    await fill(home, models, arguments.messages, arguments.archive)
+    result = await serve_and_measure(home, models, arguments, archiving=False)
+    if arguments.archive:
+        found = await serve_and_measure(home, models, arguments, archiving=True)
+        result.update({f"while archiving: {name}": value for name, value in found.items()})
+    return result
+
+
+def archived(home: Path) -> int:
+    """How many messages have a topic."""
+    connection = apsw.Connection(str(Paths.resolve(home).database), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return int(connection.execute("SELECT count(topic_id) FROM messages").get)
+    finally:
+        connection.close()
+
+
+async def serve_and_measure(
+    home: Path, models: Path, arguments: argparse.Namespace, *, archiving: bool
+) -> dict[str, Any]:
     async with serve_llm() as llm:
+        llm.respond = answer
         config = {
             "gateway": {"port": 0, "messagesPerSecond": 1000, "burst": 1000},
             "processing": {"debounceMs": 0},
@@ -172,11 +226,11 @@ async def run(home: Path, models: Path, arguments: argparse.Namespace) -> dict[s
             "providers": {"stub": {"baseUrl": llm.url}},
             "routing": {"default": "stub/model"},
             "logging": {"level": "warning"},
+            "topics": {"enabled": archiving},
         }
         paths = Paths.resolve(home)
         paths.config_dir.mkdir(parents=True, exist_ok=True)
         paths.config_file.write_text(json.dumps(config))
-        await fill(home, models, arguments.messages)
         server = await trio.lowlevel.open_process(
             [sys.executable, "-m", "klaw", "serve", "--home", str(home)],
             stdout=subprocess.PIPE,
@@ -192,10 +246,14 @@ async def run(home: Path, models: Path, arguments: argparse.Namespace) -> dict[s
             url = line.decode().split()[-1]
             await trio.sleep(5)  # the model loads; nothing else runs
             idle_mib = resident_mib(server.pid)
+            if archiving:
+                await llm.wait_for_requests(1)
+            begin, before = time.monotonic(), archived(home)
             spent = await measure(llm, url, arguments.turns)
+            meanwhile, seconds = archived(home) - before, time.monotonic() - begin
             receipts = paths.data_dir / "turns"
             turns = [json.loads(line) for file in receipts.iterdir() for line in file.read_text().splitlines()]
-            turns = [turn for turn in turns if "recall" in turn["receipt"]]
+            turns = [turn for turn in turns if "recall" in turn["receipt"]][-len(spent) :]
         finally:
             server.terminate()
             await server.wait()
@@ -212,6 +270,7 @@ async def run(home: Path, models: Path, arguments: argparse.Namespace) -> dict[s
             statistics.median(turn["receipt"]["recall"]["timings_ms"]["search"] for turn in turns), 1
         ),
         "idle_rss_mib": round(idle_mib, 1),
+        "archived_a_second": round(meanwhile / seconds, 1),
     }
 
 
@@ -219,6 +278,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=100)
+    parser.add_argument("--archive", type=int, default=0, help="messages of other users that become topics meanwhile")
     parser.add_argument("--home", help="where to make the chat (default: a temporary folder)")
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--json", action="store_true")
@@ -231,7 +291,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(result))
     else:
-        print("\n".join(f"{name:<16} {value}" for name, value in result.items()))
+        print("\n".join(f"{name:<40} {value}" for name, value in result.items()))
 
 
 if __name__ == "__main__":
