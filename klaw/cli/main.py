@@ -270,11 +270,14 @@ def _repair_commands(commands: Any) -> None:
 
 
 def _memory_commands(commands: Any) -> None:
-    text = "take a message, a topic or a fact out of everything, with a proof"
+    text = "take a message, a topic, a fact or a person out of everything, with a proof"
     forget = _command(commands, "forget", text, "forget", "forget_command")
-    forget.add_argument("what", metavar="WHAT", help="a message's id, main#12, topic:ID or fact:ID")
+    forget.add_argument(
+        "what", metavar="WHAT", help="a message's id, main#12, topic:ID, fact:ID, person:ID or person:NAME"
+    )
     forget.add_argument("--user", metavar="NAME", help="whose (default: local)")
     forget.add_argument("--with-facts", action="store_true", help="also the facts that were made of it")
+    forget.add_argument("--with-messages", action="store_true", help="of a person: also the messages that name them")
     forget.add_argument("--dry-run", action="store_true", help="only list what would go and what holds it")
     forget.add_argument("--yes", action="store_true", help="do not ask")
     group = _group(commands, "topics", "list and show topics")
