@@ -1,5 +1,5 @@
-"""Forgetting with proof: a message, a topic, a fact or a person goes from the logs, the database, its indexes and what was made
-of it, and a search for its bytes shows what still holds it.
+"""Forgetting with proof: a message, a topic, a fact or a person goes from the logs, the database, its indexes and what
+was made of it, and a search for its bytes shows what still holds it.
 
 No actor: admin requests and chats call it. One forgetting at a time.
 """

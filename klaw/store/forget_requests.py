@@ -14,8 +14,8 @@ from klaw.store.sql.forget_scope import Extra
 
 @attrs.frozen(kw_only=True)
 class Forget:
-    """Take messages, facts and people, and what was made of them, out of the database, and remember to clean the logs. Answers
-    what the logs are to be cleaned of."""
+    """Take messages, facts and people, and what was made of them, out of the database, and remember to clean the logs.
+    Answers what the logs are to be cleaned of."""
 
     user: UserId
     messages: tuple[int, ...]

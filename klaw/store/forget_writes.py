@@ -33,7 +33,8 @@ class ForgetWrites:
         with_facts: bool,
         extra: Extra = NOTHING_ELSE,
     ) -> Forgot:
-        """Take messages (row ids), facts and what is ``extra``, and what was made of them, out of the database; durable when it returns.
+        """Take messages (row ids), facts and what is ``extra``, and what was made of them, out of the database; durable
+        when it returns.
 
         Raises:
             StorageError: one of them is not the user's, or not there.

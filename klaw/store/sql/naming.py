@@ -1,4 +1,4 @@
-"""SQL of forgetting a person: which of a user's rows name somebody. Reads all of the user's texts, so not for a turn."""
+"""SQL of forgetting a person: which of a user's rows name somebody. Reads all their texts: not for a turn."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
