@@ -1,15 +1,19 @@
 """Forgetting a person: what goes, what stays and is told, and what a rebuild makes of it."""
 
+import signal
+import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import NothingToForget
-from klaw.store.sql import facts, messages, topics
+from klaw.store.sql import facts, forgetting, messages, topics
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
+from tests.store.test_forget import KILLED, REPOSITORY
 from tests.support.facts import fact
 from tests.support.forgetting import files_of, forgetter, holding, lose_database
 from tests.support.making import new, running_store
@@ -147,3 +151,24 @@ async def test_who_is_no_person_of_this_user_is_not_found(tmp_path: Path) -> Non
         assert one.id in str(caught.value)
         assert (await tool.find(f"person:{two.id}", ANNA)).named is not None
         assert await names(store) == ["Anna", "anna"]
+
+
+@pytest.mark.parametrize("point", range(0, 40, 5))
+async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
+    async with running_store(tmp_path) as store:
+        await past(store)
+        (strange,) = await store.readers.run(sql.by_names, UserId("boris"), [NAME])
+        whole = await forgetter(store, tmp_path).find(f"person:{strange.id}", UserId("boris"), with_messages=True)
+        await forgetter(store, tmp_path).forget(whole)
+    script = KILLED.replace('find("main#2", ANNA)', f'find("person:{NAME}", ANNA, with_messages=True)')
+    command = [sys.executable, "-c", script, str(tmp_path), str(point)]
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, cwd=REPOSITORY)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    async with running_store(tmp_path) as store:
+        assert await store.readers.run(forgetting.pending) == []
+        if NAME in await names(store):  # never acknowledged: all of it is there
+            found = await forgetter(store, tmp_path).find(f"person:{NAME}", ANNA, with_messages=True)
+            assert (len(found.rowids), len(found.facts)) == (2, 3)
+            await forgetter(store, tmp_path).forget(found)
+        assert holding(tmp_path, *FORMS) == {}
+    await _same_after_rebuilds(tmp_path)
