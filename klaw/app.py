@@ -31,6 +31,7 @@ from klaw.memory.archivist import ArchivistServices
 from klaw.memory.summaries import summarizer as summarizer_actor
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.drawer import FactDrawer
+from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.parts import App, build
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
@@ -215,7 +216,7 @@ def _archivist(app: App) -> ActorSpec:
         asker=asker,
         metrics=app.topic_metrics,
         clock=app.clock,
-        on_topic=[FactDrawer(asker, app.facts, app.store.readers)],
+        on_topic=[FactDrawer(asker, app.facts, PeopleDrawer(app.people, app.store.readers), app.store.readers)],
     )
     return ActorSpec(
         name=archivist_actor.ACTOR_NAME,

@@ -97,6 +97,13 @@ class NoSuchFact(StorageError):
         super().__init__("there is no such fact")
 
 
+class NoSuchPerson(StorageError):
+    """The user has no person of this id, or it is history already."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such person")
+
+
 class NoSuchTopic(StorageError):
     """The user has no topic of this id."""
 

@@ -40,6 +40,7 @@ from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.files import MemoryFiles
 from klaw.memory.forget import Forgetter
+from klaw.memory.people import People
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
@@ -85,6 +86,7 @@ class App:
     search: MemorySearch
     topic_search: TopicSearch
     facts: Facts
+    people: People
     memory_files: MemoryFiles
     summarizer: Summarizer
     summaries: SummaryServices
@@ -220,6 +222,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         search=search,
         topic_search=topic_search,
         facts=facts,
+        people=People(store.writer, store.readers, clock, new_id),
         memory_files=MemoryFiles(),
         summarizer=summarizer,
         summaries=SummaryServices(

@@ -127,6 +127,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             recall=app.recall,
             search=app.search,
             facts=app.facts,
+            people=app.people,
             summarizer=app.summarizer,
             slots=app.slots,
             providers=app.router.report,

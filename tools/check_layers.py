@@ -75,6 +75,7 @@ PURE = (
     "memory/topics/answers.py",
     "memory/topics/backoff.py",
     "memory/topics/merging.py",
+    "memory/topics/people_answers.py",
     "memory/topics/ranking.py",
     "memory/topics/reranking.py",
     "memory/topics/sessions.py",

@@ -22,10 +22,9 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import recalled, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo
-from klaw.admin.facts import run_on_facts
 from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.forgetting import run_forget, run_topics
+from klaw.admin.kept import OfKept, run_on_kept
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -63,6 +62,7 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.forget import Forgetter
+from klaw.memory.people import People
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
@@ -93,6 +93,7 @@ class Sources:
     recall: Recall
     search: MemorySearch
     facts: Facts
+    people: People
     summarizer: Summarizer
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
@@ -139,6 +140,8 @@ class Commands:
         Cancellation: commands only read, but for ``log``, which is done at once, ``reindex``, whose work is the
         reindexer's and goes on, and changes of tasks, runs and facts, which may or may not be made.
         """
+        if isinstance(request, OfKept):
+            return await run_on_kept(self._sources.facts, self._sources.people, self._sources.readers, request)
         match request:
             case Status():
                 return await self._status()
@@ -156,8 +159,6 @@ class Commands:
                 return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
-            case FactList() | FactAdd() | FactEdit() | FactDelete() | FactHistory() | FactUndo():
-                return await run_on_facts(self._sources.facts, self._sources.readers, request)
             case Forget():
                 return await run_forget(self._sources.forgetter, request)
             case TopicsList() | TopicsShow():

@@ -3,7 +3,7 @@
 Each is about one user's; without ``user`` it is ``local``.
 """
 
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import attrs
 
@@ -72,3 +72,7 @@ class FactUndo:
     user: str | None = None
     fact: str
     entry: Whole | None = None
+
+
+OfFacts: TypeAlias = FactList | FactAdd | FactEdit | FactDelete | FactHistory | FactUndo
+"""Requests about facts."""

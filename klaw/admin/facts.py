@@ -7,8 +7,8 @@ into a log.
 from typing import Any, assert_never
 
 from klaw.admin.answers import check_user
-from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo
-from klaw.admin.requests import BadRequest, OfFacts
+from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo, OfFacts
+from klaw.admin.requests import BadRequest
 from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, InvalidFact, Origin, fact_text, is_category
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.errors import NoSuchFact, Problem

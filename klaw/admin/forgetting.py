@@ -1,6 +1,7 @@
 """``forget`` and the ``topics_…`` commands of the admin socket.
 
-Answers about forgetting hold numbers and names of files. Those about topics hold what was said: they go to the terminal
+Answers about forgetting hold numbers and names of files, and of a person its names and the facts that name it. Those
+about topics hold what was said: they go to the terminal
 of whoever asks, who is the server's own user, and never into a log.
 """
 
@@ -29,7 +30,7 @@ async def run_forget(forgetter: Forgetter, request: Forget) -> dict[str, Any]:
     """
     user = _user(request.user)
     try:
-        wanted = await forgetter.find(request.what, user)
+        wanted = await forgetter.find(request.what, user, with_messages=request.with_messages)
         if request.dry_run:
             before = await forgetter.preview(wanted, with_facts=request.with_facts)
             return {"forgotten": False, **preview_json(before)}
@@ -43,6 +44,7 @@ async def run_forget(forgetter: Forgetter, request: Forget) -> dict[str, Any]:
         "lines": proof.lines,
         "vacuumed": proof.vacuumed,
         "still_held": [attrs.asdict(each) for each in proof.held],
+        "still_named": dict(proof.still_named),
     }
 
 
@@ -56,9 +58,29 @@ def preview_json(before: Preview) -> dict[str, Any]:
         "kept_facts": list(scope.kept_facts),
         "topics": list(scope.topics),
         "summaries": [f"{chat}#{number}" for chat, number in scope.summaries],
+        "people": list(scope.people),
+        "kept_people": list(scope.kept_people),
+        "named": _named_json(before),
         "rows": {name: count for name, count in before.quotes.items() if count},
         "searched": bool(scope.pieces),
         "held": [attrs.asdict(each) for each in before.held],
+    }
+
+
+def _named_json(before: Preview) -> dict[str, Any] | None:
+    """Of a person: what names it."""
+    named = before.named
+    if named is None:
+        return None
+    return {
+        "names": list(named.names),
+        "namesakes": list(named.namesakes),
+        "facts": [{"id": fact, "text": text} for fact, text in named.facts.items()],
+        "messages": len(named.messages),
+        "staying": [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in before.naming],
+        "topics": list(named.topics),
+        "summaries": [f"{chat}#{number}" for chat, number in named.summaries],
+        "others": dict(named.others),
     }
 
 

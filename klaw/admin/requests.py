@@ -15,9 +15,10 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
-from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo
+from klaw.admin.fact_requests import OfFacts
 from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.kinds import MAX_LIMIT, MAX_WHOLE, Fields, Limit, Whole
+from klaw.admin.people_requests import OfPeople
 from klaw.admin.schedule_requests import (
     RunCancel,
     Runs,
@@ -203,8 +204,6 @@ Scheduled: TypeAlias = (
     | RunCancel
 )
 """Requests about tasks and runs."""
-OfFacts: TypeAlias = FactList | FactAdd | FactEdit | FactDelete | FactHistory | FactUndo
-"""Requests about facts."""
 Remembered: TypeAlias = Forget | TopicsList | TopicsShow
 """Requests about what is remembered."""
 Request: TypeAlias = (
@@ -223,6 +222,7 @@ Request: TypeAlias = (
     | Scheduled
     | Remembered
     | OfFacts
+    | OfPeople
 )
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}

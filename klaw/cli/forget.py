@@ -1,4 +1,4 @@
-"""``klaw forget``: take a message, a topic or a fact out of everything, and show what still holds it."""
+"""``klaw forget``: take a message, a topic, a fact or a person out of everything, and show what still holds it."""
 
 import argparse
 import sys
@@ -12,7 +12,12 @@ from klaw.errors import KlawError
 def forget_command(args: argparse.Namespace) -> int:
     """0: forgotten, or a dry run; 1: refused, not confirmed, or something in Klaw's own files still holds it."""
     paths = Paths.resolve(args.home)
-    wanted = {"what": args.what, "user": args.user, "with_facts": args.with_facts}
+    wanted = {
+        "what": args.what,
+        "user": args.user,
+        "with_facts": args.with_facts,
+        "with_messages": args.with_messages,
+    }
     try:
         answer = call(paths, "forget", **wanted, dry_run=True)
         if not args.dry_run and (args.yes or _agreed(answer)):
@@ -39,7 +44,8 @@ def lines(answer: dict[str, Any]) -> list[str]:
     """What goes, or went, and what holds it."""
     head = "forgotten:" if answer["forgotten"] else "would be forgotten:"
     named = [f"{each['chat']}#{each['seq']}" for each in answer["messages"]]
-    found = [head, *_listed("messages", named), *_listed("facts", answer["facts"])]
+    found = [head, *_listed("people", answer["people"]), *_listed("messages", named)]
+    found += _listed("facts", answer["facts"])
     found += _listed("topics", [str(each) for each in answer["topics"]], " (made anew from what is left)")
     found += _listed("summaries", answer["summaries"], " (removed: search finds the rest of their range)")
     rows = answer["rows"]
@@ -47,6 +53,10 @@ def lines(answer: dict[str, Any]) -> list[str]:
         found.append("rows that hold the text: " + ", ".join(f"{name} {count}" for name, count in rows.items()))
     if answer["kept_facts"]:
         found.append(f"kept: facts {', '.join(map(line, answer['kept_facts']))}; --with-facts forgets them too")
+    if answer["kept_people"]:
+        found.append(f"kept: people {', '.join(map(line, answer['kept_people']))}; --with-facts forgets them too")
+    if answer["named"] is not None:
+        found += _naming(answer)
     if not answer["searched"]:
         found.append("the text is too short to be searched for elsewhere")
     found += _files("held by" if not answer["forgotten"] else "was held by", answer["held"])
@@ -54,6 +64,33 @@ def lines(answer: dict[str, Any]) -> list[str]:
         still = answer["still_held"]
         found += _files("STILL held by", still) if still else ["a search of all files finds it nowhere"]
     return found
+
+
+def _naming(answer: dict[str, Any]) -> list[str]:
+    """What names a person, and what of it stays."""
+    named = answer["named"]
+    found = [f"looked for the names: {', '.join(map(line, named['names']))}"]
+    found += [f"  fact {line(each['id'])}: {line(each['text'])}" for each in named["facts"]]
+    if named["namesakes"]:
+        found.append(f"others have one of these names too: {', '.join(map(line, named['namesakes']))}")
+    if named["staying"]:
+        some = [f"{each['chat']}#{each['seq']}" for each in named["staying"]]
+        more = f" and {named['messages'] - len(some)} more" if named["messages"] > len(some) else ""
+        found.append(
+            f"kept: messages that name them: {', '.join(map(line, some))}{more}; --with-messages forgets them too"
+        )
+        found += _listed("topics that name them", [str(each) for each in named["topics"]])
+        found += _listed("summaries that name them", named["summaries"])
+    if not answer["forgotten"] and named["others"]:
+        found.append("kept: named also in: " + _counted(named["others"]))
+    if answer["forgotten"]:
+        still = answer["still_named"]
+        found.append(f"STILL named in: {_counted(still)}" if still else "no row names them any more")
+    return found
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{line(name)} {count}" for name, count in counts.items())
 
 
 def _listed(name: str, values: list[str], note: str = "") -> list[str]:

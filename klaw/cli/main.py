@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from klaw import __version__
+from klaw.cli import kept_parser
 
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
 
@@ -50,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _looking_commands(commands)
     _schedule_commands(commands)
     _runs_commands(commands)
-    _facts_commands(commands)
+    kept_parser.add(commands, _group, _command)
     _repair_commands(commands)
     _memory_commands(commands)
     _config_commands(commands)
@@ -233,34 +234,6 @@ def _runs_commands(commands: Any) -> None:
         one.add_argument("id", metavar="RUN", help="its id")
 
 
-def _facts_commands(commands: Any) -> None:
-    group = _group(commands, "facts", "list, add, change and remove what is kept about a user (docs/memory.md)")
-
-    def command(name: str, text: str, *, of_fact: bool = True) -> argparse.ArgumentParser:
-        made = _command(group, name, text, "facts", f"{name}_command")
-        made.add_argument("--user", metavar="NAME", help="whose facts (default: local)")
-        if of_fact:
-            made.add_argument("fact", metavar="FACT", help="its id, as the list shows it")
-        return made
-
-    listing = command("list", "list the facts, the most important first", of_fact=False)
-    listing.add_argument("--limit", metavar="N", type=int, help="so many, 1 to 100 (default: 50)")
-    listing.add_argument("--page", metavar="N", type=int, help="go on at this page")
-    add = command("add", "keep a statement, unless it is kept already", of_fact=False)
-    add.add_argument("text", metavar="TEXT", help="one statement that makes sense alone; - reads it from here")
-    add.add_argument("--replaces", metavar="FACT", help="the fact that it corrects, which becomes history")
-    edit = command("edit", "change a fact; what is not given stays as it is")
-    edit.add_argument("--text", metavar="TEXT", help="what it says from now on; - reads it from here")
-    for made in (listing, add, edit):
-        made.add_argument("--category", metavar="NAME", help="identity, preference, person, project, event and so on")
-    for made in (add, edit):
-        made.add_argument("--importance", metavar="N", type=int, help="0 to 100; from 90 on it is in every context")
-    command("delete", "remove a fact; its history stays")
-    command("history", "show all that a fact was, the oldest first")
-    undo = command("undo", "take back the newest change of a fact, also its removal or its making")
-    undo.add_argument("--entry", metavar="N", type=int, help="go back to this entry of its history")
-
-
 def _repair_commands(commands: Any) -> None:
     text = "make the database anew from the logs, compare the two, and swap them"
     reindex = _command(commands, "reindex", text, "reindex", "reindex_command")
@@ -270,11 +243,12 @@ def _repair_commands(commands: Any) -> None:
 
 
 def _memory_commands(commands: Any) -> None:
-    text = "take a message, a topic or a fact out of everything, with a proof"
+    text = "take a message, a topic, a fact or a person out of everything, with a proof"
     forget = _command(commands, "forget", text, "forget", "forget_command")
-    forget.add_argument("what", metavar="WHAT", help="a message's id, main#12, topic:ID or fact:ID")
+    forget.add_argument("what", metavar="WHAT", help="a message's id, main#12, topic:ID, fact:ID or person:NAME")
     forget.add_argument("--user", metavar="NAME", help="whose (default: local)")
     forget.add_argument("--with-facts", action="store_true", help="also the facts that were made of it")
+    forget.add_argument("--with-messages", action="store_true", help="of a person: also the messages that name them")
     forget.add_argument("--dry-run", action="store_true", help="only list what would go and what holds it")
     forget.add_argument("--yes", action="store_true", help="do not ask")
     group = _group(commands, "topics", "list and show topics")

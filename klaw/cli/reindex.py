@@ -37,7 +37,7 @@ _LABELS = {
     "swap": "swapping the databases",
 }
 _OTHERS = {"tasks": "changes of tasks", "facts": "changes of facts", "core": "changes of core memory"}
-_OTHERS |= {"summaries": "summaries", "topics": "changes of topics", "runs": "runs"}
+_OTHERS |= {"summaries": "summaries", "topics": "changes of topics", "people": "changes of people", "runs": "runs"}
 """Counts that are told when there are any."""
 _IN_BYTES = frozenset({"scan", "turns"})
 

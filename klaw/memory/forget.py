@@ -1,10 +1,10 @@
-"""Forgetting with proof: a message, a topic or a fact goes from the logs, the database, its indexes and what was made
-of it, and a search for its bytes shows what still holds it.
+"""Forgetting with proof: a message, a topic, a fact or a person goes from the logs, the database, its indexes and what
+was made of it, and a search for its bytes shows what still holds it.
 
 No actor: admin requests and chats call it. One forgetting at a time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -14,19 +14,23 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.actor.threads import Threads
 from klaw.domain.fact import FactId
-from klaw.domain.message import Role
+from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_of
+from klaw.domain.person import PersonId, normal_name
 from klaw.domain.topic import TopicId
 from klaw.errors import KlawError
 from klaw.store import forget_logs
 from klaw.store.forget_logs import Cleaner, Held
 from klaw.store.forget_records import Forgot
 from klaw.store.readers import Readers
-from klaw.store.sql import facts, forgetting, messages, topics, whereabouts
-from klaw.store.sql.forgetting import Scope
+from klaw.store.sql import facts, forgetting, messages, naming, people, topics, whereabouts
+from klaw.store.sql.forget_scope import Extra, Scope
+from klaw.store.sql.naming import Named
 from klaw.store.sql.whereabouts import Target
 from klaw.store.writer import Writer
 
+MOST_LISTED = 100
+"""Messages that stay and name a forgotten person, as they are listed."""
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 
@@ -44,6 +48,9 @@ class Wanted:
     user: UserId
     rowids: tuple[int, ...] = ()
     facts: tuple[FactId, ...] = ()
+    extra: Extra = attrs.field(factory=Extra)
+    named: Named | None = None
+    """Of a person: what names it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,6 +62,10 @@ class Preview:
     """Rows by table that quote it, the texts' own rows included, and what is kept on purpose and says it."""
     held: tuple[Held, ...]
     """Files that hold it now."""
+    named: Named | None = None
+    """Of a person: what names it."""
+    naming: tuple[Message, ...] = ()
+    """Of a person: messages that name it and stay, the first of them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +81,8 @@ class Proof:
     """Whether the database file was made anew, because its free space still held the text."""
     held: tuple[Held, ...]
     """Files that still hold it."""
+    still_named: Mapping[str, int] = attrs.field(factory=dict)
+    """Of a person: how many rows of each kind still name it."""
 
 
 @attrs.frozen
@@ -97,8 +110,14 @@ class Forgetter:
 
     # -- naming it -------------------------------------------------------------------------------------------------
 
-    async def find(self, text: str, user: UserId) -> Wanted:
-        """What a person means: ``topic:12``, ``fact:ID``, a message's id, or its chat and number (``main#12``).
+    async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
+        """What somebody means: ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, a message's id, or its chat
+        and number (``main#12``); a name alone means a person when there is no such message.
+
+        Args:
+            text: what was said.
+            user: whose.
+            with_messages: of a person, also all messages that name it.
 
         Raises:
             NothingToForget: there is no such thing of this user's, or it is Klaw's own line.
@@ -111,7 +130,11 @@ class Forgetter:
             if not history:
                 raise NothingToForget("there is no such fact")
             return Wanted(user=user, facts=(FactId(rest),))
+        if colon and kind == "person":
+            return await self._person(rest, user, with_messages=with_messages)
         found = await self.readers.run(whereabouts.find, _message_target(text, user))
+        if not found and "#" not in text and await self._who(text, user):
+            return await self._person(text, user, with_messages=with_messages)
         if len(found) != 1:
             raise NothingToForget("there is no such message")
         if found[0].role is Role.SYSTEM:
@@ -134,14 +157,44 @@ class Forgetter:
             raise NothingToForget("there is no such topic")
         return Wanted(user=user, rowids=tuple(rowids))
 
+    async def _who(self, text: str, user: UserId) -> list[PersonId]:
+        """The people of this id or this name, and the person who each of them turned out to be."""
+        past = await self.readers.run(people.history, user, PersonId(text))
+        named = await self.readers.run(people.by_names, user, [text]) if normal_name(text) else []
+        ids = [PersonId(text)] if past else [each.id for each in named]
+        found = [(await self.readers.run(people.resolve, user, each), each) for each in ids]
+        return [now.id if now is not None else each for now, each in found]
+
+    async def _person(self, text: str, user: UserId, *, with_messages: bool) -> Wanted:
+        who = await self._who(text, user)
+        if len(who) > 1:
+            raise NothingToForget(f"several people have this name: {', '.join(f'person:{each}' for each in who)}")
+        named = await self.readers.run(naming.look, user, who[0]) if who else None
+        if named is None:
+            raise NothingToForget("there is no such person")
+        if not named.names:
+            raise NothingToForget("this person is forgotten already")
+        extra = Extra(people=named.people)
+        if with_messages:
+            extra = attrs.evolve(extra, topics=named.topics, summaries=named.summaries)
+        rowids = named.messages if with_messages else ()
+        return Wanted(user=user, rowids=rowids, facts=tuple(named.facts), extra=extra, named=named)
+
     # -- looking and doing -----------------------------------------------------------------------------------------
 
     async def preview(self, wanted: Wanted, *, with_facts: bool = False) -> Preview:
         """What would go, and which files hold it. Changes nothing."""
         scope, quotes = await self.readers.run(
-            forgetting.look, wanted.user, wanted.rowids, wanted.facts, with_facts=with_facts
+            forgetting.look, wanted.user, wanted.rowids, wanted.facts, with_facts=with_facts, extra=wanted.extra
         )
-        return Preview(scope=scope, quotes=quotes, held=await self._search(scope.user, scope.pieces))
+        staying = wanted.named.messages[:MOST_LISTED] if wanted.named is not None and not wanted.rowids else ()
+        return Preview(
+            scope=scope,
+            quotes=quotes,
+            held=await self._search(scope.user, scope.pieces),
+            named=wanted.named,
+            naming=tuple(await self.readers.run(messages.by_rowids, staying)),
+        )
 
     async def forget(self, wanted: Wanted, *, with_facts: bool = False) -> Proof:
         """Forget it, and search for what still holds it.
@@ -158,15 +211,25 @@ class Forgetter:
                 raise NothingToForget("a reindex is running: wait for its end, or stop it; nothing was changed")
             before = await self.preview(wanted, with_facts=with_facts)
             at = iso(self.clock.now())
-            done = await self.writer.forget(wanted.user, wanted.rowids, wanted.facts, at, with_facts=with_facts)
-            log.info("forget_began", count=len(done.entry.messages) + len(done.entry.facts))
+            done = await self.writer.forget(
+                wanted.user, wanted.rowids, wanted.facts, at, with_facts=with_facts, extra=wanted.extra
+            )
+            log.info("forget_began", count=_size(done))
             lines = await self._clean(done)
             await self.files.run(forget_logs.remove_copies, self.data_dir, done.entry, done.pieces)
             held, vacuumed = await self._compact(done)
             await self.writer.note_forgotten(wanted.user, done.entry.entry, at)
             self.changed()
-            log.info("forgotten", count=len(done.entry.messages) + len(done.entry.facts), files=len(held))
-            return Proof(before=before, entry=done.entry.entry, lines=lines, vacuumed=vacuumed, held=held)
+            log.info("forgotten", count=_size(done), files=len(held))
+            names = wanted.named.names if wanted.named is not None else ()
+            return Proof(
+                before=before,
+                entry=done.entry.entry,
+                lines=lines,
+                vacuumed=vacuumed,
+                held=held,
+                still_named=await self.readers.run(naming.count, wanted.user, names) if names else {},
+            )
 
     async def _clean(self, done: Forgot) -> int:
         lines = 0
@@ -190,6 +253,10 @@ class Forgetter:
 
     async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:
         return await self.files.run(_search, self.data_dir, self.workspace, user, tuple(pieces))
+
+
+def _size(done: Forgot) -> int:
+    return len(done.entry.messages) + len(done.entry.facts) + len(done.entry.people)
 
 
 def _search(data_dir: Path, workspace: Path, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:

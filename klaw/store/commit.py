@@ -20,13 +20,14 @@ from klaw.store.memory_commit import execute_of_memory, settle_core
 from klaw.store.memory_requests import (
     ChangeCore,
     NoteFailure,
-    OfMemory,
     PutFact,
     PutMemoryFile,
     PutSummary,
     RemoveFact,
     StorePassageVectors,
 )
+from klaw.store.person_commit import execute_of_people
+from klaw.store.person_requests import ChangePeople
 from klaw.store.requests import (
     Append,
     Appended,
@@ -38,6 +39,7 @@ from klaw.store.requests import (
     OfVectors,
     PrepareVectors,
     PutTask,
+    Remembered,
     RemoveTask,
     RepairIndex,
     Request,
@@ -161,7 +163,7 @@ def _execute_alone(connection: apsw.Connection, request: Request, entries: list[
     except KlawError as error:
         return Outcome(error=error)
     except (apsw.ConstraintError, ValueError, TypeError, LookupError, OverflowError) as error:
-        if not isinstance(request, OfTasks | OfMemory | OfTopics | OfForgetting):
+        if not isinstance(request, OfTasks | Remembered):
             raise
         # A value that is none: the scheduler's or a tool's, and no reason to end the process for all.
         log.error("request_refused", name=type(request).__name__, error=error_class(error), where=where(error))
@@ -215,6 +217,8 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
 def _execute_other(connection: apsw.Connection, request: Request, entries: list[Entry]) -> Any:
     if isinstance(request, OfForgetting):
         return execute_of_forgetting(connection, request, entries)
+    if isinstance(request, ChangePeople):
+        return execute_of_people(connection, request, entries)
     return execute_of_topics(connection, request, entries) if isinstance(request, OfTopics) else None
 
 

@@ -8,7 +8,8 @@ from klaw.store.forget_records import ForgetEntry, Forgot
 from klaw.store.forget_requests import AloneForForgetting, CleanLogs, Forget, OfForgetting
 from klaw.store.journal import Entry, Journal
 from klaw.store.memory_records import memory_line, memory_path
-from klaw.store.sql import forgetting, memory_journal, meta
+from klaw.store.sql import forgetting, memory_journal, meta, people
+from klaw.store.sql.forget_scope import scope
 
 
 def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, entries: list[Entry]) -> Forgot | None:
@@ -22,8 +23,20 @@ def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, en
         entry = ForgetEntry(entry=number, time=request.at, user=request.user, done=request.entry)
         _carry_out(connection, entry, entries)
         return None
-    found = forgetting.scope(connection, request.user, request.messages, request.facts, with_facts=request.with_facts)
-    if len(found.own) != len(request.messages) or not (found.own or found.facts):
+    found = scope(
+        connection,
+        request.user,
+        request.messages,
+        request.facts,
+        with_facts=request.with_facts,
+        extra=request.extra,
+    )
+    known = [people.history(connection, request.user, person) for person in request.extra.people]
+    if (
+        len(found.own) != len(request.messages)
+        or not all(known)
+        or not (found.own or found.facts or found.people or found.topics or found.summaries)
+    ):
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     entry = ForgetEntry(
         entry=number,
@@ -33,6 +46,7 @@ def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, en
         facts=found.facts,
         topics=found.topics,
         summaries=found.summaries,
+        people=found.people,
     )
     return _carry_out(connection, entry, entries)
 

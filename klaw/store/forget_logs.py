@@ -21,6 +21,7 @@ from klaw.store import memory_records, records, run_records
 from klaw.store.core_files import FILE as CORE_FILE
 from klaw.store.forget_records import FORGET, ForgetEntry
 from klaw.store.journal import COMMIT_LOG, Entry, Journal
+from klaw.store.person_records import MENTION, PERSON
 from klaw.store.sql import forgetting, memory_journal, messages
 from klaw.store.summary_records import COPIES, copy_path, summary_key
 
@@ -149,6 +150,9 @@ def _record(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
+_OWN_LINES = (b'"what":"topic"', b'"what":"summary"', b'"what":"fact"', b'"what":"person"')
+
+
 # -- cleaning ----------------------------------------------------------------------------------------------------------
 
 
@@ -192,7 +196,7 @@ class Cleaner:
             return []
         if kind == records.CONVERSATIONS:
             return [f'"rowid":{rowid},'.encode() for rowid in self.entry.messages]
-        return [b'"what":"topic"', b'"what":"summary"', b'"what":"fact"'] if kind == memory_records.MEMORY else []
+        return [*_OWN_LINES] if kind == memory_records.MEMORY else []
 
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
         if kind == records.CONVERSATIONS:
@@ -214,12 +218,13 @@ class Cleaner:
 
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
         what, value = record.get("what"), record.get("value")
-        if not isinstance(value, dict) or what in (FORGET, memory_records.TASK, memory_records.CORE):
+        if not isinstance(value, dict) or what in (FORGET, MENTION, memory_records.TASK, memory_records.CORE):
             return record
         before = record.get("entry", 0) < self.entry.entry
-        if what == memory_records.FACT:
-            if record.get("key") not in self.entry.facts or not before:
-                return record  # a fact that is kept
+        if what in (memory_records.FACT, PERSON):
+            gone: Sequence[str] = self.entry.facts if what == memory_records.FACT else self.entry.people
+            if record.get("key") not in gone or not before:
+                return record  # a fact or a person that is kept
             emptied = {name: each for name, each in record.items() if name != "value"}
             return {**emptied, "op": "remove"} if self.own else record
         if what == memory_records.SUMMARY:

@@ -7,6 +7,7 @@ import attrs
 from klaw.domain.fact import FactId
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
+from klaw.domain.person import PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.fields import text, whole
 from klaw.store.summary_records import read_key, summary_key
@@ -29,6 +30,7 @@ class ForgetEntry:
     """Made of the messages; they end."""
     summaries: tuple[tuple[ChatId, int], ...] = ()
     """Chat and number of those that were made of the messages."""
+    people: tuple[PersonId, ...] = ()
     done: int | None = None
     """Number of the entry that is finished."""
 
@@ -52,6 +54,7 @@ def forget_value(entry: ForgetEntry) -> dict[str, Any] | None:
         "facts": list(entry.facts),
         "topics": list(entry.topics),
         "summaries": [summary_key(chat, number) for chat, number in entry.summaries],
+        "people": list(entry.people),
     }
 
 
@@ -67,4 +70,5 @@ def read_forget(record: dict[str, Any]) -> ForgetEntry:
         facts=tuple(FactId(text(each)) for each in value["facts"]),
         topics=tuple(TopicId(whole(each)) for each in value["topics"]),
         summaries=tuple(read_key(text(each)) for each in value["summaries"]),
+        people=tuple(PersonId(text(each)) for each in value.get("people", [])),  # none in older entries
     )

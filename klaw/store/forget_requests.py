@@ -9,16 +9,18 @@ from klaw.domain.fact import FactId
 from klaw.domain.names import UserId
 from klaw.store.forget_logs import Cleaner
 from klaw.store.forget_records import Forgot
+from klaw.store.sql.forget_scope import Extra
 
 
 @attrs.frozen(kw_only=True)
 class Forget:
-    """Take messages and facts, and what was made of them, out of the database, and remember to clean the logs. Answers
-    what the logs are to be cleaned of."""
+    """Take messages, facts and people, and what was made of them, out of the database, and remember to clean the logs.
+    Answers what the logs are to be cleaned of."""
 
     user: UserId
     messages: tuple[int, ...]
     facts: tuple[FactId, ...]
+    extra: Extra
     with_facts: bool
     """Also facts that were made of the messages, or say the same."""
     at: str

@@ -10,6 +10,9 @@ from klaw.store.forget_logs import Cleaner
 from klaw.store.forget_records import Forgot
 from klaw.store.forget_requests import CleanLogs, CompactDatabase, Forget, NoteForgotten
 from klaw.store.requests import Request
+from klaw.store.sql.forget_scope import Extra
+
+NOTHING_ELSE = Extra()
 
 
 class ForgetWrites:
@@ -21,9 +24,17 @@ class ForgetWrites:
     mailbox: Mailbox[Request]
 
     async def forget(
-        self, user: UserId, messages: Sequence[int], facts: Sequence[FactId], at: str, *, with_facts: bool
+        self,
+        user: UserId,
+        messages: Sequence[int],
+        facts: Sequence[FactId],
+        at: str,
+        *,
+        with_facts: bool,
+        extra: Extra = NOTHING_ELSE,
     ) -> Forgot:
-        """Take messages (row ids) and facts, and what was made of them, out of the database; durable when it returns.
+        """Take messages (row ids), facts and what is ``extra``, and what was made of them, out of the database; durable
+        when it returns.
 
         Raises:
             StorageError: one of them is not the user's, or not there.
@@ -31,7 +42,13 @@ class ForgetWrites:
 
         def request(reply: Reply[Forgot]) -> Forget:
             return Forget(
-                user=user, messages=tuple(messages), facts=tuple(facts), with_facts=with_facts, at=at, reply=reply
+                user=user,
+                messages=tuple(messages),
+                facts=tuple(facts),
+                extra=extra,
+                with_facts=with_facts,
+                at=at,
+                reply=reply,
             )
 
         return await self.mailbox.ask(request)

@@ -2,7 +2,7 @@
 
 A line says what kind of thing was put or removed, whose, and under which key; a put has the whole value. Entries are
 numbered over all months and kinds: their order is that of the numbers, whatever the clock did. Other kinds of things
-(topics) join with a word of their own in ``what``.
+(topics, people) join with a word of their own in ``what``.
 """
 
 from typing import Any, TypeAlias, assert_never
@@ -16,6 +16,15 @@ from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.fields import optional_text, optional_whole, text, whole, yes_or_no
 from klaw.store.forget_records import FORGET, ForgetEntry, forget_value, read_forget
+from klaw.store.person_records import (
+    MENTION,
+    PERSON,
+    MentionEntry,
+    PersonEntry,
+    mention_value,
+    person_value,
+    read_people_entry,
+)
 from klaw.store.records import dumps
 from klaw.store.summary_records import SummaryPut, read_key, read_summary, summary_key, summary_value
 from klaw.store.topic_records import TopicEntry, read_topic, topic_value
@@ -75,7 +84,8 @@ class SummaryEntry:
     """What was put; None: it was removed."""
 
 
-MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry | TopicEntry | ForgetEntry
+OfPeople: TypeAlias = PersonEntry | MentionEntry
+MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry | TopicEntry | ForgetEntry | OfPeople
 
 
 def memory_path(entry: MemoryEntry) -> str:
@@ -95,6 +105,11 @@ def memory_line(entry: MemoryEntry) -> str:
             value = None if entry.put is None else summary_value(entry.put)
         case TopicEntry():
             what, key, value = TOPIC, str(entry.id), topic_value(entry)
+        case PersonEntry():
+            what, key = PERSON, str(entry.id)
+            value = None if entry.person is None else person_value(entry.person)
+        case MentionEntry():
+            what, key, value = MENTION, str(entry.id), mention_value(entry.mention)
         case ForgetEntry():
             what, key, value = FORGET, "" if entry.done is None else str(entry.done), forget_value(entry)
         case _:
@@ -116,10 +131,12 @@ def parse_memory(record: dict[str, Any]) -> MemoryEntry:
         return read_topic(record)
     if record["what"] == FORGET and record["op"] in ("put", "remove"):
         return read_forget(record)
-    if record["what"] not in (TASK, FACT, CORE, SUMMARY):
+    if record["what"] not in (TASK, FACT, CORE, SUMMARY, PERSON, MENTION):
         raise ValueError("what is of no known kind")
     if record["op"] not in ("put", "remove"):
         raise ValueError("op is neither put nor remove")
+    if record["what"] in (PERSON, MENTION):
+        return read_people_entry(record)
     entry, time, user = whole(record["entry"]), text(record["time"]), UserId(text(record["user_id"]))
     key, value = text(record["key"]), record["value"] if record["op"] == "put" else None
     match record["what"]:

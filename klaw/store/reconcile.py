@@ -42,6 +42,8 @@ class Reconciled:
     summaries: int = 0
     topics: int = 0
     """Changes of topics."""
+    people: int = 0
+    """Changes of people, and mentions."""
     runs: int = 0
     """States of runs."""
     conflicts: int
@@ -73,6 +75,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
         core=memory["core"],
         summaries=memory["summaries"],
         topics=memory["topics"],
+        people=memory["people"],
         runs=_restore_runs(connection, data_dir / run_records.RUNS),
         conflicts=len(found) - restored,
     )

@@ -12,6 +12,7 @@ from klaw.domain.task import Run, Task, TaskName
 from klaw.domain.turn import TurnRecord
 from klaw.store.forget_requests import AloneForForgetting, OfForgetting
 from klaw.store.memory_requests import OfMemory
+from klaw.store.person_requests import ChangePeople
 from klaw.store.reindex.places import Places
 from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.sql.coverage import Repaired
@@ -190,4 +191,6 @@ Between: TypeAlias = MarkCommits | SwapDatabase | AloneForForgetting
 """Carried out alone, between two groups."""
 OfTasks: TypeAlias = PutTask | RemoveTask | BeginRun | AppendTranscript | SaveRun
 """What changes tasks and runs."""
-Request: TypeAlias = Append | OfTasks | OfMemory | OfTopics | OfForgetting | OfVectors | RepairIndex | Ping | Between
+Remembered: TypeAlias = OfMemory | OfTopics | ChangePeople | OfForgetting
+"""What changes what is remembered."""
+Request: TypeAlias = Append | OfTasks | Remembered | OfVectors | RepairIndex | Ping | Between

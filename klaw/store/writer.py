@@ -30,6 +30,7 @@ from klaw.store.forget_requests import AloneForForgetting
 from klaw.store.forget_writes import ForgetWrites
 from klaw.store.journal import Journal
 from klaw.store.memory_writes import MemoryWrites
+from klaw.store.person_writes import PersonWrites
 from klaw.store.reindex.handover import Watched, hand_over, mark
 from klaw.store.reindex.places import Places, exchange
 from klaw.store.reindex.values import Committed, Handover, Ready
@@ -102,7 +103,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer(TaskWrites, MemoryWrites, TopicWrites, ForgetWrites):
+class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites):
     """Handle of the writer actor."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Facts drawn from a topic: the archivist calls it once for each, before the topic is compared with others.
+"""Facts and people drawn from a topic: the archivist calls it once for each, before the topic is compared with others.
 
 What counts as a source: what the user said. The assistant's answers are shown for the sense of it, but not those of
 turns that called a tool: they may repeat a web page, or what a search of memory brought. Tool results, results of tasks
@@ -22,6 +22,7 @@ from klaw.llm.types import JsonSchema
 from klaw.memory.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.answers import BadAnswer
 from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.people_drawer import PeopleDrawer, line
 from klaw.memory.topics.statements import FACTS_SCHEMA, Change, read_changes
 from klaw.memory.topics.texts import middle_out, minute, render
 from klaw.store.readers import Readers
@@ -47,11 +48,13 @@ class FactDrawer:
     Args:
         asker: for the model of ``routing.tasks.topics``.
         facts: where they are kept.
+        people: for the people that the same answer names.
         readers: of the store.
     """
 
     asker: Asker
     facts: Facts
+    people: PeopleDrawer
     readers: Readers
 
     async def __call__(self, topic: Topic, own: Sequence[Message]) -> None:
@@ -80,16 +83,18 @@ class FactDrawer:
 
     async def _draw(self, topic: Topic, said: Sequence[Message]) -> int:
         """Ask about the first messages that fit. Returns how many that were."""
-        kept = await self._near(topic)
+        kept, known = await self._near(topic), await self.people.shown(topic, said)
         list_of_facts = "\n".join(_line(number, fact) for number, fact in enumerate(kept, 1)) or "(none)"
-        room = self.asker.room("topics", PROMPT) - tokens.estimate(list_of_facts) - tokens.PER_MESSAGE
+        list_of_people = "\n".join(line(number, each) for number, each in enumerate(known, 1)) or "(none)"
+        lists = _lists(list_of_facts, list_of_people)
+        room = self.asker.room("topics", PROMPT) - tokens.estimate(lists) - tokens.PER_MESSAGE
         shown, handled = render(said, max(64, room))
         sources = {number for number, each in enumerate(said[:handled], 1) if each.role is Role.USER}
         if not sources:
             return handled
-        read = partial(read_changes, kept=len(kept), said=sources)
+        read = partial(read_changes, kept=len(kept), said=sources, known=len(known))
         try:
-            changes = await self.asker.ask("topics", PROMPT, _material(list_of_facts, shown), _SCHEMA, read)
+            changes = await self.asker.ask("topics", PROMPT, _material(lists, shown), _SCHEMA, read)
         except BadAnswer:
             # Asked twice. A third time costs as much and seldom brings more; the messages themselves stay findable.
             log.info("facts_refused", messages=handled)
@@ -97,6 +102,7 @@ class FactDrawer:
         done = 0
         for change in changes.wanted:
             done += await self._apply(topic, change, kept, said[change.message - 1])
+        await self.people.apply(topic, changes.people, known, said[:handled])
         log.info("facts_drawn", messages=handled, count=done, missing=changes.refused)
         return handled
 
@@ -170,5 +176,9 @@ def _line(number: int, fact: Fact) -> str:
     return f"{number}. [{minute(fact.updated_at)}] {fact.category}: {middle_out(fact.text, SHOWN_CHARS)}"
 
 
-def _material(list_of_facts: str, shown: str) -> str:
-    return f"<kept facts>\n{list_of_facts}\n</kept facts>\n\n<conversation>\n{shown}\n</conversation>"
+def _lists(list_of_facts: str, list_of_people: str) -> str:
+    return f"<kept facts>\n{list_of_facts}\n</kept facts>\n\n<known people>\n{list_of_people}\n</known people>"
+
+
+def _material(lists: str, shown: str) -> str:
+    return f"{lists}\n\n<conversation>\n{shown}\n</conversation>"

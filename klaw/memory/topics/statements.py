@@ -12,6 +12,7 @@ import attrs
 
 from klaw.domain.fact import CATEGORIES, InvalidFact, fact_text
 from klaw.memory.topics.answers import BadAnswer, read_json
+from klaw.memory.topics.people_answers import PEOPLE_SCHEMA, PeopleChanges, read_people
 
 MAX_CHANGES = 20
 """Most changes that one question may bring; of more the most important ones count."""
@@ -46,21 +47,24 @@ class Changes:
     wanted: tuple[Change, ...]
     refused: int
     """So many of its changes broke a rule, or were too many."""
+    people: PeopleChanges = attrs.field(factory=PeopleChanges)
 
 
-def read_changes(text: str, *, kept: int, said: Collection[int]) -> Changes:
+def read_changes(text: str, *, kept: int, said: Collection[int], known: int = 0) -> Changes:
     """The usable changes of an answer, in its order; an empty list is an answer too.
 
     Args:
         text: the answer.
         kept: how many kept facts the model was shown.
         said: numbers of the user's messages.
+        known: how many known people it was shown.
 
     Raises:
         BadAnswer: no list of changes, or one of which none can be used.
     """
     value = read_json(text)
     items = value.get("facts") if isinstance(value, dict) else value
+    people = read_people(value.get("people") if isinstance(value, dict) else None, known=known, said=said)
     if not isinstance(items, list):
         raise BadAnswer("the JSON has not the form that was asked for (an object with the list facts)")
     read = [change for item in items if (change := _change(item, kept, said)) is not None]
@@ -71,7 +75,7 @@ def read_changes(text: str, *, kept: int, said: Collection[int]) -> Changes:
         best = sorted(range(len(wanted)), key=lambda place: (-wanted[place].importance, place))[:MAX_CHANGES]
         wanted = [wanted[place] for place in sorted(best)]
     wanted = [change for change in wanted if change.action == "delete" or change.importance >= MIN_IMPORTANCE]
-    return Changes(tuple(wanted), len(items) - len(wanted))
+    return Changes(tuple(wanted), len(items) - len(wanted), people)
 
 
 def _change(item: Any, kept: int, said: Collection[int]) -> Change | None:
@@ -148,8 +152,9 @@ FACTS_SCHEMA: dict[str, Any] = {
         "facts": {
             "type": "array",
             "items": {"type": "object", "properties": _ITEM, "required": [*_ITEM], "additionalProperties": False},
-        }
+        },
+        "people": PEOPLE_SCHEMA,
     },
-    "required": ["facts"],
+    "required": ["facts", "people"],
     "additionalProperties": False,
 }

@@ -14,7 +14,7 @@ import attrs
 
 from klaw.store.records import dumps
 from klaw.store.reindex.values import Committed, Progress, Side, TableComparison
-from klaw.store.sql import content, memory_journal, vectors
+from klaw.store.sql import content, memory_journal, people_content, vectors
 from klaw.store.sql.content import END, Row, Table
 
 EXAMPLES = 5
@@ -116,6 +116,9 @@ def compare(
         (yield from _compare_summaries(live, built, bounds.last_entry)),
         (yield from _compare_topics(live, built, bounds.last_entry)),
         (yield from _compare(content.TOPIC_ENDS, live, built, bounds.last_entry)),
+        (yield from _compare(people_content.CHANGES, live, built, bounds.last_entry)),
+        (yield from _compare_people(live, built, bounds.last_entry)),
+        (yield from _compare(people_content.MENTIONS, live, built, bounds.last_entry)),
     ]
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
@@ -157,6 +160,8 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
     changed = content.facts_after(live, bounds.last_entry)
     if any(content.fact(live, fact) != content.fact(built, fact) for fact in changed):
         return False
+    if not people_content.same_after(live, built, bounds.last_entry):
+        return False
     topics = content.topics_after(live, bounds.last_entry)
     if any(content.topic(live, topic) != content.topic(built, topic) for topic in topics):
         return False
@@ -188,6 +193,16 @@ def _compare_facts(live: apsw.Connection, built: apsw.Connection, end: int) -> S
         return content.last_change_of_fact(live, row[0]) > end
 
     table = content.FACTS
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
+
+
+def _compare_people(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """Likewise for a person that was changed or removed beyond the end."""
+
+    def goes_on(row: Row) -> bool:
+        return people_content.last_change(live, row[0]) > end
+
+    table = people_content.PEOPLE
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
@@ -294,6 +309,9 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
         content.TOPICS,
         content.TOPIC_ENDS,
         content.TOPIC_TEXT,
+        people_content.PEOPLE,
+        people_content.CHANGES,
+        people_content.MENTIONS,
         content.RUNS,
         content.FULL_TEXT,
         content.VECTORS,

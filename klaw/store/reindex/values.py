@@ -95,6 +95,8 @@ class Tally:
     """Summaries that were made or removed."""
     topics: int = 0
     """Changes of topics."""
+    people: int = 0
+    """Changes of people, and mentions."""
     forgets: int = 0
     """Forgettings, and notes that they are finished."""
     runs: int = 0

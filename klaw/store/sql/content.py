@@ -43,7 +43,9 @@ class Table:
 PAGE_ROWS = 200
 
 
-def _by(statement: str) -> Callable[[apsw.Connection, Any, int, int], list[Row]]:
+def by(statement: str) -> Callable[[apsw.Connection, Any, int, int], list[Row]]:
+    """The pages that a statement gives."""
+
     def page(connection: apsw.Connection, after: int | str, end: int, limit: int) -> list[Row]:
         return list(connection.execute(statement, {"after": after, "end": end, "limit": limit}))
 
@@ -54,20 +56,20 @@ _MESSAGES = """
 SELECT rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment
 FROM messages WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit
 """
-MESSAGES = Table(name="messages", first=-END, page=_by(_MESSAGES))
+MESSAGES = Table(name="messages", first=-END, page=by(_MESSAGES))
 
 _SESSIONS = """
 SELECT chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at
 FROM sessions WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
 """
-SESSIONS = Table(name="sessions", first="", page=_by(_SESSIONS))
+SESSIONS = Table(name="sessions", first="", page=by(_SESSIONS))
 
 _TURNS = """
 SELECT turn_id, chat_id, user_id, segment, status, model, first_seq, last_seq, started_at, ended_at, error,
     receipt, usage, timings
 FROM turns WHERE turn_id > :after AND rowid <= :end ORDER BY turn_id LIMIT :limit
 """
-TURNS = Table(name="turns", first="", page=_by(_TURNS))
+TURNS = Table(name="turns", first="", page=by(_TURNS))
 
 _NEW_TURNS = "SELECT turn_id FROM turns WHERE rowid > ? ORDER BY turn_id"
 
@@ -89,14 +91,14 @@ SELECT user_id || '/' || name AS key, fires, expression, zone, every_s, at, mess
     timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at
 FROM tasks WHERE key > :after ORDER BY key LIMIT :limit
 """
-TASKS = Table(name="tasks", first="", page=_by(_TASKS))
+TASKS = Table(name="tasks", first="", page=by(_TASKS))
 
 _RUNS = """
 SELECT id, change, user_id, task, kind, due, attempt, status, message, model, inject_into, started_at, ended_at,
     prompt_tokens, completion_tokens, error, note, result, delivered, parent, notify, depth, details
 FROM runs WHERE id > :after AND change <= :end ORDER BY id LIMIT :limit
 """
-RUNS = Table(name="runs", first="", page=_by(_RUNS))
+RUNS = Table(name="runs", first="", page=by(_RUNS))
 
 _CHANGED_RUNS = "SELECT id FROM runs WHERE change > ? ORDER BY id"
 
@@ -118,13 +120,13 @@ _FACTS = """
 SELECT user_id || '/' || id AS key, entry, rowid, normal, superseded_by FROM facts
 WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
 """
-FACTS = Table(name="facts", first="", page=_by(_FACTS))
+FACTS = Table(name="facts", first="", page=by(_FACTS))
 
 _FACT_CHANGES = """
 SELECT entry, user_id, fact_id, at, value FROM fact_changes WHERE entry > :after AND entry <= :end
 ORDER BY entry LIMIT :limit
 """
-FACT_CHANGES = Table(name="changes of facts", first=-END, page=_by(_FACT_CHANGES))
+FACT_CHANGES = Table(name="changes of facts", first=-END, page=by(_FACT_CHANGES))
 
 _LAST_OF_FACT = "SELECT max(entry) FROM fact_changes WHERE user_id || '/' || fact_id = ?"
 
@@ -150,10 +152,10 @@ def fact(connection: apsw.Connection, key: str) -> Row | None:
 
 
 _FACT_TEXT = "SELECT id, hex(sz) FROM facts_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
-FACT_TEXT = Table(name="full text of facts", first=-END, page=_by(_FACT_TEXT))
+FACT_TEXT = Table(name="full text of facts", first=-END, page=by(_FACT_TEXT))
 
 _CORE = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
-CORE = Table(name="core memory", first="", page=_by(_CORE))
+CORE = Table(name="core memory", first="", page=by(_CORE))
 
 # Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
 # as it was, and is compared at the swap.
@@ -164,7 +166,7 @@ SELECT chat_id || '#' || printf('%09d', number) AS key, rowid, user_id, segment,
      WHERE n.chat_id = s.chat_id AND n.number = s.number)
 FROM summaries s WHERE key > :after AND changed <= :end ORDER BY key LIMIT :limit
 """
-SUMMARIES = Table(name="summaries", first="", page=_by(_SUMMARIES))
+SUMMARIES = Table(name="summaries", first="", page=by(_SUMMARIES))
 
 _CHANGED_SUMMARIES = """
 SELECT chat_id || '#' || printf('%09d', number) AS key FROM summaries WHERE changed > ? ORDER BY key
@@ -184,22 +186,22 @@ def summary(connection: apsw.Connection, key: str) -> Row | None:
 
 
 _NOTE_TEXT = "SELECT id, hex(sz) FROM tool_notes_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
-NOTE_TEXT = Table(name="full text of tool notes", first=-END, page=_by(_NOTE_TEXT))
+NOTE_TEXT = Table(name="full text of tool notes", first=-END, page=by(_NOTE_TEXT))
 
 # A topic with all its messages: that is where messages.topic_id is compared.
 _TOPICS = """
 SELECT t.*, (SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))
 FROM topics AS t WHERE t.id > :after AND t.entry <= :end ORDER BY t.id LIMIT :limit
 """
-TOPICS = Table(name="topics", first=-END, page=_by(_TOPICS))
+TOPICS = Table(name="topics", first=-END, page=by(_TOPICS))
 
 _TOPIC_ENDS = """
 SELECT id, entry, user_id, into_id FROM topic_ends WHERE id > :after AND entry <= :end ORDER BY id LIMIT :limit
 """
-TOPIC_ENDS = Table(name="ended topics", first=-END, page=_by(_TOPIC_ENDS))
+TOPIC_ENDS = Table(name="ended topics", first=-END, page=by(_TOPIC_ENDS))
 
 _TOPIC_TEXT = "SELECT id, hex(sz) FROM topics_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
-TOPIC_TEXT = Table(name="full text of topics", first=-END, page=_by(_TOPIC_TEXT))
+TOPIC_TEXT = Table(name="full text of topics", first=-END, page=by(_TOPIC_TEXT))
 
 _LAST_OF_TOPIC = """
 SELECT max(entry) FROM (
@@ -236,7 +238,7 @@ def topic(connection: apsw.Connection, topic_id: int) -> tuple[Row | None, Row |
 _FULL_TEXT = """
 SELECT id, hex(sz) FROM messages_fts_docsize WHERE id > :after AND id <= :end ORDER BY id LIMIT :limit
 """
-FULL_TEXT = Table(name="full text", first=-END, page=_by(_FULL_TEXT))
+FULL_TEXT = Table(name="full text", first=-END, page=by(_FULL_TEXT))
 
 _MAKE_WORDS = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.klaw_words USING fts5vocab (main, messages_fts, 'col')"
 _WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"

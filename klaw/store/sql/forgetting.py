@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import apsw
-import attrs
 
 from klaw.domain.fact import FactId
-from klaw.domain.forget import FORGOTTEN, fact_ids, fragments, redacted
+from klaw.domain.forget import FORGOTTEN, fragments, redacted
 from klaw.domain.message import Message
-from klaw.domain.names import ChatId, UserId
-from klaw.domain.topic import TopicId
+from klaw.domain.names import UserId
 from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
 from klaw.store.memory_records import SummaryEntry
 from klaw.store.records import dumps
-from klaw.store.sql import coverage, facts, messages, meta, summaries, topics, vector_codes
+from klaw.store.sql import coverage, facts, messages, meta, people, summaries, topics, vector_codes
+from klaw.store.sql.forget_scope import Extra, Scope, fact_texts, scope
 from klaw.store.sql.reading import snapshot
 from klaw.store.topic_records import TopicEntry
 
@@ -46,97 +45,21 @@ KEPT = (
 """What a person keeps on purpose: it is told, and left alone."""
 
 
-# -- what belongs to it ------------------------------------------------------------------------------------------------
-
-_ALIVE = "SELECT rowid FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) ORDER BY rowid"
-_TOPICS = """
-WITH RECURSIVE mine (id) AS (
-    SELECT DISTINCT topic_id FROM messages
-    WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
-    UNION SELECT e.id FROM topic_ends e JOIN mine ON e.into_id = mine.id WHERE e.user_id = ?1)
-SELECT id FROM mine ORDER BY id
-"""
-_SUMMARIES = """
-SELECT DISTINCT s.chat_id, s.number FROM messages m
-JOIN summaries s ON s.chat_id = m.chat_id AND s.segment = m.segment AND m.seq BETWEEN s.first_seq AND s.last_seq
-WHERE m.user_id = ?1 AND m.rowid IN (SELECT value FROM json_each(?2)) ORDER BY s.chat_id, s.number
-"""
-_FACTS_MADE = """
-SELECT f.id FROM facts f WHERE f.user_id = ?1 AND (
-    f.topic IN (SELECT CAST(value AS TEXT) FROM json_each(?3))
-    OR f.message_id IN (SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
-"""
-_FACTS_SAYING = "SELECT id FROM facts WHERE user_id = ? AND instr(text, ?)"
-_DEAD_FACTS = """
-SELECT DISTINCT c.fact_id FROM fact_changes c WHERE c.user_id = ?1 AND instr(c.value, ?2)
-    AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.user_id = c.user_id AND f.id = c.fact_id)
-"""
-_FACT_TEXTS = "SELECT value ->> '$.text' FROM fact_changes WHERE user_id = ? AND fact_id = ? AND value IS NOT NULL"
-
-
-@attrs.frozen(kw_only=True)
-class Scope:
-    """What a forgetting is about."""
-
-    user: UserId
-    own: tuple[Message, ...]
-    facts: tuple[FactId, ...]
-    """That go."""
-    kept_facts: tuple[FactId, ...]
-    """Made of the messages, or saying the same, and not to go."""
-    topics: tuple[TopicId, ...]
-    summaries: tuple[tuple[ChatId, int], ...]
-    pieces: tuple[str, ...]
-
-
-def scope(
-    connection: apsw.Connection, user: UserId, rowids: Sequence[int], wanted: Sequence[FactId], *, with_facts: bool
-) -> Scope:
-    """What was made of a user's messages, and what says the same. Others' messages are left out.
-
-    Args:
-        connection: to read from.
-        user: whose.
-        rowids: the messages.
-        wanted: facts that go in any case.
-        with_facts: also those that were made of the messages, or say the same.
-    """
-    own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
-    marked = json.dumps([each.rowid for each in own])
-    ended = [TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))]
-    covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
-    texts = [each.content for each in own]
-    for fact in wanted:
-        texts += [row[0] for row in connection.execute(_FACT_TEXTS, (user, fact)) if row[0]]
-    pieces = fragments(texts)
-    related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
-    dead: set[str] = set()
-    for piece in pieces:
-        related |= {row[0] for row in connection.execute(_FACTS_SAYING, (user, piece))}
-        dead |= {row[0] for row in connection.execute(_DEAD_FACTS, (user, dumps(piece)[1:-1]))}
-    related -= set(wanted)
-    gone = {*wanted, *dead, *(related if with_facts else ())}
-    if with_facts:
-        for fact_id in sorted(related):
-            texts += [row[0] for row in connection.execute(_FACT_TEXTS, (user, fact_id)) if row[0]]
-        pieces = fragments(texts)
-    return Scope(
-        user=user,
-        own=tuple(own),
-        facts=fact_ids(gone),
-        kept_facts=fact_ids(related - gone),
-        topics=tuple(ended),
-        summaries=tuple(covering),
-        pieces=pieces,
-    )
+# -- looking ----------------------------------------------------------------------------------------------------------
 
 
 def look(
-    connection: apsw.Connection, user: UserId, rowids: Sequence[int], wanted: Sequence[FactId], *, with_facts: bool
+    connection: apsw.Connection,
+    user: UserId,
+    rowids: Sequence[int],
+    wanted: Sequence[FactId],
+    *,
+    with_facts: bool,
+    extra: Extra,
 ) -> tuple[Scope, dict[str, int]]:
     """``scope`` and ``count_quotes`` of the same moment."""
     with snapshot(connection):
-        found = scope(connection, user, rowids, wanted, with_facts=with_facts)
+        found = scope(connection, user, rowids, wanted, with_facts=with_facts, extra=extra)
         return found, count_quotes(connection, user, found.pieces)
 
 
@@ -196,7 +119,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
         return Forgot(entry=entry, pieces=(), own=())
     for table in _FTS:
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
-    found = scope(connection, entry.user, entry.messages, entry.facts, with_facts=False)
+    found = scope(connection, entry.user, entry.messages, entry.facts, with_facts=False, extra=Extra())
     pieces = fragments(_texts(connection, found, entry))
     for topic in entry.topics:
         topics.apply(connection, TopicEntry(entry=entry.entry, time=entry.time, user=entry.user, op="remove", id=topic))
@@ -206,6 +129,9 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
     for fact in entry.facts:
         facts.forget(connection, entry.user, fact)
         connection.execute(_HISTORY, (entry.user, fact))
+    for person in entry.people:
+        people.forget(connection, entry.user, person)
+    people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in found.own])
     for message in found.own:
         _erase(connection, message, entry)
     redact(connection, entry.user, pieces)
@@ -216,7 +142,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
 def _texts(connection: apsw.Connection, found: Scope, entry: ForgetEntry) -> list[str]:
     texts = [each.content for each in found.own]
     for fact in entry.facts:
-        texts += [row[0] for row in connection.execute(_FACT_TEXTS, (entry.user, fact)) if row[0]]
+        texts += fact_texts(connection, entry.user, fact)
     return texts
 
 

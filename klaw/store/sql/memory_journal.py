@@ -6,7 +6,8 @@ import apsw
 
 from klaw.store.forget_records import ForgetEntry
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, TaskEntry
-from klaw.store.sql import core_memory, facts, forgetting, meta, summaries, tasks, topics
+from klaw.store.person_records import MentionEntry, PersonEntry
+from klaw.store.sql import core_memory, facts, forgetting, meta, people, summaries, tasks, topics
 from klaw.store.topic_records import TopicEntry
 
 ENTRY = "memory_entry"
@@ -37,6 +38,8 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
             summaries.apply(connection, entry)
         case TopicEntry():
             topics.apply(connection, entry)
+        case PersonEntry() | MentionEntry():
+            people.apply(connection, entry)
         case ForgetEntry():
             forgetting.apply(connection, entry)
         case _:
@@ -58,6 +61,8 @@ def kind(entry: MemoryEntry) -> str:
             return "summaries"
         case TopicEntry():
             return "topics"
+        case PersonEntry() | MentionEntry():
+            return "people"
         case ForgetEntry():
             return "forgets"
         case _:
@@ -66,6 +71,6 @@ def kind(entry: MemoryEntry) -> str:
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, core_memory, summaries, topics, forgetting):
+    for each in (tasks, facts, people, core_memory, summaries, topics, forgetting):
         each.clear(connection)
     meta.remove(connection, ENTRY)

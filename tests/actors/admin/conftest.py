@@ -50,6 +50,7 @@ def sources_of(app: App) -> Sources:
         recall=app.recall,
         search=app.search,
         facts=app.facts,
+        people=app.people,
         summarizer=app.summarizer,
         providers=app.router.report,
         budget=app.accounts.budget,

@@ -17,7 +17,9 @@ from klaw.errors import ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.facts import Facts
+from klaw.memory.people import People
 from klaw.memory.topics.drawer import FactDrawer
+from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.memory.topics.statements import MAX_CHANGES, MAX_CHARS
 from klaw.prompts import prompt
 from klaw.store.sql import facts, topics
@@ -60,7 +62,8 @@ async def drawing(store: Store, model: Scripted, archivist: Archivist | None = N
     clock, numbers = TestClock(LATER), count(1)
     embedder = off()
     kept = Facts(store.writer, store.readers, embedder, clock, lambda: f"drawn{next(numbers)}")
-    hook = FactDrawer(model.asker(), kept, store.readers)
+    people = People(store.writer, store.readers, clock, lambda: f"person{next(numbers)}")
+    hook = FactDrawer(model.asker(), kept, PeopleDrawer(people, store.readers), store.readers)
     async with archiving(store, model, clock, embedder, on_topic=[hook], archivist=archivist) as (running, _):
         await settled(running)
         yield running

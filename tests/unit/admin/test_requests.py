@@ -45,6 +45,14 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "fact_delete",
         "fact_history",
         "fact_undo",
+        "person_list",
+        "person_show",
+        "person_add",
+        "person_edit",
+        "person_merge",
+        "person_delete",
+        "person_history",
+        "person_undo",
     }
     assert all(
         0 < cls.deadline_s <= (600 if name == "forget" else 10) and cls.__doc__ for name, cls in COMMANDS.items()

@@ -1,0 +1,263 @@
+"""People whom a user speaks of: making, changing, merging and removing them, and taking each of that back.
+
+Who calls: the drawing of facts, and commands (``klaw people``), all by the same way and one change at a time. Every
+change is in the memory journal and in the person's history.
+"""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.domain.names import UserId
+from klaw.domain.person import (
+    Mention,
+    Person,
+    PersonId,
+    PersonSource,
+    aliases_of,
+    merged,
+    normal_name,
+    person_name,
+    relation_text,
+)
+from klaw.errors import KlawError, NoSuchPerson
+from klaw.store.readers import Readers
+from klaw.store.sql import people as sql
+from klaw.store.writer import Writer
+
+
+class CannotUndoPerson(KlawError):
+    """There is nothing to take back; the text says why."""
+
+
+class SamePerson(KlawError):
+    """Somebody cannot be merged into themselves."""
+
+
+@attrs.frozen
+class Undone:
+    """A change was taken back."""
+
+    person: Person | None
+    """What the person is now; None: it is gone again."""
+    revived: tuple[Person, ...] = ()
+    """Those who are people of their own again."""
+
+
+class People:
+    """People of all users over one store.
+
+    Args:
+        writer, readers: of the store.
+        clock, new_id: for what is new.
+
+    Each method may raise StorageError and ActorStopped.
+
+    Cancellation: a change may be made or not.
+    """
+
+    def __init__(self, writer: Writer, readers: Readers, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._clock = clock
+        self._new_id = new_id
+        self._one_at_a_time = trio.Lock()
+
+    async def find(self, user: UserId, text: str) -> list[Person]:
+        """Who a user means: by id, else all who have this name or alias."""
+        by_id = await self._readers.run(sql.get, user, PersonId(text))
+        if by_id is not None:
+            return [by_id]
+        return await self._readers.run(sql.by_names, user, [text]) if normal_name(text) else []
+
+    async def add(
+        self,
+        user: UserId,
+        name: str,
+        *,
+        aliases: Sequence[str] = (),
+        relation: str = "",
+        source: PersonSource,
+        said_at: str | None = None,
+        mention: Mention | None = None,
+    ) -> Person:
+        """Keep a person. Whether somebody of this name is known the caller has to look before.
+
+        Args:
+            user: whose.
+            name, aliases, relation, source: see ``domain.person.Person``.
+            said_at: when the user said so; None: now.
+            mention: the topic that names them.
+
+        Raises:
+            InvalidPerson: a value breaks its rule.
+        """
+        now = iso(self._clock.now())
+        kept = person_name(name)
+        person = Person(
+            id=PersonId(self._new_id()),
+            user=user,
+            name=kept,
+            aliases=aliases_of(kept, aliases),
+            relation=relation_text(relation),
+            source=source,
+            said_at=said_at or now,
+            created_at=now,
+            updated_at=now,
+        )
+        noted = [(person.id, mention)] if mention is not None else []
+        await self._writer.change_people(user, now, put=[person], mentions=noted)
+        return person
+
+    async def edit(
+        self,
+        user: UserId,
+        person: PersonId,
+        *,
+        name: str | None = None,
+        aliases: Sequence[str] | None = None,
+        relation: str | None = None,
+    ) -> Person:
+        """Change what is given, on the user's behalf; what is given for ``aliases`` takes the place of all.
+
+        Raises:
+            InvalidPerson: a value breaks its rule.
+            NoSuchPerson: the user has no such person, or it was merged.
+        """
+        async with self._one_at_a_time:
+            present = await self._active(user, person)
+            kept = present.name if name is None else person_name(name)
+            given = present.aliases if aliases is None else tuple(aliases)
+            changed = attrs.evolve(
+                present,
+                name=kept,
+                aliases=aliases_of(kept, given),
+                relation=present.relation if relation is None else relation_text(relation),
+            )
+            if changed == present:
+                return present
+            now = iso(self._clock.now())
+            changed = attrs.evolve(changed, source=PersonSource.USER, said_at=now, updated_at=now)
+            await self._writer.change_people(user, now, put=[changed])
+            return changed
+
+    async def note(
+        self,
+        user: UserId,
+        person: PersonId,
+        mention: Mention,
+        *,
+        name: str = "",
+        aliases: Sequence[str] = (),
+        relation: str = "",
+    ) -> tuple[bool, bool]:
+        """Note that a topic names a person, and what it says that is new. Aliases are added; another name and another
+        relation count only when they were said after what is known, and the former name stays as an alias.
+
+        Returns:
+            Whether the person became different, and whether the mention is new.
+
+        Raises:
+            InvalidPerson: a value breaks its rule, or there are too many aliases; nothing was written.
+            NoSuchPerson: the user has no such person, nor one that it was merged into.
+        """
+        async with self._one_at_a_time:
+            present = await self._readers.run(sql.resolve, user, person)
+            if present is None:
+                raise NoSuchPerson
+            newer = mention.at >= present.said_at
+            kept = person_name(name) if name and newer else present.name
+            if normal_name(kept) == normal_name(present.name):
+                kept = present.name
+            changed = attrs.evolve(
+                present,
+                name=kept,
+                aliases=aliases_of(kept, [*present.names, *aliases, *([name] if name else [])]),
+                relation=relation_text(relation) if relation and newer else present.relation,
+            )
+            now = iso(self._clock.now())
+            put = []
+            if changed != present:
+                said_at = mention.at if newer else present.said_at
+                put = [attrs.evolve(changed, said_at=said_at, updated_at=now)]
+            known = await self._readers.run(sql.is_mentioned, user, present.id, mention.topic)
+            if put or not known:
+                await self._writer.change_people(user, now, put=put, mentions=[(present.id, mention)])
+            return bool(put), not known
+
+    async def merge(self, user: UserId, person: PersonId, into: PersonId) -> Person:
+        """Say that a person is another one; returns that one, with the names of both.
+
+        Raises:
+            NoSuchPerson: one of them is not the user's, or was merged already.
+            SamePerson: they are one already.
+        """
+        async with self._one_at_a_time:
+            if person == into:
+                raise SamePerson("these are one person already")
+            loser, keeper = await self._active(user, person), await self._active(user, into)
+            now = iso(self._clock.now())
+            # The loser's change first: so the keeper's stands for both when it is taken back.
+            gone = attrs.evolve(loser, merged_into=keeper.id, updated_at=now)
+            both = attrs.evolve(merged(keeper, loser), updated_at=now)
+            await self._writer.change_people(user, now, put=[gone, both])
+            return both
+
+    async def remove(self, user: UserId, person: PersonId) -> Person:
+        """Remove a person and return what it was. Its history stays, so that it can be taken back.
+
+        Raises:
+            NoSuchPerson: the user has no such person, or it was merged.
+        """
+        async with self._one_at_a_time:
+            present = await self._active(user, person)
+            await self._writer.change_people(user, iso(self._clock.now()), removed=[person])
+            return present
+
+    async def undo(self, user: UserId, person: PersonId, *, to: int | None = None) -> Undone:
+        """Take back a person's newest change, or all after one of its history's entries. That is a change too, and can
+        be taken back in the same way. Those who were merged into it since then are people of their own again.
+
+        Args:
+            user: whose.
+            person: its id; also of one that was merged or removed.
+            to: the entry of its history that is to hold again.
+
+        Raises:
+            NoSuchPerson: the user never had one of this id.
+            CannotUndoPerson: ``to`` is none of its entries, or it is so already.
+        """
+        async with self._one_at_a_time:
+            past = await self._readers.run(sql.history, user, person)
+            if not past:
+                raise NoSuchPerson
+            keeper = past[-1].person.merged_into if past[-1].person is not None else None
+            if keeper is not None and to is None:
+                of_keeper = await self._readers.run(sql.history, user, keeper)
+                if of_keeper and of_keeper[-1].entry == past[-1].entry + 1:
+                    person, past = keeper, of_keeper  # nothing came after the merge: both sides of it are taken back
+            if to is not None and to not in (change.entry for change in past):
+                raise CannotUndoPerson("entry: the person's history has none of this number")
+            place = len(past) - 2 if to is None else [change.entry for change in past].index(to)
+            wanted = past[place].person if place >= 0 else None
+            now, newest = iso(self._clock.now()), past[-1].person
+            back = await self._readers.run(sql.merged_into, user, person, after=past[place].entry if place >= 0 else 0)
+            revived = [attrs.evolve(each, merged_into=None, updated_at=now) for each in back]
+            if wanted is None and newest is None:
+                raise CannotUndoPerson("the person is gone already")
+            if wanted is None:
+                await self._writer.change_people(user, now, put=revived, removed=[person])
+                return Undone(None, tuple(revived))
+            if wanted == newest:
+                raise CannotUndoPerson("the person is so already")
+            restored = attrs.evolve(wanted, updated_at=now)
+            await self._writer.change_people(user, now, put=[restored, *revived])
+            return Undone(restored, tuple(revived))
+
+    async def _active(self, user: UserId, person: PersonId) -> Person:
+        found = await self._readers.run(sql.get, user, person)
+        if found is None or not found.active:
+            raise NoSuchPerson
+        return found

@@ -1,0 +1,149 @@
+"""People drawn from a topic, out of the answer that has its facts: whom the model is shown, and what it may change.
+
+Only what the user said counts: a new person, and every new name, has to stand in the user's own messages. Called again
+after a crash in between it does no harm.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+import structlog
+
+from klaw.domain.message import Message, Role
+from klaw.domain.naming import of_words
+from klaw.domain.person import InvalidPerson, Mention, Person, PersonSource, normal_name
+from klaw.domain.topic import Topic
+from klaw.errors import NoSuchPerson
+from klaw.memory.people import People, SamePerson
+from klaw.memory.topics.people_answers import PeopleChanges, PersonChange
+from klaw.memory.topics.texts import middle_out
+from klaw.store.readers import Readers
+from klaw.store.sql import people as sql
+from klaw.store.sql.people import Known
+
+MOST_SHOWN = 30
+"""So many known people the model is shown."""
+SHOWN_CHARS = 200
+"""Of each."""
+_MOST_LOOKED_AT = 2_000
+
+log = structlog.get_logger("klaw.people")
+
+
+class _Refused(Exception):
+    """One change cannot be carried out; the text is one word that says why."""
+
+
+@attrs.frozen
+class PeopleDrawer:
+    """Implements what ``FactDrawer`` needs of people.
+
+    Args:
+        people: where they are kept.
+        readers: of the store.
+    """
+
+    people: People
+    readers: Readers
+
+    async def shown(self, topic: Topic, said: Sequence[Message]) -> list[Known]:
+        """The user's people that a topic may name: those of whom a name stands in it, then those named most often."""
+        known = await self.readers.run(sql.of_user, topic.user, limit=_MOST_LOOKED_AT)
+        text = "\n".join(message.content for message in said)
+        in_it = [each for each in known if of_words(each.person.names).finds(text)]
+        others = [each for each in known if each not in in_it]
+        return [*in_it, *others][:MOST_SHOWN]
+
+    async def apply(self, topic: Topic, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message]) -> int:
+        """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
+
+        Args:
+            topic: which names them.
+            changes: what the model wants.
+            shown: the people by whose numbers it names them.
+            said: the messages that it was shown.
+
+        Raises:
+            StorageError: nothing can be written.
+            ActorStopped: the store is gone.
+
+        Cancellation: some of it may be done; the next call goes on.
+        """
+        refused = Counter(changes.refused)
+        own_words = "\n".join(message.content for message in said if message.role is Role.USER)
+        done = 0
+        for change in changes.wanted:
+            try:
+                done += await self._apply(topic, change, shown, said[change.message - 1], own_words)
+            except _Refused as refusal:
+                refused[str(refusal)] += 1
+            except InvalidPerson as error:
+                refused[f"bad_{str(error).partition(':')[0]}"] += 1
+            except (NoSuchPerson, SamePerson):
+                refused["gone"] += 1
+        for reason, number in sorted(refused.items()):
+            log.info("people_refused", reason=reason, count=number)
+        if done:
+            log.info("people_drawn", count=done)
+        return done
+
+    async def _apply(
+        self, topic: Topic, change: PersonChange, shown: Sequence[Known], evidence: Message, own_words: str
+    ) -> bool:
+        if change.action == "merge":
+            one, other = shown[change.person - 1].person, shown[change.into - 1].person
+            await self.people.merge(topic.user, one.id, other.id)
+            return True
+        mention = Mention(topic=str(topic.id), message=evidence.id, at=evidence.created_at)
+        if change.action == "update":
+            return await self._note(shown[change.person - 1].person, change, mention, own_words)
+        if not of_words([change.name, *change.aliases]).finds(own_words):
+            raise _Refused("not_said")
+        same = await self._same(topic, change)
+        if same is not None:
+            return await self._note(same, change, mention, own_words)
+        await self.people.add(
+            topic.user,
+            change.name,
+            aliases=_said(change.aliases, own_words),
+            relation=change.relation,
+            source=PersonSource.ARCHIVIST,
+            said_at=evidence.created_at,
+            mention=mention,
+        )
+        return True
+
+    async def _note(self, person: Person, change: PersonChange, mention: Mention, own_words: str) -> bool:
+        became_other, _ = await self.people.note(
+            person.user,
+            person.id,
+            mention,
+            name="".join(_said([change.name], own_words)),
+            aliases=_said(change.aliases, own_words),
+            relation=change.relation,
+        )
+        return became_other
+
+    async def _same(self, topic: Topic, change: PersonChange) -> Person | None:
+        """The known person that an ``add`` names again. Two of one name are two people only when the model gives each
+        a relation of its own; which of several is meant nobody can tell."""
+        named = await self.readers.run(sql.by_names, topic.user, [change.name, *change.aliases])
+        relation = normal_name(change.relation)
+        fitting = [each for each in named if not relation or normal_name(each.relation) in ("", relation)]
+        if len(fitting) > 1:
+            raise _Refused("ambiguous")
+        return fitting[0] if fitting else None
+
+
+def _said(names: Sequence[str], own_words: str) -> list[str]:
+    """The names that the user said; the model may know others."""
+    return [name for name in names if name and of_words([name]).finds(own_words)]
+
+
+def line(number: int, known: Known) -> str:
+    """A known person as the model is shown it."""
+    person = known.person
+    also = f" (also {', '.join(person.aliases)})" if person.aliases else ""
+    relation = f"; {person.relation}" if person.relation else ""
+    return f"{number}. {middle_out(person.name + also + relation, SHOWN_CHARS)}; topics: {known.topics}"

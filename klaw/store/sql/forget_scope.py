@@ -1,0 +1,136 @@
+"""SQL that finds what belongs to what is to be forgotten. Every question names the user."""
+
+import json
+from collections.abc import Sequence
+
+import apsw
+import attrs
+
+from klaw.domain.fact import FactId
+from klaw.domain.forget import fact_ids, fragments
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.person import PersonId
+from klaw.domain.topic import TopicId
+from klaw.store.records import dumps
+from klaw.store.sql import messages
+
+_ALIVE = "SELECT rowid FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) ORDER BY rowid"
+_TOPICS = """
+WITH RECURSIVE mine (id) AS (
+    SELECT DISTINCT topic_id FROM messages
+    WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
+    UNION SELECT e.id FROM topic_ends e JOIN mine ON e.into_id = mine.id WHERE e.user_id = ?1)
+SELECT id FROM mine ORDER BY id
+"""
+_SUMMARIES = """
+SELECT DISTINCT s.chat_id, s.number FROM messages m
+JOIN summaries s ON s.chat_id = m.chat_id AND s.segment = m.segment AND m.seq BETWEEN s.first_seq AND s.last_seq
+WHERE m.user_id = ?1 AND m.rowid IN (SELECT value FROM json_each(?2)) ORDER BY s.chat_id, s.number
+"""
+_FACTS_MADE = """
+SELECT f.id FROM facts f WHERE f.user_id = ?1 AND (
+    f.topic IN (SELECT CAST(value AS TEXT) FROM json_each(?3))
+    OR f.message_id IN (SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
+"""
+_FACTS_SAYING = "SELECT id FROM facts WHERE user_id = ? AND instr(text, ?)"
+_DEAD_FACTS = """
+SELECT DISTINCT c.fact_id FROM fact_changes c WHERE c.user_id = ?1 AND instr(c.value, ?2)
+    AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.user_id = c.user_id AND f.id = c.fact_id)
+"""
+_FACT_TEXTS = "SELECT value ->> '$.text' FROM fact_changes WHERE user_id = ? AND fact_id = ? AND value IS NOT NULL"
+
+
+_PEOPLE_MADE = """
+SELECT p.id FROM people AS p WHERE p.user_id = ?1 AND p.source = 'archivist'
+    AND EXISTS (SELECT 1 FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id = p.id)
+    AND NOT EXISTS (SELECT 1 FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id = p.id
+        AND m.message_id NOT IN (
+            SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
+"""
+
+
+def fact_texts(connection: apsw.Connection, user: UserId, fact: FactId) -> list[str]:
+    """All that a fact ever said."""
+    return [row[0] for row in connection.execute(_FACT_TEXTS, (user, fact)) if row[0]]
+
+
+@attrs.frozen(kw_only=True)
+class Extra:
+    """What goes beside messages and facts."""
+
+    people: tuple[PersonId, ...] = ()
+    topics: tuple[TopicId, ...] = ()
+    """Whose summaries name what is forgotten."""
+    summaries: tuple[tuple[ChatId, int], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Scope:
+    """What a forgetting is about."""
+
+    user: UserId
+    own: tuple[Message, ...]
+    facts: tuple[FactId, ...]
+    """That go."""
+    kept_facts: tuple[FactId, ...]
+    """Made of the messages, or saying the same, and not to go."""
+    topics: tuple[TopicId, ...]
+    summaries: tuple[tuple[ChatId, int], ...]
+    people: tuple[PersonId, ...] = ()
+    """That go."""
+    kept_people: tuple[PersonId, ...] = ()
+    """Known by nothing but the messages, and not to go."""
+    pieces: tuple[str, ...]
+
+
+def scope(
+    connection: apsw.Connection,
+    user: UserId,
+    rowids: Sequence[int],
+    wanted: Sequence[FactId],
+    *,
+    with_facts: bool,
+    extra: Extra,
+) -> Scope:
+    """What was made of a user's messages, and what says the same. Others' messages are left out.
+
+    Args:
+        connection: to read from.
+        user: whose.
+        rowids: the messages.
+        wanted: facts that go in any case.
+        with_facts: also those that were made of the messages, or say the same, and people known by nothing else.
+        extra: what else goes in any case.
+    """
+    own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
+    marked = json.dumps([each.rowid for each in own])
+    ended = [TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))]
+    covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
+    texts = [each.content for each in own]
+    for fact in wanted:
+        texts += fact_texts(connection, user, fact)
+    pieces = fragments(texts)
+    related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
+    dead: set[str] = set()
+    for piece in pieces:
+        related |= {row[0] for row in connection.execute(_FACTS_SAYING, (user, piece))}
+        dead |= {row[0] for row in connection.execute(_DEAD_FACTS, (user, dumps(piece)[1:-1]))}
+    related -= set(wanted)
+    gone = {*wanted, *dead, *(related if with_facts else ())}
+    if with_facts:
+        for fact_id in sorted(related):
+            texts += fact_texts(connection, user, FactId(fact_id))
+        pieces = fragments(texts)
+    made = {PersonId(row[0]) for row in connection.execute(_PEOPLE_MADE, (user, marked))} - set(extra.people)
+    return Scope(
+        user=user,
+        own=tuple(own),
+        facts=fact_ids(gone),
+        kept_facts=fact_ids(related - gone),
+        topics=tuple(sorted({*ended, *extra.topics})),
+        summaries=tuple(sorted({*covering, *extra.summaries})),
+        people=tuple(sorted({*extra.people, *(made if with_facts else ())})),
+        kept_people=() if with_facts else tuple(sorted(made)),
+        pieces=pieces,
+    )

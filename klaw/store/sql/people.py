@@ -1,0 +1,278 @@
+"""SQL of people, their names, their history and the topics that name them. Every question names the user."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import attrs
+
+from klaw.domain.names import UserId
+from klaw.domain.person import Mention, Person, PersonId, PersonSource, normal_name
+from klaw.domain.topic import TopicId
+from klaw.store.person_records import MentionEntry, PersonEntry, person_value, read_person
+from klaw.store.records import dumps
+
+_COLUMNS = (
+    "p.id, p.user_id, p.name, p.aliases, p.relation, p.source, p.said_at, p.created_at, p.updated_at, p.merged_into"
+)
+_SIZE = 10
+
+
+def _person(row: Sequence[Any]) -> Person:
+    return Person(
+        id=PersonId(row[0]),
+        user=UserId(row[1]),
+        name=row[2],
+        aliases=tuple(json.loads(row[3])),
+        relation=row[4],
+        source=PersonSource(row[5]),
+        said_at=row[6],
+        created_at=row[7],
+        updated_at=row[8],
+        merged_into=PersonId(row[9]) if row[9] is not None else None,
+    )
+
+
+_GET = f"SELECT {_COLUMNS} FROM people AS p WHERE p.user_id = ? AND p.id = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
+    """A user's person by its id, also one that was merged."""
+    row = connection.execute(_GET, (user, person)).fetchone()
+    return _person(row) if row else None
+
+
+def resolve(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
+    """A user's person, or who it turned out to be. None when that one is gone."""
+    seen: set[PersonId] = set()
+    while person not in seen:
+        seen.add(person)
+        found = get(connection, user, person)
+        if found is None or found.merged_into is None:
+            return found
+        person = found.merged_into
+    return None
+
+
+_BY_NAME = f"""
+SELECT DISTINCT {_COLUMNS} FROM person_names AS n JOIN people AS p ON p.rowid = n.person
+WHERE n.user_id = ?1 AND p.user_id = ?1 AND n.normal IN (SELECT value FROM json_each(?2)) ORDER BY p.rowid
+"""  # noqa: S608 - constant columns
+
+
+def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) -> list[Person]:
+    """A user's people who have one of these names or aliases, the first known first."""
+    wanted = json.dumps([normal_name(name) for name in names])
+    return [_person(row) for row in connection.execute(_BY_NAME, (user, wanted))]
+
+
+@attrs.frozen
+class Known:
+    """A person with how often it is spoken of."""
+
+    person: Person
+    topics: int
+    """That name it; one that is gone does not count."""
+    last_at: str | None
+    """When it was last named in one of them."""
+
+
+_LIST = f"""
+WITH RECURSIVE heir (id, now) AS (
+    SELECT id, id FROM people WHERE user_id = ?1 AND merged_into IS NULL
+    UNION SELECT p.id, h.now FROM people AS p JOIN heir AS h ON p.merged_into = h.id WHERE p.user_id = ?1),
+home (topic, now) AS (
+    SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1
+    UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
+        WHERE e.into_id IS NOT NULL),
+spoken (id, topics, last_at) AS (
+    SELECT heir.now, count(DISTINCT home.now), max(m.at) FROM person_mentions AS m
+    JOIN heir ON heir.id = m.person_id JOIN home ON home.topic = m.topic
+    JOIN topics AS t ON t.id = home.now AND t.user_id = ?1
+    WHERE m.user_id = ?1 GROUP BY heir.now)
+SELECT {_COLUMNS}, coalesce(s.topics, 0), s.last_at FROM people AS p LEFT JOIN spoken AS s ON s.id = p.id
+WHERE p.user_id = ?1 AND p.merged_into IS NULL AND (?2 IS NULL OR p.id = ?2)
+ORDER BY coalesce(s.topics, 0) DESC, p.updated_at DESC, p.id LIMIT ?3 OFFSET ?4
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection, user: UserId, *, only: PersonId | None = None, limit: int = 1_000, offset: int = 0
+) -> list[Known]:
+    """A user's people, those named in the most topics first; ``only`` one of them."""
+    return [
+        Known(_person(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
+        for row in connection.execute(_LIST, (user, only, limit, offset))
+    ]
+
+
+_COUNT = "SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL"
+
+
+def count(connection: apsw.Connection, user: UserId) -> int:
+    """How many people of a user are known."""
+    return int(connection.execute(_COUNT, (user,)).get)
+
+
+_MERGED = f"""
+WITH RECURSIVE into_it (id) AS (
+    VALUES (?2) UNION SELECT p.id FROM people AS p JOIN into_it ON p.merged_into = into_it.id WHERE p.user_id = ?1)
+SELECT {_COLUMNS} FROM people AS p WHERE p.user_id = ?1 AND p.id IN into_it AND p.id <> ?2 ORDER BY p.rowid
+"""  # noqa: S608 - constant columns
+_ENTRY = "SELECT entry FROM people WHERE user_id = ? AND id = ?"
+
+
+def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, after: int = 0) -> list[Person]:
+    """Who turned out to be a user's person, also by way of others.
+
+    Args:
+        connection: to read from.
+        user: whose.
+        person: which.
+        after: only those that changed after this entry of the memory journal.
+    """
+    found = [_person(row) for row in connection.execute(_MERGED, (user, person))]
+    return [each for each in found if connection.execute(_ENTRY, (user, each.id)).get > after]
+
+
+@attrs.frozen
+class Spoken:
+    """A mention, and where it is now."""
+
+    mention: Mention
+    topic: TopicId | None
+    """The topic that has it now; None: it is gone."""
+
+
+_MENTIONS = """
+WITH RECURSIVE mine (id) AS (
+    VALUES (?2) UNION SELECT p.id FROM people AS p JOIN mine ON p.merged_into = mine.id WHERE p.user_id = ?1),
+home (topic, now) AS (
+    SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1 AND person_id IN mine
+    UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
+        WHERE e.into_id IS NOT NULL)
+SELECT m.topic, m.message_id, m.at, (
+    SELECT home.now FROM home JOIN topics AS t ON t.id = home.now AND t.user_id = ?1 WHERE home.topic = m.topic)
+FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id IN mine ORDER BY m.at DESC, m.entry DESC LIMIT ?3
+"""
+
+
+def mentions(connection: apsw.Connection, user: UserId, person: PersonId, *, limit: int = 100) -> list[Spoken]:
+    """Where a user's person was named, and those who turned out to be the same; the newest first."""
+    return [
+        Spoken(Mention(topic=topic, message=message, at=at), TopicId(now) if now is not None else None)
+        for topic, message, at, now in connection.execute(_MENTIONS, (user, person, limit))
+    ]
+
+
+_MENTIONED = "SELECT 1 FROM person_mentions WHERE user_id = ? AND person_id = ? AND topic = ?"
+
+
+def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, topic: str) -> bool:
+    """Whether it is noted that a topic names a person."""
+    return connection.execute(_MENTIONED, (user, person, topic)).get is not None
+
+
+@attrs.frozen(kw_only=True)
+class PersonChange:
+    """One change of a person's history."""
+
+    entry: int
+    """Of the memory journal; also their order over all people."""
+    at: str
+    person: Person | None
+    """What it became; None: it was removed."""
+
+
+_HISTORY = "SELECT entry, at, value FROM person_changes WHERE user_id = ? AND person_id = ? ORDER BY entry"
+
+
+def history(connection: apsw.Connection, user: UserId, person: PersonId) -> list[PersonChange]:
+    """All that a user's person was, the oldest first; also of one that was removed."""
+    return [
+        PersonChange(entry=entry, at=at, person=None if value is None else read_person(user, person, json.loads(value)))
+        for entry, at, value in connection.execute(_HISTORY, (user, person))
+    ]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_ROWID = "SELECT rowid FROM people WHERE user_id = ? AND id = ?"
+_PUT = """
+INSERT INTO people (rowid, entry, id, user_id, name, aliases, relation, source, said_at, created_at, updated_at,
+    merged_into)
+VALUES (:rowid, :entry, :id, :user, :name, :aliases, :relation, :source, :said_at, :created_at, :updated_at,
+    :merged_into)
+ON CONFLICT (rowid) DO UPDATE SET entry = excluded.entry, name = excluded.name, aliases = excluded.aliases,
+    relation = excluded.relation, source = excluded.source, said_at = excluded.said_at,
+    created_at = excluded.created_at, updated_at = excluded.updated_at, merged_into = excluded.merged_into
+"""
+_REMOVE = "DELETE FROM people WHERE user_id = ? AND id = ?"
+_NO_NAMES = "DELETE FROM person_names WHERE person = ?"
+_NAME = "INSERT OR IGNORE INTO person_names (person, user_id, normal) VALUES (?, ?, ?)"
+_LOG = "INSERT INTO person_changes (entry, user_id, person_id, at, value) VALUES (?, ?, ?, ?, ?)"
+_MENTION = """
+INSERT OR IGNORE INTO person_mentions (entry, user_id, person_id, topic, message_id, at) VALUES (?, ?, ?, ?, ?, ?)
+"""
+
+
+def apply(connection: apsw.Connection, entry: PersonEntry | MentionEntry) -> None:
+    """Carry out an entry of the memory journal, which is newer than all before.
+
+    Raises:
+        apsw.ConstraintError: its value is none for a person.
+    """
+    if isinstance(entry, MentionEntry):
+        mention = entry.mention
+        row = (entry.entry, entry.user, entry.id, mention.topic, mention.message, mention.at)
+        connection.execute(_MENTION, row)
+        return
+    person = entry.person
+    if person is None:
+        connection.execute(_REMOVE, (entry.user, entry.id))  # its names go with it
+        connection.execute(_LOG, (entry.entry, entry.user, entry.id, entry.time, None))
+        return
+    rowid = connection.execute(_ROWID, (entry.user, entry.id)).get or entry.entry
+    value = person_value(person)
+    own = {"rowid": rowid, "entry": entry.entry, "id": person.id, "user": person.user}
+    connection.execute(_PUT, {**value, **own, "aliases": dumps(value["aliases"])})
+    connection.execute(_NO_NAMES, (rowid,))
+    for name in person.names if person.active else ():
+        connection.execute(_NAME, (rowid, person.user, normal_name(name)))
+    connection.execute(_LOG, (entry.entry, person.user, person.id, entry.time, dumps(value)))
+
+
+_EMPTY_HISTORY = "UPDATE person_changes SET value = NULL WHERE user_id = ? AND person_id = ?"
+_NO_MENTIONS = "DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?"
+
+
+def forget(connection: apsw.Connection, user: UserId, person: PersonId) -> None:
+    """Remove a person with its names and mentions; of its history the dates stay."""
+    connection.execute(_REMOVE, (user, person))
+    connection.execute(_EMPTY_HISTORY, (user, person))
+    connection.execute(_NO_MENTIONS, (user, person))
+
+
+_NO_MENTIONS_OF = """
+DELETE FROM person_mentions WHERE user_id = ?1 AND (
+    topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
+"""
+
+
+def forget_mentions(
+    connection: apsw.Connection, user: UserId, topics: Sequence[TopicId], messages: Sequence[str]
+) -> None:
+    """Remove the mentions in topics and by messages (ids) that are forgotten."""
+    connection.execute(_NO_MENTIONS_OF, (user, json.dumps(list(topics)), json.dumps(list(messages))))
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all people and their history; for a database that is being made from the logs."""
+    for statement in (
+        "DELETE FROM person_names",
+        "DELETE FROM people",
+        "DELETE FROM person_mentions",
+        "DELETE FROM person_changes",
+    ):
+        connection.execute(statement)
