@@ -107,6 +107,7 @@ PURE = (
     "llm/openai.py",
     "llm/sse.py",
     "llm/thinking.py",
+    "subagents/briefing.py",
     "subagents/context.py",
     "subagents/cron.py",
     "subagents/describe.py",
