@@ -74,6 +74,7 @@ PURE = (
     "memory/mixing.py",
     "memory/topics/answers.py",
     "memory/topics/backoff.py",
+    "memory/topics/judging.py",
     "memory/topics/merging.py",
     "memory/topics/ranking.py",
     "memory/topics/reranking.py",

@@ -159,6 +159,7 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
                 recall_enabled=config.auto_rag.enabled,
                 recall_max_tokens=config.auto_rag.max_tokens,
                 hold_uncovered=config.holds_uncovered,
+                topics_max_tokens=config.injected_tokens,
             ),
         )
     )
