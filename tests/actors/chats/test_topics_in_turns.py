@@ -5,14 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
+from klaw.admin import why
+from klaw.admin.recalled import explain_message
+from klaw.admin.requests import Why
+from klaw.chats.workspace import Workspace
 from klaw.cli import receipt_text
-from klaw.domain.message import Role
+from klaw.cli.why import lines as why_lines
+from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
-from klaw.store.sql import usage
+from klaw.store.sql import usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
 from tests.conftest import CANARY
@@ -123,6 +129,68 @@ async def test_the_chosen_topic_stands_in_the_prompt_and_in_the_receipt(
         text = "\n".join(receipt_text.lines(await answer(w)))
         assert f"topics  searched; chosen by reranker: {mine.id} " in text
         assert "chosen, place 1" in text
+
+
+async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> None:
+    """In a turn of another chat, and before /new of its own."""
+    async with choosing(tmp_path) as w:
+        pies = await archive(w, PIES, "Пироги бабушки.")
+        w.llm.respond = answers(lambda _request: text_reply(choice(pies.id)))
+        await ask(w, "Какие пироги печёт бабушка?")
+        turn = (await w.receipt()).id
+        told = await explain(w, "old#1")
+        assert told["topic"]["id"] == pies.id
+        assert [(each["turn"], each["as"], each["chat"]) for each in told["turns"]] == [(turn, "topic", w.chat)]
+        lines = why_lines(told)
+        assert any(line.startswith(f"topic      {pies.id}, 2 messages from ") for line in lines)
+        assert any("1 showed it in a topic" in line for line in lines)
+        record, message = await w.receipt(), await find(w, "old#1")
+        one = explain_message(record, message)
+        assert (one["as"], str(pies.id) in one["text"][0]) == ("topic", True)
+        # Receipts of before say nothing of topics.
+        older = {name: value for name, value in record.receipt.items() if name != "topics"}
+        assert explain_message(attrs.evolve(record, receipt=older), message)["as"] == "other_chat"
+        assert not any(
+            line.startswith("topics  s") for line in receipt_text.lines(await answer(w) | {"receipt": older})
+        )
+
+
+async def find(w: World, name: str) -> Message:
+    chat, _, _ = name.partition("#")
+    target = why.check_why(Why(message=name, chat=chat))
+    return why.choose(await w.app.store.readers.run(whereabouts.find, target))
+
+
+async def explain(w: World, name: str) -> dict[str, Any]:
+    found, config = await find(w, name), w.app.config
+    about = await w.app.store.readers.run(
+        whereabouts.locate,
+        found,
+        why.words_of(found),
+        turns=why.TURNS,
+        window_rows=config.window_rows,
+        summarised=config.summaries.enabled,
+    )
+    fixed = Workspace(w.app.paths.workspace, w.app.paths.data_dir).read(found.user)
+    return why.describe(why.combine(found, about, config, fixed), config)
+
+
+async def test_forgetting_leaves_no_word_in_receipts(tmp_path: Path) -> None:
+    """They hold ids and numbers; the excerpt and the reasons of the model are nowhere."""
+    secret = f"Бабушка прячет ключ под вишней {CANARY}"
+    async with choosing(tmp_path) as w:
+        topic = await archive(w, (secret, "Понятно."), "Ключ бабушки.")
+        w.llm.respond = answers(lambda _request: text_reply(choice(topic.id, reason=secret, excerpt=secret)))
+        assert secret in await ask(w, "Где бабушка прячет ключ?")
+        message = await find(w, "old#1")
+        forgetter = w.app.forgetter
+        assert (await forgetter.forget(await forgetter.find("old#1", LOCAL_USER))).held == ()
+        record = await w.receipt()
+        assert CANARY not in json.dumps(record.receipt, ensure_ascii=False)
+        assert receipt_text.lines(await answer(w))
+        assert explain_message(record, message)["as"] == "topic"
+        for file in (tmp_path / "data").rglob("*"):
+            assert not file.is_file() or CANARY.encode() not in file.read_bytes(), file
 
 
 async def answer(w: World) -> dict[str, Any]:
