@@ -14,7 +14,7 @@ from klaw.chats.correction import TokenCorrection
 from klaw.chats.directory import ChatDirectory
 from klaw.chats.health import GatheredHealth
 from klaw.chats.models import ModelChoice
-from klaw.chats.turn import TurnServices
+from klaw.chats.services import TurnServices
 from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths, folder_of_user
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
@@ -46,6 +46,8 @@ from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.choosing import LOCAL_S, REMOTE_S, TopicChooser
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.reindex.actor import Reindexer
@@ -161,7 +163,14 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     topic_search = TopicSearch(store.readers, embedder, clock, topic_metrics)
     search = MemorySearch(store.readers, embedder, clock, topic_search)
     facts = Facts(store.writer, store.readers, embedder, clock, new_id)
-    parts = MemoryParts(search=search, facts=facts, writer=store.writer, readers=store.readers, clock=clock)
+    parts = MemoryParts(
+        search=search,
+        facts=facts,
+        writer=store.writer,
+        readers=store.readers,
+        clock=clock,
+        topics=config.topics.inject != "off",
+    )
     toolbox.register(*memory_tools(parts))
     executor = Executor(
         toolbox=toolbox,
@@ -178,6 +187,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         readers=store.readers,
         embedder=embedder,
         recall=recall,
+        topics=_chooser(config, topic_search, topic_metrics, store, embedder, router, slots, clock),
         router=router,
         slots=slots,
         workspace=Workspace(paths.workspace, paths.data_dir, skills),
@@ -270,4 +280,32 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         health=health,
         directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), MemoryAnswers(store.readers)),
         threads=(files, tool_files),
+    )
+
+
+def _chooser(
+    config: EngineConfig,
+    search: TopicSearch,
+    metrics: TopicMetrics,
+    store: Store,
+    embedder: Embedder,
+    router: Router,
+    slots: Slots,
+    clock: Clock,
+) -> TopicChooser | None:
+    """What chooses topics for prompts; None when none are to come in."""
+    if config.topics.inject != "auto":
+        return None
+    names, budget_ms = config.routing.tasks.reranker, config.topics.time_budget_ms
+    is_local = any(name.partition("/")[0] == LOCAL_PROVIDER for name in names)
+    usual_s = LOCAL_S if is_local else REMOTE_S
+    return TopicChooser(
+        search=search,
+        readers=store.readers,
+        embedder=embedder,
+        asker=Asker(router=router, slots=slots, temperature=config.llm.temperature) if names else None,
+        metrics=metrics,
+        threshold=config.auto_rag.relevance_threshold,
+        time_budget_s=budget_ms / 1000 if budget_ms is not None else usual_s,
+        clock=clock,
     )

@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor.clock import SystemClock, from_iso
 from klaw.actor.metrics import Metrics
-from klaw.config.schema import TopicsConfig
+from klaw.config.topics import TopicsConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, UserId

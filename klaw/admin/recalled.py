@@ -10,6 +10,7 @@ import attrs
 
 from klaw.actor.clock import FixedClock, from_iso
 from klaw.admin import why
+from klaw.admin.became import in_topic, what_became
 from klaw.admin.requests import Why, parse_args
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.message import Message, is_searchable
@@ -64,6 +65,9 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
         "text": [_AS[code]] if code in _AS else [],
         "searched_now": None,
     }
+    if code == "topic":
+        topic = in_topic(turn.receipt, message)
+        return {**told, "text": [f"It came into the prompt as a part of topic {topic}, which fits the question."]}
     if code not in ("recalled", "cut"):
         return told
     recall = turn.receipt["recall"]
@@ -78,10 +82,7 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
 
 def in_turn(turn: TurnRecord, message: Message) -> str:
     """What a turn did with a message, as a code."""
-    receipt = turn.receipt
-    if message.chat != turn.chat:
-        return "other_chat"
-    code = why.what_became(receipt, message, segment=turn.segment, last_seq=turn.last_seq)
+    code = what_became(turn.receipt, message, chat=turn.chat, segment=turn.segment, last_seq=turn.last_seq)
     return "not_searched" if code == "not_found" and not is_searchable(message.role, message.type) else code
 
 

@@ -5,7 +5,7 @@ Its answer names up to five words of the message, the user's own: it goes to the
 server's own user, and never into a log.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import attrs
 
 from klaw.actor.clock import SystemClock
 from klaw.admin.answers import check_chat, check_user
+from klaw.admin.became import describe_topic, what_became
 from klaw.admin.requests import BadRequest, Why
 from klaw.chats.workspace import Fixed
 from klaw.config.schema import EngineConfig
-from klaw.context.assemble import Guard, Plan, plan
+from klaw.context.assemble import Plan, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain.message import Message, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
@@ -159,6 +160,7 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
                 recall_enabled=config.auto_rag.enabled,
                 recall_max_tokens=config.auto_rag.max_tokens,
                 hold_uncovered=config.holds_uncovered,
+                topics_max_tokens=config.injected_tokens,
             ),
         )
     )
@@ -206,8 +208,7 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
         },
         "window": _window(found),
         "summary": _summary(found),
-        # Topics join here when there are some.
-        "topic": None,
+        "topic": describe_topic(about.topic),
         "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found, config)},
         "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
         "place": place,
@@ -282,39 +283,14 @@ def _place(found: Found, config: EngineConfig) -> str:
 
 def _in_turn(turn: Turn, message: Message) -> dict[str, Any]:
     """What a turn did with the message."""
-    code = what_became(turn.receipt, message, segment=turn.segment, last_seq=turn.last_seq)
+    code = what_became(turn.receipt, message, chat=turn.chat, segment=turn.segment, last_seq=turn.last_seq)
     said = {"turn": turn.id, "last_seq": turn.last_seq, "ended_at": turn.ended_at, "as": code}
+    if turn.chat != message.chat:
+        said["chat"] = turn.chat
     if code in ("recalled", "cut"):
         candidates = turn.receipt["recall"]["candidates"]
         said["candidate"] = next(each for each in candidates if each["seq"] == message.seq)
     return said
-
-
-def what_became(receipt: Mapping[str, Any], message: Message, *, segment: int, last_seq: int) -> str:
-    """What a turn of the message's chat did with it, by the turn's receipt, as a code.
-
-    Args:
-        receipt: of any version; empty when no context was put together.
-        message: the one that is asked about.
-        segment: of the turn.
-        last_seq: of the turn.
-    """
-    if message.seq in receipt.get("pending", []):
-        return "question"
-    if "window" not in receipt or "recall" not in receipt:
-        return "no_context"
-    if segment != message.segment:
-        return "other_segment"
-    window, recall = receipt["window"], receipt["recall"]
-    if window["first_seq"] is not None and window["first_seq"] <= message.seq <= window["last_seq"]:
-        return "window"
-    if message.seq > last_seq or (window["last_seq"] is not None and message.seq > window["last_seq"]):
-        return "later"
-    if any(candidate["seq"] == message.seq for candidate in recall["candidates"]):
-        return "recalled" if message.seq in recall["kept"] else "cut"
-    if any(each["first_seq"] <= message.seq <= each["last_seq"] for each in receipt.get("summaries", ())):
-        return "summary"
-    return "not_found" if recall["guard"] == Guard.SEARCH.value else f"guard_{recall['guard']}"
 
 
 _CUT = {

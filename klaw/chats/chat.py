@@ -21,8 +21,9 @@ from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
 from klaw.chats.memory import MemoryCommands
+from klaw.chats.services import TurnServices
 from klaw.chats.tasks import TaskCommands
-from klaw.chats.turn import Turn, TurnServices
+from klaw.chats.turn import Turn
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnRecord, TurnStatus

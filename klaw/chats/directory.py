@@ -16,8 +16,8 @@ from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.health import Health
 from klaw.chats.memory import MemoryCommands
 from klaw.chats.service import ChatBusy, TooManyChats
+from klaw.chats.services import TurnServices
 from klaw.chats.tasks import TaskCommands
-from klaw.chats.turn import TurnServices
 from klaw.domain import names
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId

@@ -1,6 +1,5 @@
 """One turn: pending messages -> recall and context -> model <-> tools -> stored answer. Runs in its chat's actor."""
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -8,73 +7,32 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock, iso
+from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
-from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
-from klaw.chats.compose import Composer
-from klaw.chats.correction import TokenCorrection
 from klaw.chats.failures import describe_failure
-from klaw.chats.models import ModelChoice
+from klaw.chats.gathering import Gatherer
 from klaw.chats.rounds import Rounds
+from klaw.chats.services import TurnServices
 from klaw.chats.trails import Claims, resumed_trail
-from klaw.chats.workspace import Workspace
-from klaw.config.schema import EngineConfig
-from klaw.context.assemble import Context, Guard, Plan, assemble, plan
-from klaw.context.explain import explain
-from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.context.inputs import Budget
 from klaw.context.request import request_tokens
-from klaw.context.standing import standing
-from klaw.domain.events import EventSink, TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.events import TextStreamed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
-from klaw.domain.recall import NOTHING
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import ActorStopped, ContextTooLong, ProviderMalformed, StorageFull
-from klaw.llm.meter import Accounts, Meter
-from klaw.llm.router import Route, Router
-from klaw.llm.slots import Priority, Slots
+from klaw.llm.meter import Meter
+from klaw.llm.router import Route
+from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
-from klaw.memory.embedder import Embedder
-from klaw.memory.recall import Recall
-from klaw.store.readers import Readers
-from klaw.store.sql import facts
-from klaw.store.sql.candidates import Scope
 from klaw.store.sql.pending import ChatRows, read_rows
-from klaw.store.writer import Writer
-from klaw.toolbox.executor import Executor
 from klaw.toolbox.loop import Outcome, Prompt, converse
 from klaw.toolbox.registry import tools_tokens
 from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")
-
-
-@attrs.frozen(kw_only=True)
-class TurnServices:
-    """What turns of all chats share."""
-
-    config: EngineConfig
-    writer: Writer
-    readers: Readers
-    embedder: Embedder
-    recall: Recall
-    router: Router
-    slots: Slots
-    workspace: Workspace
-    files: Threads
-    events: EventSink
-    clock: Clock
-    new_id: Callable[[], str]
-    composer: Composer
-    correction: TokenCorrection
-    executor: Executor
-    """Its toolbox holds the tools of all models that can use them."""
-    accounts: Accounts
-    models: ModelChoice
-    turn_ended: Callable[[ChatId], None] = lambda _chat: None
-    """Told of every turn that ended; never waits."""
 
 
 @attrs.define(kw_only=True)
@@ -91,6 +49,7 @@ class Turn:
     _rows: ChatRows | None = None
     _route: Route | None = None
     _tools: tuple[ToolDescription, ...] = ()
+    _gatherer: Gatherer | None = None
     _rounds: Rounds | None = None
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _timings: dict[str, float] = attrs.Factory(dict)
@@ -181,39 +140,13 @@ class Turn:
             return await self._converse(rows, route, prompt, about, slot)
 
     async def _prompt(self, rows: ChatRows, route: Route) -> Prompt:
-        context = await self._context(rows, route)
+        if self._gatherer is None:
+            assert self._meter is not None
+            self._gatherer = Gatherer(services=self.services, vitals=self.vitals, rows=rows, wrap=self._meter.wrap)
+        gathered = await self._gatherer.gather(self._budget(route), tools_tokens(self._tools))
+        context, self._receipt = gathered.context, gathered.receipt
         usable = self._receipt["budget"]["usable_tokens"]
         return Prompt(messages=context.messages, max_tokens=usable - tools_tokens(self._tools))
-
-    async def _context(self, rows: ChatRows, route: Route) -> Context:
-        services, config = self.services, self.services.config
-        self.vitals.doing("assembling the context")
-        fixed = await services.files.run(services.workspace.read, rows.session.user)
-        core = standing(fixed.core_memory, await services.readers.run(facts.standing, rows.session.user))
-        snapshot = Snapshot(
-            system_prompt=fixed.system_prompt,
-            core_memory=core.text,
-            summaries=rows.summaries,
-            summarised_to=rows.summarised_to,
-            history=rows.history,
-            has_older=rows.has_older,
-            pending=rows.pending,
-            unfinished=rows.unfinished,
-            tools_tokens=tools_tokens(self._tools),
-            budget=self._budget(route),
-            settings=Settings(
-                sliding_window=config.context.sliding_window,
-                recall_enabled=config.auto_rag.enabled,
-                recall_max_tokens=config.auto_rag.max_tokens,
-                hold_uncovered=config.holds_uncovered,
-            ),
-        )
-        planned = plan(snapshot)
-        context = assemble(planned, await self._recall(planned, rows))
-        self._receipt = {**explain(planned, context), **core.describe()}
-        if fixed.problems:
-            self._receipt["problems"] = [f"{name} was left out: it cannot be read" for name in fixed.problems]
-        return context
 
     def _budget(self, route: Route) -> Budget:
         return Budget(
@@ -221,13 +154,6 @@ class Turn:
             reply_reserve_tokens=self.services.config.context.reply_reserve_tokens,
             correction=self.services.correction.of(route.name),
         )
-
-    async def _recall(self, planned: Plan, rows: ChatRows) -> Any:
-        if planned.guard is not Guard.SEARCH:
-            return NOTHING
-        query = "\n".join(message.content for message in rows.pending)
-        scope = Scope(chat=self.chat, first_seq=rows.session.segment_start, end_seq=planned.search_end_seq)
-        return await self.services.recall.search(query, scope)
 
     async def _converse(
         self, rows: ChatRows, route: Route, prompt: Prompt, about: ToolContext, slot: AsyncExitStack

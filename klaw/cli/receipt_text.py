@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klaw.cli.admin_call import line, table
+from klaw.cli.receipt_topics import topic_lines
 from klaw.memory.reasons import reason
 
 _COLUMNS = {
@@ -32,6 +33,7 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
     out += ["", *_budget(receipt["budget"]), "", *_layers(receipt["layers"]), "", *_window(receipt["window"]), ""]
     out += [_facts(receipt["facts"]), ""] if "facts" in receipt else []
     out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
+    out += [*topic_lines(receipt["topics"]), ""] if "topics" in receipt else []
     out += _recall(receipt["recall"])
     out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
     out += [f"problem: {line(str(problem))}" for problem in receipt.get("problems", [])]

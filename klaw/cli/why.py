@@ -98,6 +98,7 @@ _TURNS = {
     "recalled": "recalled it",
     "cut": "found it and cut it",
     "summary": "had it in a summary",
+    "topic": "showed it in a topic",
     "not_found": "did not find it",
     "other_segment": "was of another segment",
     "guard_all_in_context": "needed no recall",
@@ -119,7 +120,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["place", _PLACES.get(answer["place"], answer["place"])],
         ["window", _window(answer["window"])],
         ["summary", _summary(answer["summary"])],
-        ["topic", answer["topic"] or "none yet"],
+        ["topic", _topic(answer["topic"])],
         ["vector", _vector(answer["vector"])],
         ["full text", _full_text(answer["full_text"])],
         ["turns", _turns(answer["turns"])],
@@ -138,6 +139,13 @@ def _summary(summary: dict[str, Any] | None) -> str:
     if summary["shown"]:
         return f"{held}, which the next request has"
     return f"{held}, which " + ("made room for newer ones" if summary["state"] == "evicted" else "is not shown now")
+
+
+def _topic(topic: dict[str, Any] | None) -> str:
+    if topic is None:
+        return "none yet"
+    general = ", general conversation" if topic["general"] else ""
+    return f"{topic['id']}, {topic['messages']} messages from {topic['first_at']} to {topic['last_at']}{general}"
 
 
 def _segment(segment: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from klaw.config.keys import key, section
 from klaw.config.mcp import McpConfig
 from klaw.config.secret import Secret
 from klaw.config.tools import ExecToolConfig, WebToolConfig
+from klaw.config.topics import TopicsConfig
 
 LOCAL_PROVIDER = "local"
 """The provider name of the built-in model; no entry of ``providers`` may take it."""
@@ -114,7 +115,14 @@ class TaskRoutingConfig:
 
     summarization: tuple[str, ...] = _task("that summarise")
     topics: tuple[str, ...] = _task("that split and merge topics and note facts")
-    reranker: tuple[str, ...] = _task("that choose among found topics")
+    reranker: tuple[str, ...] = key(
+        "Models that choose among found topics (topics.inject = auto): the first does it, the others in turn when it"
+        " fails. Empty: no model is asked, and the best found ones are taken.",
+        (),
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
+        one_or_more=True,
+    )
     subagent: tuple[str, ...] = _task("that do scheduled tasks")
 
 
@@ -356,23 +364,6 @@ class StoreConfig:
 
 
 @attrs.frozen(kw_only=True)
-class TopicsConfig:
-    """Long-term memory: finished sessions become topics with summaries, written by routing.tasks.topics."""
-
-    enabled: bool = key("Make topics in the background; it costs calls to a model.", False)
-    chunk_interval_s: float = key("A session is over after so long a pause.", 3600.0, minimum=1, maximum=_YEAR_S)
-    max_chunk_size: int = key(
-        "A session is cut at so many messages; a question to the model is about no more.",
-        400,
-        minimum=2,
-        maximum=5000,
-    )
-    split_threshold_chars: int = key(
-        "A topic with more characters is divided again.", 25_000, minimum=1000, maximum=10_000_000
-    )
-
-
-@attrs.frozen(kw_only=True)
 class RecoveryConfig:
     """What happens at start with what was left unfinished."""
 
@@ -438,6 +429,11 @@ class EngineConfig:
     def holds_uncovered(self) -> bool:
         """Whether messages stay in the window until a summary holds them."""
         return self.summaries.enabled and self.summaries.hold_uncovered
+
+    @property
+    def injected_tokens(self) -> int:
+        """Tokens of topics that come into a prompt by themselves, at most."""
+        return self.topics.max_tokens if self.topics.inject == "auto" else 0
 
     @property
     def window_rows(self) -> int:

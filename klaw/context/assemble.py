@@ -2,7 +2,8 @@
 
 The order keeps a message from falling between window and recall: ``plan`` reserves ``autoRag.maxTokens`` and fits the
 window into what is left; the caller searches before the window; ``assemble`` gives the unused reserve back to the
-window and drops recalled items that the longer window now shows. Both are pure.
+window and drops recalled items that the longer window now shows. Likewise with chosen topics and their
+``topics.maxTokens``; a recalled message that a topic shows in full is dropped too. Both are pure.
 """
 
 import enum
@@ -13,8 +14,10 @@ from klaw.context.inputs import Snapshot
 from klaw.context.repair import repair, spoken
 from klaw.context.request import make_room, request_tokens
 from klaw.context.shorten import shorten
+from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
 from klaw.context.window import cost, fit, is_tool
 from klaw.domain import tokens
+from klaw.domain.chosen import ChosenTopics
 from klaw.domain.message import Message
 from klaw.domain.recall import NOTHING, Decision, Recalled
 from klaw.llm.types import ChatMessage
@@ -27,6 +30,8 @@ FIXED_SHARE = 0.2
 """Prompt files, core memory and summary may each take this share of the usable budget; longer ones are shortened."""
 PENDING_SHARE = 0.6
 """The pending messages together may take this share; longer ones are shortened in the middle."""
+TOPICS_SHARE = 0.2
+"""Chosen topics may take this share, whatever ``topics.maxTokens`` is."""
 ROUNDS_SHARE, ROUNDS_MOST = 0.25, 16_000
 """Kept free for tool calls and results of the turn, when the model is offered tools: this share, at most so many
 tokens."""
@@ -66,8 +71,12 @@ class Plan:
     pending_cut: bool
     window: tuple[Message, ...]
     window_tokens: int
-    """Estimated tokens that the window may take while the recall's reserve is kept."""
+    """Estimated tokens that the window may take while what is reserved is kept."""
     guard: Guard
+    topics_tokens: int
+    """Reserved for chosen topics."""
+    reserved: int
+    """… and for recall together."""
 
     @property
     def search_end_seq(self) -> int:
@@ -85,6 +94,9 @@ class Context:
     recalled: Recalled
     tokens: int
     """Estimated tokens of the whole request."""
+    topics: PackedTopics = NO_TOPICS
+    chosen: ChosenTopics | None = None
+    """None: nobody looked for topics."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -107,7 +119,9 @@ def plan(snapshot: Snapshot) -> Plan:
     left = usable - sum(layer.tokens for layer in fixed) - pending_tokens - snapshot.tools_tokens
     if snapshot.tools_tokens:
         left -= min(int(usable * ROUNDS_SHARE), ROUNDS_MOST)
-    unreserved = _fit(snapshot, left)
+    topics_tokens = min(snapshot.settings.topics_max_tokens, int(usable * TOPICS_SHARE))
+    # Topics come into any chat: what they may push out of the window must be in reach of recall.
+    unreserved = _fit(snapshot, left - topics_tokens)
     if not snapshot.settings.recall_enabled:
         guard = Guard.DISABLED
     elif len(_without_tools(unreserved)) == len(_without_tools(snapshot.history)) and not (
@@ -116,36 +130,43 @@ def plan(snapshot: Snapshot) -> Plan:
         guard = Guard.ALL_IN_CONTEXT
     else:
         guard = Guard.SEARCH
-    if guard is Guard.SEARCH:
-        left -= snapshot.settings.recall_max_tokens
+    reserved = topics_tokens + (snapshot.settings.recall_max_tokens if guard is Guard.SEARCH else 0)
     return Plan(
         snapshot=snapshot,
         fixed=fixed,
         pending=pending,
         pending_tokens=pending_tokens,
         pending_cut=pending_cut,
-        window=_fit(snapshot, left) if guard is Guard.SEARCH else unreserved,
-        window_tokens=left,
+        window=_fit(snapshot, left - reserved),
+        window_tokens=left - reserved,
         guard=guard,
+        topics_tokens=topics_tokens,
+        reserved=reserved,
     )
 
 
-def assemble(plan: Plan, recalled: Recalled = NOTHING) -> Context:
-    """Make the request's messages of a plan and what was recalled for it."""
+def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | None = None) -> Context:
+    """Make the request's messages of a plan, what was recalled and which topics were chosen for it."""
     snapshot = plan.snapshot
     window = plan.window
-    if plan.guard is Guard.SEARCH:
-        used = sum(candidate.tokens for candidate in recalled.kept)
-        window = _fit(snapshot, plan.window_tokens + snapshot.settings.recall_max_tokens - used)
-        recalled = _without(recalled, window)
+    topics = pack(chosen, _present(snapshot, window), plan.topics_tokens)
+    if plan.reserved:
+        used = sum(candidate.tokens for candidate in recalled.kept) + topics.tokens
+        window = _fit(snapshot, plan.window_tokens + plan.reserved - used)
+        topics = without(topics, _present(snapshot, window))
+        recalled = _without(recalled, window, topics)
     block = recall_block(recalled)
-    layers = [*plan.fixed]
+    stands = [layer for layer in plan.fixed if layer.name != "summary"]
+    rest = [layer for layer in plan.fixed if layer.name == "summary"]
+    if topics.shown:
+        rest.insert(0, Layer(name="topics", text=topics.text, tokens=topics.tokens))
+    layers = [*stands, *rest]
+    # What changes with every turn stands last, as far as it may: providers' prompt caches keep the part before it.
+    stable = len("\n\n".join(layer.text for layer in (stands if topics.shown else layers)))
     if block:
         layers.append(Layer(name="recall", text=block, tokens=tokens.estimate(block)))
-    # One system message, the part that changes every turn last: providers' prompt caches keep the part before it,
-    # and models whose template allows one system message only work too.
+    # One system message: models whose template allows only one work too.
     system = "\n\n".join(layer.text for layer in layers)
-    stable = len("\n\n".join(layer.text for layer in plan.fixed))
     messages = [ChatMessage(role="system", content=system, stable_chars=stable)] if system else []
     messages += repair([*spoken(window), *plan.pending])
     layers += [
@@ -158,6 +179,8 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING) -> Context:
         layers=tuple(layers),
         window=window,
         recalled=recalled,
+        topics=topics,
+        chosen=chosen,
         tokens=sum(layer.tokens for layer in layers),
     )
 
@@ -196,14 +219,28 @@ def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:
     )
 
 
-def _without(recalled: Recalled, window: tuple[Message, ...]) -> Recalled:
-    """Drop recalled items that the window shows."""
-    shown = {message.rowid for message in window}
+def _present(snapshot: Snapshot, window: tuple[Message, ...]) -> Present:
+    """What a prompt with this window shows without topics."""
+    shown = (*window, *snapshot.pending, *snapshot.unfinished)
+    told = snapshot.summaries
+    return Present(
+        rowids=frozenset(message.rowid for message in shown),
+        summarised=(snapshot.pending[0].chat, told[0].first_seq, told[-1].last_seq)
+        if told and snapshot.pending
+        else None,
+    )
+
+
+def _without(recalled: Recalled, window: tuple[Message, ...], topics: PackedTopics) -> Recalled:
+    """Drop recalled items that the window shows, or a topic in full."""
+    shown = {message.rowid: Decision.IN_WINDOW for message in window}
+    in_topics = dict.fromkeys(topics.whole, Decision.IN_TOPIC)
+    where = {**in_topics, **shown}
     return attrs.evolve(
         recalled,
         candidates=tuple(
-            attrs.evolve(candidate, decision=Decision.IN_WINDOW)
-            if candidate.passed and candidate.message.rowid in shown
+            attrs.evolve(candidate, decision=where[candidate.message.rowid])
+            if candidate.passed and candidate.message.rowid in where
             else candidate
             for candidate in recalled.candidates
         ),

@@ -3,6 +3,8 @@
 from typing import Any
 
 from klaw.context.assemble import Context, Guard, Plan
+from klaw.context.topics import PackedTopics
+from klaw.domain.chosen import TopicCandidate
 from klaw.domain.recall import Candidate, Recalled
 
 RECEIPT_VERSION = 2
@@ -40,6 +42,7 @@ def explain(plan: Plan, context: Context) -> dict[str, Any]:
         **_summaries(plan),
         "pending": [message.seq for message in snapshot.pending],
         "recall": _recall(plan.guard, context.recalled),
+        **_topics(plan, context),
     }
 
 
@@ -53,6 +56,51 @@ def _summaries(plan: Plan) -> dict[str, Any]:
         for each in snapshot.summaries
     ]
     return {"summaries": shown}
+
+
+def _topics(plan: Plan, context: Context) -> dict[str, Any]:
+    """The topics that were found, and what became of them; in ids and numbers, none of what was said."""
+    chosen, packed = context.chosen, context.topics
+    if chosen is None:
+        return {}
+    told: dict[str, Any] = {
+        "asked": chosen.asked.value,
+        "chosen_by": "reranker" if chosen.reranked else "search",
+        "fallback": chosen.fallback,
+        "loads": chosen.loads or None,
+        "degraded": list(chosen.degraded),
+        "timings_ms": {step: round(spent, 2) for step, spent in chosen.timings_ms.items()},
+        "max_tokens": plan.topics_tokens,
+        "tokens": packed.tokens,
+        "candidates": [describe_topic(each, packed) for each in chosen.candidates],
+    }
+    return {"topics": {name: value for name, value in told.items() if value is not None}}
+
+
+def describe_topic(candidate: TopicCandidate, packed: PackedTopics) -> dict[str, Any]:
+    """A found topic's numbers as plain JSON values. What is None or empty is left out."""
+    shown = next((each for each in packed.shown if each.id == candidate.topic.id), None)
+    told: dict[str, Any] = {
+        "id": int(candidate.topic.id),
+        "cosine": _rounded(candidate.cosine, 4),
+        "words_rank": candidate.words_rank,
+        "message_rank": candidate.message_rank,
+        "shared_words": candidate.shared_words or None,
+        "score": _rounded(candidate.score, 5),
+        "place": candidate.place,
+        "decision": packed.fates.get(candidate.topic.id, candidate.fate).value,
+    }
+    if shown is not None:
+        told |= {
+            "tokens": shown.tokens,
+            "rowids": list(shown.whole),
+            "shortened": list(shown.part),
+            "left_out": shown.left_out or None,
+            "present": shown.present or None,
+            "excerpt": shown.excerpt or None,
+            "summary": None if shown.summary else False,
+        }
+    return {name: value for name, value in told.items() if value is not None and value != []}
 
 
 def _recall(guard: Guard, recalled: Recalled) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Settings:
     recall_max_tokens: int
     hold_uncovered: bool = False
     """``summaries.holdUncovered``: what no summary holds stays in the window, whatever its number, while it fits."""
+    topics_max_tokens: int = 0
+    """``topics.maxTokens``; 0: no topics come into the prompt by themselves."""
 
 
 @attrs.frozen(kw_only=True)

@@ -29,6 +29,8 @@ class Decision(enum.StrEnum):
     """Passed the gate, but a newer candidate of the same role says the same."""
     IN_WINDOW = "in_window"
     """Dropped: the window, once it got the unused reserve back, shows it."""
+    IN_TOPIC = "in_topic"
+    """Dropped: a topic in the prompt shows it in full."""
 
 
 PASSED = frozenset({Decision.NEAR, Decision.WORDS, Decision.RANKED})
@@ -101,6 +103,8 @@ class Recalled:
     end_seq: int | None = None
     """The first seq that it left out: the window's first message."""
     settings: RecallSettings | None = None
+    vector: bytes | None = attrs.field(default=None, repr=False, eq=False)
+    """Of the query, for whoever searches for the same; None when there was none in time."""
 
     @property
     def kept(self) -> tuple[Candidate, ...]:

@@ -17,7 +17,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.config.schema import TopicsConfig
+from klaw.config.topics import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.topic import Topic, TopicId

@@ -13,6 +13,8 @@ from klaw.memory.gate import AS_FAR_AS_CHANCE, COMMAND_THRESHOLD, enough_overlap
 Recall = Mapping[str, Any]
 """The ``recall`` of a receipt."""
 _KEPT = frozenset(decision.value for decision in PASSED)
+_FITTING = ("over_top_k", "in_window", "in_topic")
+"""Passed, and not there for another reason than the gate or the room."""
 
 
 def place_of(recall: Recall, at: int) -> int:
@@ -23,7 +25,7 @@ def place_of(recall: Recall, at: int) -> int:
         at: index of the candidate.
     """
     before = recall["candidates"][:at]
-    return 1 + sum(each["decision"] in _KEPT or each["decision"] in ("over_top_k", "in_window") for each in before)
+    return 1 + sum(each["decision"] in _KEPT or each["decision"] in _FITTING for each in before)
 
 
 def reason(recall: Recall, at: int) -> str:
@@ -50,6 +52,8 @@ def reason(recall: Recall, at: int) -> str:
             return f"message {each['repeated_by']} is newer and says the same"
         case "in_window":
             return "the window shows it"
+        case "in_topic":
+            return "a topic in the prompt shows it in full"
         case _:
             return ""
 
@@ -86,6 +90,8 @@ def remedy(recall: Recall, at: int) -> str:
         return f"Message {each['repeated_by']} stands for it: it is newer and says the same."
     if decision == "in_window":
         return "The window of that turn shows it."
+    if decision == "in_topic":
+        return "A topic in that turn's prompt shows it."
     if decision == "no_content":
         return "No setting: a question without a content word recalls nothing. One that names what it is about does."
     if settings is None:

@@ -66,6 +66,8 @@ class _Account:
     deadline: float
     degraded: list[str] = attrs.Factory(list)
     timings_ms: dict[str, float] = attrs.Factory(dict)
+    vector: bytes | None = None
+    """Of the query, when it came in time."""
 
     def say(self, code: str) -> None:
         """Name what was missing, once."""
@@ -142,6 +144,7 @@ class Recall:
                 relevance_threshold=config.relevance_threshold,
                 time_budget_ms=config.time_budget_ms,
             ),
+            vector=account.vector,
         )
 
     async def place(self, text: str, scope: Scope, rowid: int) -> Place:
@@ -181,7 +184,7 @@ class Recall:
     async def _vector(self, query: str, account: _Account) -> bytes | None:
         try:
             with trio.move_on_at(account.deadline):
-                vector = await self._embedder.query(query[:MAX_QUERY_CHARACTERS])
+                account.vector = vector = await self._embedder.query(query[:MAX_QUERY_CHARACTERS])
                 status = self._embedder.status
                 if status.waiting > status.embedded:
                     account.degraded.append("vectors_incomplete")

@@ -28,10 +28,13 @@ class Replayed:
         return sorted(self.stored.turn.receipt["recall"]["kept"])
 
     def kept(self, recalled: Recalled) -> dict[int, Candidate]:
-        """What would go into the context, by seq: not what that turn's window shows."""
-        first = self.stored.turn.receipt["window"]["first_seq"]
-        seqs = ((each.message.seq, each) for each in recalled.kept)
-        return {seq: each for seq, each in seqs if first is None or seq < first}
+        """What would go into the context, by seq: not what that turn's window shows, or one of its topics in full."""
+        receipt = self.stored.turn.receipt
+        first = receipt["window"]["first_seq"]
+        topics = receipt.get("topics", {}).get("candidates", ())
+        shown = {rowid for topic in topics for rowid in topic.get("rowids", ())}
+        found = {each.message.seq: each for each in recalled.kept if each.message.rowid not in shown}
+        return {seq: each for seq, each in found.items() if first is None or seq < first}
 
     @property
     def gained(self) -> list[Candidate]:

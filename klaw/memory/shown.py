@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from klaw.domain.fact import Origin
 from klaw.domain.names import name_of
-from klaw.domain.search import AnyResult, FactResult, FileResult, SearchPage, SearchResult
+from klaw.domain.search import AnyResult, FactResult, FileResult, SearchPage, SearchResult, TopicResult
 
 _ORIGINS = {
     Origin.USER: "the user's own words",
@@ -13,16 +13,18 @@ _ORIGINS = {
 }
 
 
-def show(page: SearchPage, results: Sequence[AnyResult]) -> str:
+def show(page: SearchPage, results: Sequence[AnyResult], topics: Sequence[TopicResult] = ()) -> str:
     """Results of a page as lines, or why there are none.
 
     Args:
         page: of the search.
         results: those of it that are shown.
+        topics: those of it that are shown, before the results.
     """
     if not page.words:
         return "Nothing was searched: the query has no word to look for."
-    lines = [f"{number}. {_label(each)}: {each.snippet}" for number, each in enumerate(results, 1)]
+    found = [*map(_topic, topics), *(f"{_label(each)}: {each.snippet}" for each in results)]
+    lines = [f"{number}. {line}" for number, line in enumerate(found, 1)]
     if not lines:
         lines.append("Nothing found. Other words may find it; do not invent it.")
     if any(code not in _SAID_ALWAYS for code in page.degraded):
@@ -44,6 +46,17 @@ def _label(result: AnyResult) -> str:
         case FileResult():
             under = f", under {result.heading}" if result.heading else ""
             return f"[file {result.path}, line {result.line}{under}]"
+
+
+MAX_SUMMARY_CHARS = 400
+
+
+def _topic(topic: TopicResult) -> str:
+    said = f"{_minute(topic.first_at)} to {_minute(topic.last_at)}, chat {name_of(topic.chat)}"
+    summary = " ".join(topic.summary.split())
+    if len(summary) > MAX_SUMMARY_CHARS:
+        summary = f"{summary[: MAX_SUMMARY_CHARS - 1]}…"
+    return f"[topic, {said}, {topic.messages} messages]: {summary}"
 
 
 def _minute(time: str) -> str:

@@ -12,10 +12,12 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.threads import Threads
 from klaw.chats.correction import TokenCorrection
+from klaw.chats.trails import Claims
 from klaw.chats.workspace import Fixed, Workspace
 from klaw.config.schema import EngineConfig
 from klaw.context.inputs import Budget
 from klaw.context.request import request_tokens
+from klaw.context.standing import standing
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
@@ -25,11 +27,11 @@ from klaw.llm.meter import Accounts, Meter
 from klaw.llm.router import Route, Router
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
-from klaw.prompts import prompt
 from klaw.store.readers import Readers
-from klaw.store.sql import due_runs, runs, tasks
+from klaw.store.sql import due_runs, facts, runs, tasks
 from klaw.store.writer import Writer
 from klaw.subagents import history
+from klaw.subagents.briefing import instructions, situation
 from klaw.subagents.context import Inputs, assemble
 from klaw.subagents.due import Rules, is_retried
 from klaw.subagents.ending import Verdict, judge, notice
@@ -143,6 +145,7 @@ class _Course:
         rounds = services.config.processing.max_tool_call_rounds
         tools = services.executor.toolbox.describe(about) if route.tools and rounds else ()
         limit = self.allowance.left(run)
+        claims = Claims(about.trail)
         outcome = await converse(
             await self._prompt(route, tools),
             tools,
@@ -155,8 +158,10 @@ class _Course:
             max_tokens=limit,
             reply_tokens=self._reply_tokens(route),
             shorter=lambda refused, error: self._shorter(route, tools, refused, error),
+            correct=claims.object_to,
         )
-        live.describe(**_account(outcome))
+        outcome = claims.settle(outcome)
+        live.describe(**_account(outcome), **({"save_claim": claims.account} if claims.account else {}))
         text = clean(outcome.text).strip()
         reached = self._reached(self._reply_tokens(route)) if outcome.ending is Ending.BUDGET else None
         return judge(live.run, text, reached), text
@@ -170,6 +175,7 @@ class _Course:
     async def _prompt(self, route: Route, tools: tuple[ToolDescription, ...]) -> Prompt:
         services, run = self.services, self.live.run
         fixed: Fixed = await services.files.run(services.workspace.read, run.user)
+        core = standing(fixed.core_memory, await services.readers.run(facts.standing, run.user))
         budget = self._budget(route)
         load = partial(
             history.load,
@@ -182,17 +188,17 @@ class _Course:
         context = assemble(
             Inputs(
                 system_prompt=fixed.system_prompt,
-                instructions=_instructions(run, with_tools=bool(tools)),
-                core_memory=fixed.core_memory,
+                instructions=instructions(run, with_tools=bool(tools)),
+                core_memory=core.text,
                 history=await services.files.run(load),
-                situation=_situation(run),
+                situation=situation(run),
                 request=run.message,
                 tools_tokens=tools_tokens(tools),
                 with_tools=bool(tools),
                 budget=budget,
             )
         )
-        self.live.describe(earlier_runs=[past.id for past in context.history])
+        self.live.describe(earlier_runs=[past.id for past in context.history], **core.describe())
         return Prompt(messages=context.messages, max_tokens=budget.usable - tools_tokens(tools))
 
     async def _shorter(
@@ -286,22 +292,6 @@ def describe_failure(error: Exception) -> tuple[str, str]:
             return "failed", f"it could not be carried out ({error_class(error)})"
         case _:
             return "internal", f"an internal error occurred ({error_class(error)}); the log has its place"
-
-
-def _instructions(run: Run, *, with_tools: bool) -> str:
-    """What a subagent is told about its work; the same for all runs of a task."""
-    parts = [prompt("subagent")]
-    if run.kind is RunKind.HEARTBEAT:
-        parts.append(prompt("subagent_heartbeat"))
-    elif run.inject_into is not None:
-        parts.append(prompt("subagent_deliver" if with_tools else "subagent_answer"))
-    return "\n\n".join(parts)
-
-
-def _situation(run: Run) -> str:
-    """What differs from run to run."""
-    told = f"[{run.task}, due {run.due[:16].replace('T', ' ')} UTC, now {run.started_at[:16].replace('T', ' ')} UTC"
-    return f"{told}; {run.note}]" if run.note else f"{told}]"
 
 
 async def _tells(services: RunServices, run: Run, verdict: Verdict) -> bool:

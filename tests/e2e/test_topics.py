@@ -87,6 +87,44 @@ async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp
             assert app.archivist.status.unarchived == 2
 
 
+async def test_topics_come_into_prompts_by_meaning(tmp_path, embedding_model_dir):
+    """``topics.inject`` = ``auto`` without a model that chooses: the question shares no word with what it is about."""
+    async with serve_llm() as llm:
+        llm.respond = splits
+        home = write_home(
+            tmp_path,
+            llm=llm.url,
+            models=embedding_model_dir.parent,
+            topics={"enabled": True, "inject": "auto", "timeBudgetMs": 20_000},
+            autoRag={"timeBudgetMs": 20_000},
+        )
+        async with inside(home) as here:
+            app = here.app
+            await here.until(lambda: app.embedder.status.state == "ready")
+            await talk(app)
+            await here.embedded()
+            await here.until(lambda: app.archivist.nudge() or app.topic_metrics.extracted.value == 3)
+            for question, wanted, others in (
+                ("At what time does my railway journey to Tver begin?", "At 9:40 from platform 3.", "вишни"),
+                ("Сколько ягод нужно для бабушкиного пирога?", "Полкило вишни", "platform"),
+            ):
+                turn = await here.ask(question, chat="today")
+                system = next(each for each in llm.requests if each.last_user == question).messages[0]["content"]
+                assert wanted in system, turn.receipt["topics"]
+                assert others not in system
+                told = turn.receipt["topics"]
+                assert (told["chosen_by"], told["degraded"]) == ("search", [])
+                (shown,) = (each for each in told["candidates"] if each["decision"] == "chosen")
+                assert shown["cosine"] >= 0.60
+            turn = await here.ask("Спасибо!", chat="today")
+            assert turn.receipt["topics"]["asked"] == "no_content"
+            question = "At what time does the train to Tver leave?"
+            stranger = await here.ask(question, chat="today", user="boris")
+            assert stranger.receipt["topics"]["asked"] == "no_topics"
+            (asked,) = (each for each in llm.requests if each.last_user == question)
+            assert "9:40" not in str(asked.body)
+
+
 async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_model_dir, local_llm_dir):
     """Whatever the quality of its summaries: no crash, full coverage, metrics filled."""
     pytest.importorskip("xllamacpp")

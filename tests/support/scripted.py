@@ -10,7 +10,7 @@ import trio
 
 from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import ActorSpec, Supervisor
-from klaw.config.schema import TopicsConfig
+from klaw.config.topics import TopicsConfig
 from klaw.llm.router import Route
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Request

@@ -1,6 +1,7 @@
 """The reranker: a model that sees one line of each candidate, may load contents, and says which topics help."""
 
 import json
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -48,6 +49,8 @@ class Chosen:
     """Empty when no model chose it."""
     excerpt: str | None
     """Of a topic over 25,000 characters; None: use its messages."""
+    quoted: bool = False
+    """The excerpt is the model's; else it is the topic's beginning and end."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +60,10 @@ class Selection:
     topics: tuple[Chosen, ...]
     fallback: str | None
     """Why no model chose: ``timeout``, ``bad_answer``, ``llm_…``; None when one did."""
+    loaded: tuple[int, ...] = ()
+    """Ids of the topics that it looked into."""
+    loads: int = 0
+    """How often it did."""
 
 
 @attrs.define(kw_only=True)
@@ -76,24 +83,27 @@ class Reranker:
         asker: for the model of ``routing.tasks.reranker``.
         readers: of the store.
         metrics: where choices are counted.
-        priority: of its calls: somebody waits for them.
+        priority: of its calls: somebody waits for them. None: the caller holds a slot already.
     """
 
     def __init__(
-        self, asker: Asker, readers: Readers, metrics: TopicMetrics, *, priority: Priority = Priority.INTERACTIVE
+        self, asker: Asker, readers: Readers, metrics: TopicMetrics, *, priority: Priority | None = Priority.INTERACTIVE
     ) -> None:
         self._asker = asker
         self._readers = readers
         self._metrics = metrics
         self._priority = priority
 
-    async def choose(self, user: UserId, query: str, hits: Sequence[TopicHit]) -> Selection:
+    async def choose(
+        self, user: UserId, query: str, hits: Sequence[TopicHit], *, within_s: float = math.inf
+    ) -> Selection:
         """Choose the topics that help with a query; takes 60 s at most.
 
         Args:
             user: whose topics they are; those of others are left out.
             query: what they are to help with.
             hits: the candidates, the best first.
+            within_s: seconds after which the model is given up and the fallback taken.
 
         Raises:
             StorageError: the database cannot be read.
@@ -106,7 +116,7 @@ class Reranker:
         state = _State(left=0)
         choices: list[Choice] | None = None
         reason: str | None = "timeout"
-        with self._metrics.reranker_s.timed(), trio.move_on_after(reranking.WHOLE_S):
+        with self._metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, reranking.WHOLE_S))):
             try:
                 choices = await self._converse(user, query, own, state)
                 reason = None
@@ -166,6 +176,8 @@ class Reranker:
             max_tokens=min(route.max_output_tokens, route.context_tokens // 3),
             json_schema=None if offers else _SCHEMA,
         )
+        if self._priority is None:
+            return await route.provider.stream(request, lambda _delta: None)
         async with self._asker.slots.slot(self._priority):
             return await route.provider.stream(request, lambda _delta: None)
 
@@ -201,17 +213,19 @@ class Reranker:
     ) -> Selection:
         by_id = {int(hit.topic.id): hit.topic for hit in own}
         if choices is None:
-            cosines = {int(hit.topic.id): hit.cosine for hit in own if hit.cosine is not None}
-            ids = reranking.fallback(list(by_id), state.loaded, cosines)
+            ids = reranking.fallback(list(by_id), state.loaded)
             choices = [Choice(topic, "", "") for topic in ids]
         chosen = []
         for choice in choices[: reranking.FALLBACK_TOPICS]:
             topic = by_id[choice.id]
             excerpt = None
+            quoted = bool(choice.excerpt)
             if topic.chars > reranking.LONG_CHARS:
                 excerpt = choice.excerpt or reranking.excerpt(await self._messages(user, topic))
-            chosen.append(Chosen(topic=topic, reason=choice.reason, excerpt=excerpt))
-        return Selection(topics=tuple(chosen), fallback=reason)
+            chosen.append(Chosen(topic=topic, reason=choice.reason, excerpt=excerpt, quoted=quoted))
+        return Selection(
+            topics=tuple(chosen), fallback=reason, loaded=tuple(dict.fromkeys(state.loaded)), loads=state.loads
+        )
 
     async def _messages(self, user: UserId, topic: Topic) -> list[Message]:
         return await self._readers.run(topics.read, user, topic.id)

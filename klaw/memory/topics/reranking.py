@@ -44,20 +44,16 @@ def content(topic: Topic, messages: Sequence[Message], max_tokens: int) -> str:
     return f"Topic #{topic.id}:\n{shown}{rest}"
 
 
-def fallback(order: Sequence[int], loaded: Sequence[int], cosines: dict[int, float]) -> list[int]:
-    """Without an answer: what it loaded, else the nearest.
+def fallback(order: Sequence[int], loaded: Sequence[int]) -> list[int]:
+    """Without an answer: what it loaded, else the best that were found.
 
     Args:
         order: the candidates, the best first.
         loaded: those whose contents it asked for, in order.
-        cosines: of the candidates that have one.
     """
     known = set(order)
     chosen = [topic for topic in dict.fromkeys(loaded) if topic in known]
-    if not chosen:
-        place = {topic: at for at, topic in enumerate(order)}
-        chosen = sorted(order, key=lambda topic: (-cosines.get(topic, -1.0), place[topic]))
-    return chosen[:FALLBACK_TOPICS]
+    return (chosen or list(order))[:FALLBACK_TOPICS]
 
 
 def excerpt(messages: Sequence[Message]) -> str:

@@ -6,13 +6,13 @@ import attrs
 import trio
 
 from klaw.actor.clock import Clock
-from klaw.domain.topic import Topic
+from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ActorStopped
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.query import Query, read_query, read_search_words
 from klaw.memory.rank import rank
 from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.ranking import rank_topics
+from klaw.memory.topics.ranking import MAX_MESSAGES, rank_topics
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Lists
 from klaw.store.sql.history_search import HistoryFilters, HistoryFound, history_end, search_history
@@ -41,6 +41,8 @@ class TopicHit:
     """By the words of its summary."""
     message_rank: int | None
     """Of its best message among those that were found."""
+    best: tuple[int, ...] = ()
+    """Row ids of the first of these messages."""
 
 
 @attrs.frozen(kw_only=True)
@@ -69,13 +71,16 @@ class TopicSearch:
         self._clock = clock
         self._metrics = metrics
 
-    async def search(self, text: str, filters: TopicFilters, *, limit: int = MAX_CANDIDATES) -> TopicPage:
+    async def search(
+        self, text: str, filters: TopicFilters, *, limit: int = MAX_CANDIDATES, vector: bytes | None = None
+    ) -> TopicPage:
         """Find a user's topics that match a query; none for a query without any word.
 
         Args:
             text: the query; of a very long one the beginning counts.
             filters: whose, and which.
             limit: most of them.
+            vector: of the query, from who has it already.
 
         Raises:
             StorageError: the database cannot be read.
@@ -87,7 +92,8 @@ class TopicSearch:
         words = tuple(read_search_words(text))
         if not words:
             return TopicPage(hits=(), degraded=(), timings_ms={})
-        vector = await self._vector(text, degraded)
+        if vector is None:
+            vector = await self._vector(text, degraded)
         embedded = trio.current_time()
         best = await self._messages(text, words, filters)
         hits = await self.find(vector, words, best, filters, limit=limit)
@@ -153,6 +159,10 @@ def _best(history: HistoryFound, query: Query) -> list[int]:
 
 def _hits(messages: Sequence[int], found: TopicsFound) -> list[TopicHit]:
     """Pure."""
+    best: dict[TopicId, list[int]] = {}
+    for rowid in messages:
+        if (topic := found.of_messages.get(rowid)) is not None:
+            best.setdefault(topic, []).append(rowid)
     near = [(each.topic, each.cosine) for each in found.near]
     return [
         TopicHit(
@@ -161,6 +171,7 @@ def _hits(messages: Sequence[int], found: TopicsFound) -> list[TopicHit]:
             cosine=placed.cosine,
             words_rank=placed.words_rank,
             message_rank=placed.message_rank,
+            best=tuple(best.get(placed.topic, ())[:MAX_MESSAGES]),
         )
         for placed in rank_topics(near, found.by_words, messages, found.of_messages)
     ]

@@ -11,7 +11,8 @@ from klaw.domain.coverage import IndexRow
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
-from klaw.store.sql import coverage, fulltext, messages, summaries, vectors
+from klaw.domain.topic import Topic
+from klaw.store.sql import coverage, fulltext, messages, summaries, topics, vectors
 from klaw.store.sql.pending import ChatRows, read_next
 from klaw.store.sql.reading import snapshot
 
@@ -49,6 +50,7 @@ class Turn:
     """A turn and its receipt, as far as it concerns one message."""
 
     id: str
+    chat: ChatId
     segment: int
     status: str
     last_seq: int
@@ -68,11 +70,14 @@ class Whereabouts:
     """Of the ``/new`` that ended the message's segment; None while it is the current one."""
     ended_at: str | None
     turns: Sequence[Turn]
-    """The chat's newest turns from the message on, the newest first."""
+    """The chat's newest turns from the message on, the newest first; then those of the user's other chats that showed
+    it in a topic."""
     summary: Summary | None
     """The one that holds the message: live or evicted."""
     next_rows: ChatRows | None
     """What the chat's next turn would read now."""
+    topic: Topic | None
+    """The one that it belongs to."""
     frequencies: Mapping[str, int]
     """For each word that was asked for: how many messages of the chat hold it, up to ``MANY``."""
 
@@ -86,8 +91,19 @@ def _count_holding(connection: apsw.Connection, word: str, chat_key: int) -> int
 
 _ENDED = "SELECT seq, created_at FROM messages WHERE chat_id = ? AND type = 'session_break' AND segment = ? LIMIT 1"
 _TURNS = """
-SELECT turn_id, segment, status, last_seq, ended_at, receipt FROM turns
+SELECT turn_id, chat_id, segment, status, last_seq, ended_at, receipt FROM turns
 WHERE chat_id = ? AND last_seq >= ? ORDER BY last_seq DESC, ended_at DESC LIMIT ?
+"""
+ELSEWHERE = 200
+"""So many of a user's newest turns in other chats are looked through."""
+_SHOWN_ELSEWHERE = """
+SELECT turn_id, chat_id, segment, status, last_seq, ended_at, receipt
+FROM (SELECT * FROM turns WHERE user_id = ?1 AND chat_id <> ?2 ORDER BY rowid DESC LIMIT ?4) AS t
+WHERE EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.rowids') AS r
+        WHERE r.value = ?3)
+    OR EXISTS (SELECT 1 FROM json_each(t.receipt, '$.topics.candidates') AS c, json_each(c.value, '$.shortened') AS r
+        WHERE r.value = ?3)
+ORDER BY ended_at DESC LIMIT ?5
 """
 
 
@@ -117,7 +133,10 @@ def locate(
             return None
         stored = vectors.model(connection)
         ended = connection.execute(_ENDED, (message.chat, message.segment + 1)).fetchone()
-        newest = connection.execute(_TURNS, (message.chat, message.seq, turns))
+        newest = list(connection.execute(_TURNS, (message.chat, message.seq, turns)))
+        shown = (message.user, message.chat, message.rowid, ELSEWHERE, turns)
+        newest += connection.execute(_SHOWN_ELSEWHERE, shown)
+        topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
         return Whereabouts(
             session=session,
             row=rows[0],
@@ -125,9 +144,18 @@ def locate(
             ended_seq=int(ended[0]) if ended else None,
             ended_at=str(ended[1]) if ended else None,
             turns=[
-                Turn(id=id_, segment=segment, status=status, last_seq=last, ended_at=at, receipt=json.loads(receipt))
-                for id_, segment, status, last, at, receipt in newest
+                Turn(
+                    id=id_,
+                    chat=ChatId(chat),
+                    segment=segment,
+                    status=status,
+                    last_seq=last,
+                    ended_at=at,
+                    receipt=json.loads(receipt),
+                )
+                for id_, chat, segment, status, last, at, receipt in newest
             ],
+            topic=topics.get(connection, message.user, topic) if topic is not None else None,
             summary=summaries.holding(connection, message.chat, message.segment, message.seq),
             next_rows=read_next(connection, message.chat, window_rows, summarised=summarised),
             frequencies={word: _count_holding(connection, word, session.key) for word in words},

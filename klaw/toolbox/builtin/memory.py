@@ -51,6 +51,8 @@ class MemoryParts:
     writer: Writer
     readers: Readers
     clock: Clock
+    topics: bool = True
+    """Whether ``memory_search`` shows topics."""
 
 
 def _in_chat(context: ToolContext) -> bool:
@@ -68,8 +70,9 @@ def _search_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     async def memory_search(
         context: ToolContext, query: _Query, since: _Since = None, until: _Until = None, limit: _Results = 8
     ) -> str | ToolFailure:
-        """Search all that is remembered about this user: saved facts, MEMORY.md and memory/*.md, and everything that
-        was ever said in any chat. Use it before answering about the past, about people, or about preferences."""
+        """Search all that is remembered about this user: saved facts, topics of earlier talk, MEMORY.md and
+        memory/*.md, and everything that was ever said in any chat. Use it before answering about the past, about
+        people, or about preferences."""
         return await _search(parts, context, query, None, None, None, since, until, limit)
 
     @tool(permission=Permission.READ)
@@ -215,7 +218,8 @@ async def _search(
     except InvalidName as error:
         return ToolFailure(f"chat: {error}.")
     page = await parts.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
-    return show(page, [each for each in page.results if not _is_asked(context, each)][:limit])
+    found = [each for each in page.results if not _is_asked(context, each)][:limit]
+    return show(page, found, page.topics if parts.topics and kinds is None else ())
 
 
 _OWN_QUESTION = 5

@@ -1,0 +1,104 @@
+"""What goes into a turn's first request: prompt files, facts, what is recalled, topics that fit, the window."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from klaw.actor.vitals import Vitals
+from klaw.chats.services import TurnServices
+from klaw.context.assemble import Context, Guard, Plan, assemble, plan
+from klaw.context.explain import explain
+from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.context.standing import standing
+from klaw.domain.chosen import ChosenTopics
+from klaw.domain.recall import NOTHING, Recalled
+from klaw.llm.router import Route
+from klaw.store.sql import facts
+from klaw.store.sql.candidates import Scope
+from klaw.store.sql.pending import ChatRows
+
+
+@attrs.frozen(kw_only=True)
+class Gathered:
+    """A context, and the account of it."""
+
+    context: Context
+    receipt: dict[str, Any]
+
+
+@attrs.define(kw_only=True)
+class Gatherer:
+    """Of one turn. Asked again when a prompt proves too long; topics are chosen only once.
+
+    Args:
+        services: of all turns.
+        vitals: the chat's.
+        rows: what the turn answers, and what came before.
+        wrap: given the routes of models that are asked meanwhile: what they cost is the turn's.
+    """
+
+    services: TurnServices
+    vitals: Vitals
+    rows: ChatRows
+    wrap: Callable[[Route], Route]
+    _chosen: ChosenTopics | None = None
+
+    async def gather(self, budget: Budget, tools_tokens: int) -> Gathered:
+        """Read, search and put it together. The caller holds an LLM slot when it asks for the first time.
+
+        Args:
+            budget: of the request.
+            tools_tokens: of its tool list, estimated.
+
+        Cancellation: nothing is changed.
+        """
+        services, config, rows = self.services, self.services.config, self.rows
+        self.vitals.doing("assembling the context")
+        fixed = await services.files.run(services.workspace.read, rows.session.user)
+        core = standing(fixed.core_memory, await services.readers.run(facts.standing, rows.session.user))
+        planned = plan(
+            Snapshot(
+                system_prompt=fixed.system_prompt,
+                core_memory=core.text,
+                summaries=rows.summaries,
+                summarised_to=rows.summarised_to,
+                history=rows.history,
+                has_older=rows.has_older,
+                pending=rows.pending,
+                unfinished=rows.unfinished,
+                tools_tokens=tools_tokens,
+                budget=budget,
+                settings=Settings(
+                    sliding_window=config.context.sliding_window,
+                    recall_enabled=config.auto_rag.enabled,
+                    recall_max_tokens=config.auto_rag.max_tokens,
+                    hold_uncovered=config.holds_uncovered,
+                    topics_max_tokens=config.injected_tokens,
+                ),
+            )
+        )
+        recalled = await self._recall(planned)
+        context = assemble(planned, recalled, await self._topics(recalled))
+        receipt = {**explain(planned, context), **core.describe()}
+        if fixed.problems:
+            receipt["problems"] = [f"{name} was left out: it cannot be read" for name in fixed.problems]
+        return Gathered(context=context, receipt=receipt)
+
+    async def _recall(self, planned: Plan) -> Recalled:
+        if planned.guard is not Guard.SEARCH:
+            return NOTHING
+        session = self.rows.session
+        scope = Scope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
+        return await self.services.recall.search(self._question, scope)
+
+    async def _topics(self, recalled: Recalled) -> ChosenTopics | None:
+        if self.services.topics is not None and self._chosen is None:
+            self.vitals.doing("choosing topics")
+            user = self.rows.session.user
+            self._chosen = await self.services.topics.choose(user, self._question, recalled.vector, self.wrap)
+        return self._chosen
+
+    @property
+    def _question(self) -> str:
+        return "\n".join(message.content for message in self.rows.pending)

@@ -1,0 +1,265 @@
+"""Before a reply: which topics go into its prompt (``topics.inject`` = ``auto``).
+
+search -> relevance gate -> a model that chooses, if ``routing.tasks.reranker`` names one -> what was said in the chosen
+ones. Every failure degrades to the rest and is named in the result; a reply never waits much longer than
+``topics.timeBudgetMs`` for it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class
+from klaw.actor.threads import Threads
+from klaw.domain.chosen import Asked, ChosenTopics, Fate, TopicCandidate
+from klaw.domain.message import Message, is_searchable
+from klaw.domain.names import UserId
+from klaw.domain.topic import TopicId
+from klaw.errors import StorageError
+from klaw.llm.router import Route
+from klaw.memory.embedder import Embedder
+from klaw.memory.query import Query, read_query
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.judging import Judged, judge
+from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.reranker import Reranker, Selection
+from klaw.memory.topics.reranking import FALLBACK_TOPICS
+from klaw.memory.topics.search import TopicHit, TopicSearch
+from klaw.store.readers import Readers
+from klaw.store.sql import messages, topics
+from klaw.store.sql.topic_search import TopicFilters
+from klaw.store.tokenizer import forms_in
+
+SEARCH_S = 3.0
+"""The search may take this share of the time; it includes the question's vector where recall has made none."""
+LOAD_S = 1.0
+"""What was said in the chosen topics is read within this time, however late the choice came."""
+REMOTE_S, LOCAL_S = 6.0, 20.0
+"""The time where ``topics.timeBudgetMs`` says none: with a service that chooses, or with the built-in model."""
+
+log = structlog.get_logger("klaw.topics")
+
+
+@attrs.frozen(kw_only=True)
+class _Pick:
+    """A topic that is to go into the prompt."""
+
+    topic: TopicId
+    excerpt: str = ""
+
+
+@attrs.define
+class _Course:
+    """What one choice has to say of itself."""
+
+    deadline: float
+    degraded: list[str] = attrs.Factory(list)
+    timings_ms: dict[str, float] = attrs.Factory(dict)
+
+    def say(self, code: str) -> None:
+        if code not in self.degraded:
+            self.degraded.append(code)
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.deadline - trio.current_time())
+
+
+@attrs.frozen(kw_only=True)
+class TopicChooser:
+    """Chooses topics for turns.
+
+    Args:
+        search: finds them.
+        readers: of the store.
+        embedder: whose scale of distances counts.
+        asker: for the model that chooses; None when none is to.
+        metrics: where choices are counted.
+        threshold: ``autoRag.relevanceThreshold``.
+        time_budget_s: what a choice may take.
+        clock: of the questions.
+    """
+
+    search: TopicSearch
+    readers: Readers
+    embedder: Embedder
+    asker: Asker | None
+    metrics: TopicMetrics
+    threshold: float
+    time_budget_s: float
+    clock: Clock
+    threads: Threads = attrs.Factory(lambda: Threads("topics", 1))
+
+    async def choose(
+        self, user: UserId, text: str, vector: bytes | None, wrap: Callable[[Route], Route]
+    ) -> ChosenTopics:
+        """Choose the topics for a question. Never raises for a failure of a part: the result says what was degraded.
+
+        Args:
+            user: whose topics.
+            text: the question.
+            vector: of it, from who has it already.
+            wrap: given the model's route: what its calls cost is the turn's. The caller holds an LLM slot.
+
+        Cancellation: a call to the model is given up; nothing is changed.
+        """
+        query = read_query(text, now=self.clock.now(), latest=None)
+        if not query.words:
+            return ChosenTopics(asked=Asked.NO_CONTENT)
+        begin = trio.current_time()
+        course = _Course(begin + self.time_budget_s)
+        found = await self._find(user, text, vector, course)
+        searched = trio.current_time()
+        course.timings_ms["search"] = (searched - begin) * 1000
+        if found is None:
+            return ChosenTopics(asked=Asked.NO_TOPICS, timings_ms=course.timings_ms)
+        hits, said = found
+        judged = await self.threads.run(self._judge, hits, said, query)
+        selection = await self._ask(user, text, hits, judged, course, wrap)
+        if selection is not None:
+            course.timings_ms["choose"] = (trio.current_time() - searched) * 1000
+        picks = _picks(judged, selection)
+        read = await self._read(user, picks, query, course)
+        return ChosenTopics(
+            asked=Asked.SEARCHED,
+            candidates=_candidates(judged, selection, picks, read),
+            reranked=selection is not None and selection.fallback is None,
+            fallback=selection.fallback if selection is not None else None,
+            loads=selection.loads if selection is not None else 0,
+            degraded=tuple(course.degraded),
+            timings_ms=course.timings_ms,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _find(
+        self, user: UserId, text: str, vector: bytes | None, course: _Course
+    ) -> tuple[tuple[TopicHit, ...], dict[int, str]] | None:
+        """What the search finds, and the messages that it was found by. None: the user has no topics."""
+        try:
+            with trio.move_on_after(min(SEARCH_S, course.left_s)):
+                if not await self.readers.run(topics.count, user):
+                    return None
+                page = await self.search.search(text, TopicFilters(user=user), vector=vector)
+                for code in page.degraded:
+                    if code != "embedding_off":  # as the user wants it
+                        course.say(code)
+                rowids = [rowid for hit in page.hits for rowid in hit.best]
+                read = await self.readers.run(messages.by_rowids, rowids)
+                return page.hits, {each.rowid: each.content for each in read if each.user == user}
+            course.say("topics_late")
+        except trio.TooSlowError:
+            course.say("topics_late")
+        except StorageError as error:
+            log.warning("topics_not_searched", error=error_class(error))
+            course.say("topics_failed")
+        return (), {}
+
+    def _judge(self, hits: Sequence[TopicHit], said: dict[int, str], query: Query) -> Judged:
+        return judge(hits, said, query, threshold=self.threshold, random_cosine=self.embedder.random_cosine)
+
+    async def _ask(
+        self,
+        user: UserId,
+        text: str,
+        hits: Sequence[TopicHit],
+        judged: Judged,
+        course: _Course,
+        wrap: Callable[[Route], Route],
+    ) -> Selection | None:
+        """What the model chooses. None: none is asked."""
+        shown = [hit for hit, worth in zip(hits, judged.worth_asking, strict=True) if worth]
+        if self.asker is None or not shown:
+            return None
+        reranker = Reranker(attrs.evolve(self.asker, wrap=wrap), self.readers, self.metrics, priority=None)
+        try:
+            return await reranker.choose(user, text, shown, within_s=course.left_s)
+        except (StorageError, trio.TooSlowError) as error:
+            log.warning("topics_not_chosen", error=error_class(error))
+            return Selection(topics=(), fallback="storage")
+
+    async def _read(
+        self, user: UserId, picks: Sequence[_Pick], query: Query, course: _Course
+    ) -> dict[TopicId, tuple[list[Message], list[float]]]:
+        """What was said in the picked topics, and how much each message has to do with the question."""
+        read: dict[TopicId, tuple[list[Message], list[float]]] = {}
+        begin = trio.current_time()
+        try:
+            with trio.move_on_after(LOAD_S) as reading:
+                for pick in picks:
+                    own = await self.readers.run(topics.read, user, pick.topic)
+                    said = [each for each in own if is_searchable(each.role, each.type)]
+                    if said:
+                        read[pick.topic] = said, await self.threads.run(worths, said, query.content_stems)
+            if reading.cancelled_caught:
+                course.say("topics_late")
+        except trio.TooSlowError:
+            course.say("topics_late")
+        except StorageError as error:
+            log.warning("topics_not_read", error=error_class(error))
+            course.say("topics_failed")
+        if picks:
+            course.timings_ms["read"] = (trio.current_time() - begin) * 1000
+        return read
+
+
+def _picks(judged: Judged, selection: Selection | None) -> list[_Pick]:
+    """What goes into the prompt, the most useful first. Pure."""
+    if selection is not None and selection.fallback is None:
+        return [
+            _Pick(topic=each.topic.id, excerpt=(each.excerpt or "") if each.quoted else "") for each in selection.topics
+        ]
+    if selection is not None and selection.loaded:
+        return [_Pick(topic=each.topic.id) for each in selection.topics]
+    passed = [each.topic.id for each in judged.candidates if each.fate is Fate.CHOSEN]
+    return [_Pick(topic=topic) for topic in passed[:FALLBACK_TOPICS]]
+
+
+def _candidates(
+    judged: Judged,
+    selection: Selection | None,
+    picks: Sequence[_Pick],
+    read: dict[TopicId, tuple[list[Message], list[float]]],
+) -> tuple[TopicCandidate, ...]:
+    """All that were found, with what became of them. Pure."""
+    places = {pick.topic: place for place, pick in enumerate(picks, 1)}
+    excerpts = {pick.topic: pick.excerpt for pick in picks}
+    reranked = selection is not None and selection.fallback is None
+    made = []
+    for each, worth in zip(judged.candidates, judged.worth_asking, strict=True):
+        topic = each.topic.id
+        if topic in places:
+            said, of_each = read.get(topic, ([], []))
+            made.append(
+                attrs.evolve(
+                    each,
+                    fate=Fate.CHOSEN if said else Fate.GONE,
+                    place=places[topic],
+                    messages=tuple(said),
+                    worths=tuple(of_each),
+                    excerpt=excerpts[topic],
+                )
+            )
+        elif reranked and worth:
+            made.append(attrs.evolve(each, fate=Fate.NOT_CHOSEN))
+        else:
+            made.append(attrs.evolve(each, fate=Fate.OVER_COUNT) if each.fate is Fate.CHOSEN else each)
+    return tuple(made)
+
+
+def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
+    """How much each of a topic's messages has to do with a question: the question's words that it has, the rarer in the
+    topic the more. Pure; reads all of the text.
+
+    Args:
+        said: the topic's messages.
+        wanted: stems of the question's content words.
+    """
+    found = [forms_in(message.content, wanted) for message in said]
+    holding = Counter(form for forms in found for form in forms)
+    return [math.fsum(math.log(1 + len(said) / holding[form]) for form in forms) for forms in found]
