@@ -19,12 +19,14 @@ from klaw.domain.topic import TopicId
 from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
 from klaw.store.memory_records import SummaryEntry
 from klaw.store.records import dumps
-from klaw.store.sql import coverage, facts, messages, meta, summaries, topics, vector_codes
+from klaw.store.sql import coverage, facts, messages, meta, summaries, topic_changes, topics, vector_codes
 from klaw.store.sql.reading import snapshot
 from klaw.store.topic_records import TopicEntry
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""
+_LAST = "forget_last:"
+"""In ``meta``, with a user's name behind it: number of their last forgetting."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts")
 
 _QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -34,9 +36,10 @@ _QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("summaries", "rowid", ("text",)),
     ("tool_notes", "rowid", ("text",)),
     ("topics", "id", ("summary",)),
+    ("topic_changes", "entry", ("before",)),
 )
 """Where a text may be quoted, and in what: table, key, columns."""
-JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document"})
+JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before"})
 KEPT = (
     ("facts", "facts", "text"),
     ("core memory", "core_memory", "document"),
@@ -103,7 +106,8 @@ def scope(
     """
     own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
     marked = json.dumps([each.rowid for each in own])
-    ended = [TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))]
+    now = {TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))}
+    ended = sorted(now | topic_changes.past_topics(connection, user, [each.rowid for each in own]))
     covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
     texts = [each.content for each in own]
     for fact in wanted:
@@ -208,7 +212,9 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
         connection.execute(_HISTORY, (entry.user, fact))
     for message in found.own:
         _erase(connection, message, entry)
+    topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
     redact(connection, entry.user, pieces)
+    meta.put(connection, f"{_LAST}{entry.user}", str(entry.entry))
     _put_pending(connection, [*pending(connection), entry])
     return Forgot(entry=entry, pieces=pieces, own=found.own)
 
@@ -312,6 +318,11 @@ def merge_small_indexes(connection: apsw.Connection) -> None:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
 
 
+def last_of(connection: apsw.Connection, user: UserId) -> int:
+    """Number of a user's last forgetting; 0 for none. What was read before it may hold what is forgotten."""
+    return int(meta.get(connection, f"{_LAST}{user}") or 0)
+
+
 # -- what is not finished ----------------------------------------------------------------------------------------------
 
 
@@ -335,3 +346,4 @@ def _put_pending(connection: apsw.Connection, entries: Sequence[ForgetEntry]) ->
 def clear(connection: apsw.Connection) -> None:
     """For a database that is being made from the logs."""
     meta.remove(connection, _PENDING)
+    meta.remove_all(connection, _LAST)

@@ -6,7 +6,7 @@ import apsw
 
 from klaw.store.forget_records import ForgetEntry
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, TaskEntry
-from klaw.store.sql import core_memory, facts, forgetting, meta, summaries, tasks, topics
+from klaw.store.sql import core_memory, facts, forgetting, meta, summaries, tasks, topic_changes, topics
 from klaw.store.topic_records import TopicEntry
 
 ENTRY = "memory_entry"
@@ -36,6 +36,7 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
         case SummaryEntry():
             summaries.apply(connection, entry)
         case TopicEntry():
+            topic_changes.record(connection, entry)
             topics.apply(connection, entry)
         case ForgetEntry():
             forgetting.apply(connection, entry)
@@ -66,6 +67,6 @@ def kind(entry: MemoryEntry) -> str:
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, core_memory, summaries, topics, forgetting):
+    for each in (tasks, facts, core_memory, summaries, topics, topic_changes, forgetting):
         each.clear(connection)
     meta.remove(connection, ENTRY)
