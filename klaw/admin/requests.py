@@ -29,6 +29,7 @@ from klaw.admin.schedule_requests import (
     ScheduleRemove,
     ScheduleRun,
 )
+from klaw.admin.topic_requests import OfTopicControl
 from klaw.domain.text import has_forbidden
 from klaw.errors import Problem
 
@@ -205,7 +206,7 @@ Scheduled: TypeAlias = (
 """Requests about tasks and runs."""
 OfFacts: TypeAlias = FactList | FactAdd | FactEdit | FactDelete | FactHistory | FactUndo
 """Requests about facts."""
-Remembered: TypeAlias = Forget | TopicsList | TopicsShow
+Remembered: TypeAlias = Forget | TopicsList | TopicsShow | OfTopicControl
 """Requests about what is remembered."""
 Request: TypeAlias = (
     Status

@@ -23,7 +23,7 @@ FIELDS = {
 """Options by their names in Python, and the fields of a task that they give."""
 
 _TYPED = {field: f"--{option.replace('_', '-')}" for option, field in FIELDS.items()}
-_ARGUMENTS = {"name": "NAME", "run": "RUN", "fact": "FACT"}
+_ARGUMENTS = {"name": "NAME", "run": "RUN", "fact": "FACT", "topic": "TOPIC", "topics": "TOPIC"}
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "line_too_long"})
 
 

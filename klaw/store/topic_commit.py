@@ -108,7 +108,11 @@ def _store_vectors(connection: apsw.Connection, request: StoreTopics, states: li
 def _merge(connection: apsw.Connection, request: MergeTopics, entries: list[Entry]) -> Topic:
     sources, target = request.sources, request.target
     ids = [each.id for each in (*sources, target)]
-    if not sources or len(set(ids)) < len(ids) or any((each.user, each.chat) != (target.user, target.chat) for each in sources):
+    if (
+        not sources
+        or len(set(ids)) < len(ids)
+        or any((each.user, each.chat) != (target.user, target.chat) for each in sources)
+    ):
         raise StorageError("only different topics of one user and one chat can be merged")
     _check_summary(request.summary)
     for each in (*sources, target):
@@ -118,7 +122,7 @@ def _merge(connection: apsw.Connection, request: MergeTopics, entries: list[Entr
     state = TopicState(
         id=target.id,
         summary=request.summary,
-        general=False,
+        general=all(each.general for each in (*sources, target)),
         members=tuple(sorted(rowid for each in sources for rowid in topics.members(connection, each.user, each.id))),
         consolidated=True,
         facts=all(each.facts for each in (*sources, target)),

@@ -17,7 +17,7 @@ MAX_MEMBERS = 1_000_000
 
 TopicOp: TypeAlias = Literal["put", "merge", "mark", "remove", "rebuild", "undo"]
 """put: topics are stored, new ones or in place of others. merge: one takes in others. mark: a step of the archivist is
-done. remove: its messages have no topic any more. rebuild: likewise of several. undo: topics are again what they were."""
+done. remove: its messages have no topic any more. rebuild: likewise of several. undo: topics are what they were."""
 _WHOLE: tuple[TopicOp, ...] = ("put", "merge", "rebuild", "undo")
 """With a chat, topics and ended ones."""
 Author: TypeAlias = Literal["archivist", "person"]
