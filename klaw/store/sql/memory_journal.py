@@ -9,13 +9,13 @@ from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, Summary
 from klaw.store.sql import core_memory, facts, forgetting, meta, summaries, tasks, topic_changes, topics
 from klaw.store.topic_records import TopicEntry
 
-ENTRY = "memory_entry"
-"""In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
+ENTRY = meta.MEMORY_ENTRY
+"""In ``meta``."""
 
 
 def last_entry(connection: apsw.Connection) -> int:
     """Number of the memory journal's last entry that this database has; 0 for none."""
-    return int(meta.get(connection, ENTRY) or 0)
+    return meta.last_entry(connection)
 
 
 def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
