@@ -43,12 +43,14 @@ from klaw.memory.forget import Forgetter
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
+from klaw.memory.slash_forget import ForgetAnswers
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.control import TopicControl
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.search import TopicSearch
+from klaw.memory.topics.slash import TopicAnswers
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.store import Store
 from klaw.subagents.localzone import default_zone
@@ -224,6 +226,11 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         clock=clock,
         changed=archivist.nudge,
     )
+    answers = MemoryAnswers(
+        store.readers,
+        TopicAnswers(store.readers, topic_search, enabled=config.topics.enabled),
+        ForgetAnswers(forgetter, clock),
+    )
     return App(
         config=config,
         paths=paths,
@@ -285,6 +292,6 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         topic_asker=topic_asker,
         topic_control=topic_control,
         health=health,
-        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), MemoryAnswers(store.readers)),
+        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), answers),
         threads=(files, tool_files),
     )
