@@ -85,7 +85,7 @@ class TopicControl:
         Cancellation: it may be done or not.
         """
         if not 2 <= len(ids) <= MAX_MERGED:
-            raise TopicRefused(f"must name 2 to {MAX_MERGED} topics", field="topics")
+            raise TopicRefused(f"must name 2 to {MAX_MERGED} topics", field="topics", code="bad_args")
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
             raise TopicRefused(f"topic {twice} is named twice", field="topics")
@@ -289,7 +289,7 @@ def joined(found: Sequence[Topic]) -> str:
 def _summary_of(text: str) -> str:
     summary = text.strip()
     if not summary or len(summary) > MAX_SUMMARY_CHARS:
-        raise TopicRefused(f"must have 1 to {MAX_SUMMARY_CHARS} characters", field="summary")
+        raise TopicRefused(f"must have 1 to {MAX_SUMMARY_CHARS} characters", field="summary", code="bad_args")
     return summary
 
 
