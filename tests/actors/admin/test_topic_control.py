@@ -91,7 +91,10 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             assert [row.split()[0] for row in history] == ["entry", "3", "2"]
             assert "split 1 -> 3, 4, 5" in history[1]
             code, _, err = await klaw("undo", "2")
-            assert (code, err) == (1, "klaw: change 3 came later and is about the same messages: take that back first\n")
+            assert (code, err) == (
+                1,
+                "klaw: change 3 came later and is about the same messages: take that back first\n",
+            )
             assert (await klaw("undo"))[0] == 0
             assert "there again as they were" in (await klaw("undo"))[1]
             assert "taken back by" in (await klaw("history", "2"))[1]
