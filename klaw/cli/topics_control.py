@@ -5,14 +5,16 @@ import sys
 from typing import Any
 
 from klaw.cli.admin_call import call, fail, line, print_json, table
-from klaw.cli.task_ask import ask
+from klaw.cli.task_ask import ask, wrong
 from klaw.config.paths import Paths
 from klaw.errors import KlawError
 
 
 def merge_command(args: argparse.Namespace) -> int:
     """Lets the first topic take in the others. 0 done, 1 refused, 2 wrong usage."""
-    fields = {"topics": args.topics} | ({"summary": args.summary} if args.summary is not None else {})
+    if (ids := _numbers(args.topics)) is None:
+        return wrong([_NO_NUMBER.format("TOPIC")])
+    fields: dict[str, Any] = {"topics": ids} | ({"summary": args.summary} if args.summary is not None else {})
 
     def show(answer: dict[str, Any]) -> list[str]:
         return ["merged:", *_told([answer["topic"]]), _BACK]
@@ -22,12 +24,14 @@ def merge_command(args: argparse.Namespace) -> int:
 
 def split_command(args: argparse.Namespace) -> int:
     """Puts several topics in the place of one. 0 done, 1 refused, 2 wrong usage."""
+    if (ids := _numbers([args.topic])) is None:
+        return wrong([_NO_NUMBER.format("TOPIC")])
     fields = {"at": args.at} if args.at else {}
 
     def show(answer: dict[str, Any]) -> list[str]:
         return [f"in the place of topic {answer['ended']}:", *_told(answer["topics"]), _BACK]
 
-    return ask(args, "topics_split", {"topic": args.topic, "fields": fields}, show)
+    return ask(args, "topics_split", {"topic": ids[0], "fields": fields}, show)
 
 
 def rebuild_command(args: argparse.Namespace) -> int:
@@ -51,11 +55,15 @@ def rebuild_command(args: argparse.Namespace) -> int:
 
 def history_command(args: argparse.Namespace) -> int:
     """Prints changes of topics. 0 also when there are none; 1 failed."""
-    return ask(args, "topics_history", {"topic": args.topic, "limit": args.limit}, _history)
+    if (ids := _numbers([args.topic] if args.topic is not None else [])) is None:
+        return wrong([_NO_NUMBER.format("TOPIC")])
+    return ask(args, "topics_history", {"topic": ids[0] if ids else None, "limit": args.limit}, _history)
 
 
 def undo_command(args: argparse.Namespace) -> int:
-    """Takes a change back. 0 done, 1 refused."""
+    """Takes a change back. 0 done, 1 refused, 2 wrong usage."""
+    if (entries := _numbers([args.entry] if args.entry is not None else [])) is None:
+        return wrong([_NO_NUMBER.format("ENTRY")])
 
     def show(answer: dict[str, Any]) -> list[str]:
         lines = [f"change {answer['undone']} is taken back, by change {answer['entry']}"]
@@ -65,7 +73,17 @@ def undo_command(args: argparse.Namespace) -> int:
             lines.append(f"gone by it: {', '.join(map(str, answer['ended']))}")
         return lines
 
-    return ask(args, "topics_undo", {"entry": args.entry}, show)
+    return ask(args, "topics_undo", {"entry": entries[0] if entries else None}, show)
+
+
+_NO_NUMBER = "{}: must be a number from 1"
+
+
+def _numbers(given: list[str]) -> list[int] | None:
+    """The numbers that were given; None when one is none."""
+    if any(not each.isdecimal() or len(each) > 15 or int(each) < 1 for each in given):
+        return None
+    return [int(each) for each in given]
 
 
 # -- text for the terminal ---------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def undo(connection: apsw.Connection, request: UndoTopics, entries: list[Entry])
     if change.undone_by is not None:
         raise NoSuchChange(f"change {change.entry} was taken back already, by {change.undone_by}")
     was = {rowid for state in change.before for rowid in state.members}
-    mine = set(topics.still_archived(connection, user, change.chat, sorted(was)))
+    mine = set(topic_changes.still_archived(connection, user, change.chat, sorted(was)))
     left = [topic for topic in change.after if topics.get(connection, user, topic) is not None]
     now = {rowid for topic in left for rowid in topics.members(connection, user, topic)}
     newer = topic_changes.later(connection, user, change, was | now)

@@ -151,6 +151,17 @@ def drawn(connection: apsw.Connection, user: UserId, rowids: Collection[int]) ->
     return found & set(rowids)
 
 
+_STILL = f"""
+SELECT rowid FROM messages
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3 AND {topics.ARCHIVED} ORDER BY rowid
+"""  # noqa: S608 - constant condition
+
+
+def still_archived(connection: apsw.Connection, user: UserId, chat: ChatId, rowids: Sequence[int]) -> list[int]:
+    """Those of the messages that are a user's, of a chat, and of a kind that belongs to topics: not forgotten ones."""
+    return [rowid for (rowid,) in connection.execute(_STILL, (json.dumps(list(rowids)), user, chat))]
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _INSERT = """

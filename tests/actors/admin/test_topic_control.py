@@ -110,6 +110,10 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             assert await app.store.readers.run(topics.count, "local") == 2
             for words, code, said in (
                 (("merge", "1"), 2, "TOPIC: must name 2 to 50 topics"),
+                (("merge", "1", "x"), 2, "TOPIC: must be a number from 1"),
+                (("split", "0"), 2, "TOPIC: must be a number from 1"),
+                (("history", "9" * 30), 2, "TOPIC: must be a number from 1"),
+                (("undo", "-"), 2, "ENTRY: must be a number from 1"),
                 (("merge", "1", "99"), 1, "TOPIC: there is no topic 99"),
                 (("split", "1", "--at", "main#1"), 1, "--at: message 'main#1' is the first of topic 1"),
                 (("split", "1"), 1, "no model can divide topic 1 now"),
