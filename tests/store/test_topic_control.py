@@ -6,6 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import apsw
 import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
@@ -353,6 +354,25 @@ async def test_an_undo_beside_a_reindex(tmp_path: Path) -> None:
         assert status.report.swapped
         assert differing(status.report) == set()
     assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
+
+
+def test_lines_of_before_there_was_a_history_make_none(tmp_path: Path) -> None:
+    """So a database that was brought up to this schema and one that is made from the logs are the same."""
+
+    async def fill() -> None:
+        async with running_store(tmp_path) as store:
+            one, two = await archive(store, *([each] for each in await say(store, "1", "2")))
+            await store.writer.merge_topics(two, one, "both", AT)
+            await store.writer.remove_topic(ANNA, one.id, AT)
+
+    trio.run(fill)
+    (log,) = tmp_path.glob("memory/*.jsonl")
+    log.write_text(log.read_text().replace(',"by":"archivist"', ""))
+    connection = apsw.Connection(str(tmp_path / "klaw.db"))
+    assert connection.execute("SELECT count(*) FROM topic_changes").get == 1
+    connection.execute("DELETE FROM topic_changes")
+    connection.close()
+    rebuilt_the_same(tmp_path)
 
 
 # -- whatever is done ------------------------------------------------------------------------------------------------
