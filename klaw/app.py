@@ -29,7 +29,6 @@ from klaw.memory import embedder as embedder_actor
 from klaw.memory import files as files_actor
 from klaw.memory.archivist import ArchivistServices
 from klaw.memory.summaries import summarizer as summarizer_actor
-from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.parts import App, build
@@ -202,21 +201,17 @@ async def _start(app: App) -> None:
 
 
 def _archivist(app: App) -> ActorSpec:
-    asker = Asker(
-        router=app.router,
-        slots=app.slots,
-        temperature=app.config.llm.temperature,
-        wrap=lambda route: app.accounts.meter().wrap(route),
-    )
     services = ArchivistServices(
         config=app.config.topics,
         readers=app.store.readers,
         writer=app.store.writer,
         embedder=app.embedder,
-        asker=asker,
+        asker=app.topic_asker,
         metrics=app.topic_metrics,
         clock=app.clock,
-        on_topic=[FactDrawer(asker, app.facts, PeopleDrawer(app.people, app.store.readers), app.store.readers)],
+        on_topic=[
+            FactDrawer(app.topic_asker, app.facts, PeopleDrawer(app.people, app.store.readers), app.store.readers)
+        ],
     )
     return ActorSpec(
         name=archivist_actor.ACTOR_NAME,

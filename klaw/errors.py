@@ -115,6 +115,10 @@ class TopicChanged(StorageError):
     """Topics or their messages are not as they were when a change was decided; nothing was done."""
 
 
+class NoSuchChange(StorageError):
+    """There is no change of topics that could be taken back; the text says why."""
+
+
 class CoreUnreadable(StorageError):
     """The user's core_memory.json cannot be read, or is none."""
 
@@ -133,6 +137,10 @@ class NoSuchChat(StorageError):
 
 class SummaryOutdated(StorageError):
     """What a summary was made from has changed meanwhile; it is not stored."""
+
+
+class SourceForgotten(SummaryOutdated):
+    """The user has forgotten something since the messages were read; it can be made anew at once."""
 
 
 class ProtocolError(KlawError):

@@ -44,12 +44,15 @@ from klaw.memory.people import People
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
+from klaw.memory.slash_forget import ForgetAnswers
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.choosing import LOCAL_S, REMOTE_S, TopicChooser
+from klaw.memory.topics.control import TopicControl
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.search import TopicSearch
+from klaw.memory.topics.slash import TopicAnswers
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.store import Store
 from klaw.subagents.localzone import default_zone
@@ -112,6 +115,9 @@ class App:
     topic_metrics: TopicMetrics
     archivist: Archivist
     forgetter: Forgetter
+    topic_asker: Asker
+    """For whoever asks the model of ``routing.tasks.topics``."""
+    topic_control: TopicControl
     health: GatheredHealth
     directory: ChatDirectory
     threads: tuple[Threads, ...]
@@ -218,6 +224,24 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         reindexing=lambda: reindexer.status.state == "running",
         changed=embedder.nudge,
     )
+    topic_asker = Asker(
+        router=router, slots=slots, temperature=llm.temperature, wrap=lambda route: accounts.meter().wrap(route)
+    )
+    archivist = Archivist()
+    topic_control = TopicControl(
+        config=config.topics,
+        readers=store.readers,
+        writer=store.writer,
+        embedder=embedder,
+        asker=topic_asker,
+        clock=clock,
+        changed=archivist.nudge,
+    )
+    answers = MemoryAnswers(
+        store.readers,
+        TopicAnswers(store.readers, topic_search, enabled=config.topics.enabled),
+        ForgetAnswers(forgetter, clock),
+    )
     return App(
         config=config,
         paths=paths,
@@ -276,9 +300,11 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         coverage=coverage,
         metrics=metrics,
         topic_metrics=topic_metrics,
-        archivist=Archivist(),
+        archivist=archivist,
+        topic_asker=topic_asker,
+        topic_control=topic_control,
         health=health,
-        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), MemoryAnswers(store.readers)),
+        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), answers),
         threads=(files, tool_files),
     )
 

@@ -140,6 +140,7 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             health=app.health,
             scheduling=app.scheduling,
             forgetter=app.forgetter,
+            topic_control=app.topic_control,
             threads=app.threads,
             connections=listener.gateway.connections,
             address=lambda: listener.url,

@@ -44,6 +44,8 @@ from klaw.admin.requests import (
 from klaw.admin.scheduling import describe_overview, run_scheduled
 from klaw.admin.search import run_search
 from klaw.admin.tasks import task_tree
+from klaw.admin.topic_control import run_topic_control
+from klaw.admin.topic_requests import TopicsHistory, TopicsMerge, TopicsRebuild, TopicsSplit, TopicsUndo
 from klaw.admin.tree import actor_tree
 from klaw.admin.usage import check_usage, describe_budget, describe_usage
 from klaw.chats.health import Health as Problems
@@ -66,6 +68,7 @@ from klaw.memory.people import People
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
+from klaw.memory.topics.control import TopicControl
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
@@ -110,6 +113,7 @@ class Sources:
     health: Problems
     scheduling: Scheduling
     forgetter: Forgetter
+    topic_control: TopicControl
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
     """Of the gateway, now: attrs values, each with an ``id``."""
@@ -159,12 +163,17 @@ class Commands:
                 return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
-            case Forget():
-                return await run_forget(self._sources.forgetter, request)
-            case TopicsList() | TopicsShow():
-                return await run_topics(self._sources.readers, request)
+            case Forget() | TopicsList() | TopicsShow():
+                return await self._remember(request)
+            case TopicsMerge() | TopicsSplit() | TopicsRebuild() | TopicsHistory() | TopicsUndo():
+                return await run_topic_control(self._sources.topic_control, request)
             case _:
                 return await run_scheduled(self._sources.scheduling, request)
+
+    async def _remember(self, request: Forget | TopicsList | TopicsShow) -> dict[str, Any]:
+        if isinstance(request, Forget):
+            return await run_forget(self._sources.forgetter, request)
+        return await run_topics(self._sources.readers, request)
 
     async def _operate(self, request: Tasks | Log | Health | Mcp | Reindex) -> dict[str, Any]:
         """What is about the process and not about somebody's chats."""

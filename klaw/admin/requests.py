@@ -30,6 +30,7 @@ from klaw.admin.schedule_requests import (
     ScheduleRemove,
     ScheduleRun,
 )
+from klaw.admin.topic_requests import OfTopicControl
 from klaw.domain.text import has_forbidden
 from klaw.errors import Problem
 
@@ -204,7 +205,7 @@ Scheduled: TypeAlias = (
     | RunCancel
 )
 """Requests about tasks and runs."""
-Remembered: TypeAlias = Forget | TopicsList | TopicsShow
+Remembered: TypeAlias = Forget | TopicsList | TopicsShow | OfTopicControl
 """Requests about what is remembered."""
 Request: TypeAlias = (
     Status

@@ -17,6 +17,7 @@ from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.chats import commands, models, spending
+from klaw.chats.asides import about_memory, about_tasks
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
@@ -45,10 +46,7 @@ class _Done:
     metadata: dict[str, Any] = attrs.Factory(dict)
 
 
-TaskCommand: TypeAlias = Literal[Command.TASKS, Command.RUNS, Command.CANCEL, Command.HEARTBEAT]
-ShowCommand: TypeAlias = Literal[
-    Command.STATUS, Command.CONTEXT, Command.MODELS, Command.USAGE, Command.MEMORY, Command.HELP
-]
+ShowCommand: TypeAlias = Literal[Command.STATUS, Command.CONTEXT, Command.MODELS, Command.USAGE, Command.HELP]
 
 log = structlog.get_logger("klaw.chat")
 
@@ -266,20 +264,13 @@ class _ChatActor:
             case Command.MODEL:
                 return await self._model(asked.rest)
             case Command.TASKS | Command.RUNS | Command.CANCEL | Command.HEARTBEAT as command:
-                return _Done(await self._about_tasks(command, asked.rest))
+                return _Done(await about_tasks(self.tasks, command, self.chat, asked.rest))
+            case Command.MEMORY | Command.TOPICS | Command.FORGET as command:
+                if command is Command.FORGET and self.memory.confirms(asked.rest):
+                    await self._stop("/forget")  # its answer could quote what is forgotten
+                return _Done(await about_memory(self.memory, command, self.chat, asked.rest))
             case _ as command:
                 return _Done(await self._show(command))
-
-    async def _about_tasks(self, command: TaskCommand, rest: str) -> str:
-        match command:
-            case Command.TASKS:
-                return await self.tasks.list_tasks(self.user)
-            case Command.RUNS:
-                return await self.tasks.list_runs(self.user, rest)
-            case Command.CANCEL:
-                return await self.tasks.cancel(self.user, rest)
-            case Command.HEARTBEAT:
-                return await self.tasks.heartbeat(self.chat, rest)
 
     async def _show(self, command: ShowCommand) -> str:
         match command:
@@ -292,8 +283,6 @@ class _ChatActor:
                 return await models.list_models(self.services.models, await self._model_name())
             case Command.USAGE:
                 return await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat)
-            case Command.MEMORY:
-                return await self.memory.show(self.user)
             case Command.HELP:
                 return commands.help_text()
 

@@ -23,6 +23,8 @@ class Command(enum.StrEnum):
     CANCEL = "/cancel"
     HEARTBEAT = "/heartbeat"
     MEMORY = "/memory"
+    TOPICS = "/topics"
+    FORGET = "/forget"
     HELP = "/help"
 
 
@@ -40,6 +42,8 @@ _MEANING: Mapping[Command, str] = {
     Command.CANCEL: "end a run: /cancel with its id or the name of its task",
     Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
     Command.MEMORY: "show what is kept about you: core memory, and the most important facts",
+    Command.TOPICS: "list what we talked about; /topics WORDS finds what fits",
+    Command.FORGET: "forget messages, a topic or a fact for good: shows first what would go",
     Command.HELP: "show this list",
 }
 

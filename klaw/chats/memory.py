@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from klaw.domain.names import UserId
+from klaw.domain.names import ChatId, UserId
 
 
 class MemoryCommands(Protocol):
@@ -11,4 +11,16 @@ class MemoryCommands(Protocol):
 
     async def show(self, user: UserId) -> str:
         """The user's core memory and facts, in short."""
+        ...
+
+    async def topics(self, user: UserId, query: str) -> str:
+        """The user's newest topics, or those that fit a query; empty for none."""
+        ...
+
+    async def forget(self, chat: ChatId, rest: str) -> str:
+        """Show what would be forgotten, or forget what was shown; ``rest`` is what stood behind the command."""
+        ...
+
+    def confirms(self, rest: str) -> bool:
+        """Whether ``forget`` would forget something now, not only show it."""
         ...

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from klaw import __version__
-from klaw.cli import kept_parser
+from klaw.cli import kept_parser, topics_options
 
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
 
@@ -251,14 +251,7 @@ def _memory_commands(commands: Any) -> None:
     forget.add_argument("--with-messages", action="store_true", help="of a person: also the messages that name them")
     forget.add_argument("--dry-run", action="store_true", help="only list what would go and what holds it")
     forget.add_argument("--yes", action="store_true", help="do not ask")
-    group = _group(commands, "topics", "list and show topics")
-    topics = _command(group, "list", "list topics, the last talked about first", "topics", "list_command")
-    topics.add_argument("--user", metavar="NAME", help="whose (default: local)")
-    topics.add_argument("--chat", metavar="NAME", help="of this chat only")
-    topics.add_argument("--limit", metavar="N", type=int, help="so many, 1 to 100 (default: 20)")
-    show = _command(group, "show", "show a topic with its messages", "topics", "show_command")
-    show.add_argument("topic", metavar="TOPIC", help="its number")
-    show.add_argument("--user", metavar="NAME", help="whose (default: local)")
+    topics_options.add(_group(commands, "topics", "list, show, merge, split and rebuild topics"), _command)
 
 
 def _count(text: str) -> int:

@@ -180,6 +180,9 @@ def _label(result: dict[str, Any], user: str) -> list[str]:
             return [_minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
         case "file":
             return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]
+        case "note":
+            place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
+            return [_minute(result["created_at"]), place, "note on a tool's result"]
         case _:
             place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
             return [_minute(result["created_at"]), place, result["role"]]

@@ -23,7 +23,15 @@ FIELDS = {
 """Options by their names in Python, and the fields of a task that they give."""
 
 _TYPED = {field: f"--{option.replace('_', '-')}" for option, field in FIELDS.items()}
-_ARGUMENTS = {"name": "NAME", "run": "RUN", "fact": "FACT", "person": "PERSON", "into": "INTO"}
+_ARGUMENTS = {
+    "name": "NAME",
+    "run": "RUN",
+    "fact": "FACT",
+    "person": "PERSON",
+    "into": "INTO",
+    "topic": "TOPIC",
+    "topics": "TOPIC",
+}
 _TYPED |= {"aliases": "--alias", "add_aliases": "--alias", "remove_aliases": "--no-alias"}
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
 

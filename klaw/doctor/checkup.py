@@ -18,6 +18,7 @@ from klaw.store.journal import COMMIT_LOG
 from klaw.store.logcheck import LogReport, read_logs
 from klaw.store.offline import read_offline
 from klaw.store.sql import checkup as sql
+from klaw.store.sql.topic_checkup import topics_checked
 
 SECOND_LOOK_S = 1.0
 """A running server writes its logs first; what the database lacks is looked for again after so long."""
@@ -122,6 +123,10 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         judge.judge_covered(covered),
     ]
     done.chats = judge.chat_counts(covered)
+    try:
+        done.findings.append(judge.judge_topics(read_offline(paths.database, topics_checked)))
+    except StorageError as error:
+        done.findings.append(problem("topics", f"cannot be read: {error}", judge.REBUILD))
     return covered.model
 
 

@@ -7,6 +7,7 @@ from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
 from klaw.domain.names import ChatId
 from klaw.store.logcheck import LogReport
 from klaw.store.sql.checkup import Covered, Schema
+from klaw.store.sql.topic_checkup import TopicsChecked
 
 REBUILD = "stop the server, move klaw.db* away and start: Klaw rebuilds it from the logs (docs/operations.md)"
 BY_ITSELF = "a running server repairs it by itself; if it does not"
@@ -80,6 +81,30 @@ def judge_vectors(covered: Covered, *, enabled: bool) -> Finding:
     if enabled and covered.waiting > have:
         return warning("vectors", text, "nothing: a running server makes them in the background")
     return ok("vectors", text)
+
+
+def judge_topics(found: TopicsChecked) -> Finding:
+    """Topics against their messages, vectors and full text."""
+    flaws = found.flaws
+    faults = [
+        f"{count} {text}"
+        for count, text in (
+            (flaws.homeless, "messages belong to a topic that is gone"),
+            (flaws.strangers, "messages are in a topic of another user or chat"),
+            (found.misfits, "messages have a topic and are of a kind without"),
+            (flaws.spans, "topics do not say what their messages are"),
+            (flaws.vectors, "vectors are of no topic"),
+            (found.unindexed, "topics are not in full text"),
+            (found.orphans, "rows of full text are of no topic"),
+            (found.returned, "topics are there and on the list of those that are gone"),
+        )
+        if count
+    ]
+    if faults:
+        return problem("topics", "; ".join(faults), REBUILD)
+    if not found.topics:
+        return ok("topics", "there are none")
+    return ok("topics", f"{plural(found.topics, 'topic')} in order, {found.waiting} wait for a vector")
 
 
 def judge_covered(covered: Covered) -> Finding:

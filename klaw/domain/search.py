@@ -8,8 +8,8 @@ from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import ChatId
 
-Kind: TypeAlias = Literal["message", "fact", "file"]
-"""What a result is: a message, a saved fact, a piece of MEMORY.md or memory/*.md."""
+Kind: TypeAlias = Literal["message", "fact", "file", "note"]
+"""What a result is: a message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
 
 
 @attrs.frozen(kw_only=True)
@@ -97,7 +97,19 @@ class FileResult(KeptResult):
     """The headings that it stands under, outermost first; may be empty."""
 
 
-AnyResult: TypeAlias = SearchResult | FactResult | FileResult
+@attrs.frozen(kw_only=True)
+class NoteResult(KeptResult):
+    """A note on a tool call that was found."""
+
+    chat: ChatId
+    seq: int
+    """Of the message that holds the call."""
+    tool: str
+    created_at: str
+    """When it was called, ISO-8601 UTC."""
+
+
+AnyResult: TypeAlias = SearchResult | FactResult | FileResult | NoteResult
 
 
 def kind_of(result: AnyResult) -> Kind:
@@ -109,6 +121,8 @@ def kind_of(result: AnyResult) -> Kind:
             return "fact"
         case FileResult():
             return "file"
+        case NoteResult():
+            return "note"
 
 
 @attrs.frozen(kw_only=True)

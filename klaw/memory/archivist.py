@@ -33,7 +33,7 @@ from klaw.memory.topics.sessions import Chunk, Row, cut
 from klaw.memory.topics.splitter import divide
 from klaw.memory.topics.texts import embedding_text
 from klaw.store.readers import Readers
-from klaw.store.sql import messages, topic_vectors, topics, vectors
+from klaw.store.sql import memory_journal, messages, topic_changes, topic_vectors, topics, vectors
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.topic_requests import TopicDraft
 from klaw.store.writer import Writer
@@ -241,6 +241,7 @@ class _Worker:
 
     async def _archive(self, user: UserId, chunk: Chunk) -> None:
         services, metrics = self.services, self.services.metrics
+        as_of = await services.readers.run(memory_journal.last_entry)
         read = await services.readers.run(messages.by_rowids, chunk.rowids)
         own = [message for message in read if message.user == user and message.chat == chunk.chat]
         if not own:
@@ -252,18 +253,20 @@ class _Worker:
         if chunk.speaks:
             self._model_answers()
         model = await services.readers.run(vectors.model)
+        drawn = await services.readers.run(topic_changes.drawn, user, chunk.rowids)
         drafts = [
             TopicDraft(
                 summary=draft.summary,
                 general=draft.general,
                 members=tuple(message.rowid for message in draft.messages),
                 consolidated=draft.general,  # small talk goes on with nothing
+                facts=drawn.issuperset(message.rowid for message in draft.messages),
                 vector=await self._vector(draft.summary, draft.messages),
             )
             for draft in division.drafts
         ]
         stored = await services.writer.store_topics(
-            user, chunk.chat, drafts, iso(services.clock.now()), model_id=model[0] if model else None
+            user, chunk.chat, drafts, iso(services.clock.now()), model_id=model[0] if model else None, as_of=as_of
         )
         metrics.extracted.add(len(stored))
         metrics.gaps.add(division.uncovered)
@@ -350,6 +353,7 @@ class _Worker:
             return False
         self.vitals.doing("comparing a topic")
         metrics.candidates.observe(len(like))
+        as_of = await services.readers.run(memory_journal.last_entry)
         at = iso(services.clock.now())
         if like:
             with metrics.merger_s.timed():
@@ -357,7 +361,7 @@ class _Worker:
             self._model_answers()
             if merge is not None:
                 target = like[merge.place - 1].topic
-                if await self._merge(topic, target, merge.summary):
+                if await self._merge(topic, target, merge.summary, as_of):
                     return True
         await services.writer.mark_topic(topic.user, topic.id, "consolidated", at)
         return True
@@ -378,7 +382,7 @@ class _Worker:
         known = await readers.run(topics.by_ids, topic.user, [each.topic for each in near])
         return merging.candidates(topic, [Like(known[each.topic], each.cosine) for each in near if each.topic in known])
 
-    async def _merge(self, source: Topic, target: Topic, summary: str) -> bool:
+    async def _merge(self, source: Topic, target: Topic, summary: str, as_of: int) -> bool:
         services = self.services
         own = [
             *await services.readers.run(topics.read, target.user, target.id),
@@ -395,6 +399,7 @@ class _Worker:
                 iso(services.clock.now()),
                 vector=vector,
                 model_id=model[0] if model is not None else None,
+                as_of=as_of,
             )
         except (StorageError, TopicChanged) as error:
             log.info("merge_refused", error=error_class(error))

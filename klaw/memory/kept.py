@@ -1,4 +1,4 @@
-"""Searching what is kept beside the messages: a user's facts and the pieces of their memory files.
+"""Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls.
 
 Both lists by vector and by words, fused. Every fact is some vector's neighbour, and there are few facts: so, unlike
 messages, they have to show that they have something to do with the query: a near vector, or enough of its words.
@@ -11,15 +11,16 @@ import attrs
 from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
 from klaw.domain.names import UserId
-from klaw.domain.search import AnyResult, FactResult, FileResult, Kind
+from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult
 from klaw.memory.fuse import reciprocal_rank_fusion
 from klaw.memory.gate import calibrated, enough_overlap
 from klaw.memory.snippet import forms_there, snippet
 from klaw.store.readers import Readers
-from klaw.store.sql import chunks, facts, passages
+from klaw.store.sql import chunks, facts, passages, tool_notes
 from klaw.store.sql.chunks import StoredChunk
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.passages import PassageKind
+from klaw.store.sql.tool_notes import StoredNote
 from klaw.store.tokenizer import stem
 
 DEPTH = 50
@@ -30,7 +31,7 @@ NEAR = 0.5
 
 @attrs.frozen(kw_only=True)
 class KeptEntry:
-    """A fact or a piece of a file that was found."""
+    """A fact, a piece of a file or a note on a tool call that was found."""
 
     kind: Kind
     rowid: int
@@ -47,10 +48,11 @@ class KeptEntry:
 
 @attrs.frozen(kw_only=True)
 class Kept:
-    """Both lists, the best first."""
+    """The lists, the best first."""
 
     facts: Sequence[KeptEntry] = ()
     files: Sequence[KeptEntry] = ()
+    notes: Sequence[KeptEntry] = ()
 
 
 async def find_kept(
@@ -61,25 +63,28 @@ async def find_kept(
     kinds: frozenset[Kind] | None,
     random_cosine: float,
 ) -> Kept:
-    """What of a user's facts and files has to do with a query.
+    """What of a user's facts, files and notes has to do with a query. Notes are of a chat, the others of none.
 
     Args:
         readers: of the store.
         vector: of the query, if there is one.
         asked: its words, as written.
-        filters: the user counts, and for facts the time of their last change. See ``MemorySearch.search``.
+        filters: the user counts, for facts the time of their last change, for notes the chat and the time of the call.
+            See ``MemorySearch.search``.
         kinds: what is looked for.
         random_cosine: of the model.
 
     Raises:
         StorageError: the database cannot be read.
     """
-    if filters.chat is not None or filters.role is not None:
+    if filters.role is not None:
         return Kept()
     timed = filters.since is not None or filters.until is not None
-    found: dict[Kind, list[KeptEntry]] = {"fact": [], "file": []}
-    of: tuple[tuple[Kind, PassageKind], ...] = (("fact", "fact"), ("file", "chunk"))
+    found: dict[Kind, list[KeptEntry]] = {"fact": [], "file": [], "note": []}
+    of: tuple[tuple[Kind, PassageKind], ...] = (("fact", "fact"), ("file", "chunk"), ("note", "note"))
     for kind, stored in of:
+        if filters.chat is not None and kind != "note":
+            continue
         if (kinds is not None and kind not in kinds) or (kind == "file" and timed):
             continue
         near = () if vector is None else await readers.run(passages.nearest, stored, filters.user, vector, DEPTH)
@@ -105,7 +110,7 @@ async def find_kept(
             )
             if is_related(away, texts[rowid], asked):
                 found[kind].append(entry)
-    return Kept(facts=found["fact"], files=found["file"])
+    return Kept(facts=found["fact"], files=found["file"], notes=found["note"])
 
 
 def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
@@ -122,13 +127,24 @@ async def _texts(readers: Readers, kind: Kind, filters: HistoryFilters, rowids: 
     if kind == "file":
         pieces = await readers.run(chunks.by_rowids, filters.user, rowids)
         return {rowid: f"{each.heading}\n{each.text}" for rowid, each in pieces.items()}
+    if kind == "note":
+        notes = await readers.run(tool_notes.by_rowids, filters.user, rowids)
+        return {
+            rowid: _note_text(each)
+            for rowid, each in notes.items()
+            if filters.chat in (None, each.chat) and _is_between(each.created_at, filters)
+        }
     known = await readers.run(facts.by_rowids, filters.user, rowids)
-    return {
-        rowid: each.text
-        for rowid, each in known.items()
-        if (filters.since is None or each.updated_at >= filters.since)
-        and (filters.until is None or each.updated_at < filters.until)
-    }
+    return {rowid: each.text for rowid, each in known.items() if _is_between(each.updated_at, filters)}
+
+
+def _note_text(stored: StoredNote) -> str:
+    """A note's text as it is searched."""
+    return f"{stored.note.tool}: {stored.note.text}"
+
+
+def _is_between(time: str, filters: HistoryFilters) -> bool:
+    return (filters.since is None or time >= filters.since) and (filters.until is None or time < filters.until)
 
 
 async def read_kept(
@@ -137,11 +153,16 @@ async def read_kept(
     """The results of entries by their keys; what is gone meanwhile is left out."""
     known = await readers.run(facts.by_rowids, user, [each.rowid for each in shown if each.kind == "fact"])
     pieces = await readers.run(chunks.by_rowids, user, [each.rowid for each in shown if each.kind == "file"])
-    return await threads.run(_results, shown, known, pieces, asked)
+    notes = await readers.run(tool_notes.by_rowids, user, [each.rowid for each in shown if each.kind == "note"])
+    return await threads.run(_results, shown, known, pieces, notes, asked)
 
 
 def _results(
-    shown: Sequence[KeptEntry], known: Mapping[int, Fact], pieces: Mapping[int, StoredChunk], asked: Sequence[str]
+    shown: Sequence[KeptEntry],
+    known: Mapping[int, Fact],
+    pieces: Mapping[int, StoredChunk],
+    notes: Mapping[int, StoredNote],
+    asked: Sequence[str],
 ) -> dict[tuple[Kind, int], AnyResult]:
     """Pure; reads all of the texts, so it runs in a thread."""
     stems = {stem(word): word for word in asked}
@@ -151,6 +172,8 @@ def _results(
             results[each.key] = _fact_result(each, known[each.rowid], stems)
         elif each.kind == "file" and each.rowid in pieces:
             results[each.key] = _file_result(each, pieces[each.rowid], stems)
+        elif each.kind == "note" and each.rowid in notes:
+            results[each.key] = _note_result(each, notes[each.rowid], stems)
     return results
 
 
@@ -191,4 +214,24 @@ def _file_result(entry: KeptEntry, piece: StoredChunk, stems: Mapping[str, str])
         path=piece.path,
         line=piece.line,
         heading=piece.heading,
+    )
+
+
+def _note_result(entry: KeptEntry, stored: StoredNote, stems: Mapping[str, str]) -> NoteResult:
+    text = _note_text(stored)
+    cut = snippet(text, stems)
+    there = forms_there(text, stems)
+    return NoteResult(
+        score=entry.score,
+        vector_rank=entry.vector_rank,
+        distance=entry.distance,
+        text_rank=entry.text_rank,
+        bm25=entry.bm25,
+        words=tuple(word for form, word in stems.items() if form in there),
+        snippet=cut.text,
+        marks=cut.marks,
+        chat=stored.chat,
+        seq=stored.note.seq,
+        tool=stored.note.tool,
+        created_at=stored.created_at,
     )

@@ -126,8 +126,8 @@ class MemorySearch:
             filters: whose messages, and which. Their ``last_rowid`` is set here.
             limit: results on a page; a snippet of each is made.
             page: which page; a cursor continues the list that its page before gave.
-            kinds: what to look for; None for all. Facts and files are of no chat and no speaker, and files of no time:
-                with such a filter they are left out.
+            kinds: what to look for; None for all. Facts and files are of no chat, only messages are of a speaker, and
+                files are of no time: with such a filter they are left out.
 
         Raises:
             StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
@@ -207,7 +207,7 @@ class MemorySearch:
         searched = trio.current_time()
         degraded += self._missing(found)
         said = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
-        entries: list[_Entry | KeptEntry] = mix([kept.facts, said, kept.files])
+        entries: list[_Entry | KeptEntry] = mix([kept.facts, said, kept.notes, kept.files])
         into.update(
             embed=(embedded - begin) * 1000,
             search=(searched - embedded) * 1000,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from klaw.domain.fact import Origin
 from klaw.domain.names import name_of
-from klaw.domain.search import AnyResult, FactResult, FileResult, SearchPage, SearchResult, TopicResult
+from klaw.domain.search import AnyResult, FactResult, FileResult, NoteResult, SearchPage, SearchResult, TopicResult
 
 _ORIGINS = {
     Origin.USER: "the user's own words",
@@ -46,6 +46,9 @@ def _label(result: AnyResult) -> str:
         case FileResult():
             under = f", under {result.heading}" if result.heading else ""
             return f"[file {result.path}, line {result.line}{under}]"
+        case NoteResult():
+            place = f"{_minute(result.created_at)}, chat {name_of(result.chat)}"
+            return f"[note on a tool's result, {place}, not the user's words]"
 
 
 MAX_SUMMARY_CHARS = 400

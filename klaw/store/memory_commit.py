@@ -10,7 +10,7 @@ from klaw.domain.core_memory import Document
 from klaw.domain.fact import Fact, InvalidFact, check
 from klaw.domain.summary import Summary
 from klaw.domain.summary import check as check_summary
-from klaw.errors import CoreNotChanged, FactExists, NoSuchFact, StorageError, SummaryOutdated
+from klaw.errors import CoreNotChanged, FactExists, NoSuchFact, SourceForgotten, StorageError, SummaryOutdated
 from klaw.store import core_files
 from klaw.store.journal import Entry
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, memory_line, memory_path
@@ -24,7 +24,7 @@ from klaw.store.memory_requests import (
     RemoveFact,
     StorePassageVectors,
 )
-from klaw.store.sql import chunks, facts, memory_journal, messages, passages, summaries
+from klaw.store.sql import chunks, facts, forgetting, memory_journal, messages, passages, summaries
 from klaw.store.sql.passages import PassageVector
 from klaw.store.summary_records import SummaryPut, numbered
 
@@ -119,6 +119,8 @@ def _put_summary(connection: apsw.Connection, request: PutSummary, entries: list
     session = messages.session(connection, new.chat)
     if session is None or session.user != new.user or session.segment != new.segment:
         raise SummaryOutdated("the segment is over")
+    if request.as_of is not None and forgetting.last_of(connection, new.user) > request.as_of:
+        raise SourceForgotten("something was forgotten since its messages were read")
     present = {each.number: each for each in summaries.live(connection, new.chat, new.segment)}
     covered = summaries.covered_to(connection, new.chat, new.segment)
     replaced = [present.pop(number, None) for number in request.supersedes]

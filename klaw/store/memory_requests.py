@@ -85,6 +85,9 @@ class PutSummary:
     evicts: tuple[int, ...]
     """Numbers of live summaries that make room for it."""
     notes: tuple[ToolNote, ...]
+    as_of: int | None
+    """The memory journal's last entry when the messages were read: refused when the user has forgotten something
+    since."""
     reply: Reply[Summary]
 
 

@@ -131,6 +131,7 @@ class MemoryWrites:
         supersedes: Sequence[int] = (),
         evicts: Sequence[int] = (),
         notes: Sequence[ToolNote] = (),
+        as_of: int | None = None,
     ) -> Summary:
         """Store a summary of the oldest uncovered part of a chat's current segment, and forget the chat's failures.
 
@@ -139,15 +140,22 @@ class MemoryWrites:
             supersedes: numbers of live summaries whose ranges it holds too.
             evicts: numbers of live summaries that make room for it.
             notes: on the tool calls of its range.
+            as_of: the memory journal's last entry when the messages were read.
 
         Raises:
+            SourceForgotten: the user has forgotten something since ``as_of``; nothing is stored.
             SummaryOutdated: the segment is over, or other summaries are there than it was made from; nothing is stored.
             StorageError: a value breaks its rule.
         """
 
         def request(reply: Reply[Summary]) -> PutSummary:
             return PutSummary(
-                summary=summary, supersedes=tuple(supersedes), evicts=tuple(evicts), notes=tuple(notes), reply=reply
+                summary=summary,
+                supersedes=tuple(supersedes),
+                evicts=tuple(evicts),
+                notes=tuple(notes),
+                as_of=as_of,
+                reply=reply,
             )
 
         return await self.mailbox.ask(request)

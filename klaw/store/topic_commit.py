@@ -10,23 +10,27 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
 from klaw.store.journal import Entry
 from klaw.store.memory_commit import journal
-from klaw.store.sql import topic_vectors, topics
+from klaw.store.sql import forgetting, topic_vectors, topics
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.topic_records import TopicEntry, TopicState
 from klaw.store.topic_requests import (
     MarkTopic,
     MergeTopics,
     OfTopics,
+    RebuildTopics,
     RemoveTopic,
     StoreTopics,
     StoreTopicVectors,
     TopicDraft,
+    UndoneTopics,
+    UndoTopics,
 )
+from klaw.store.topic_undo import rebuild, undo
 
 
 def execute_of_topics(
     connection: apsw.Connection, request: OfTopics, entries: list[Entry]
-) -> list[Topic] | Topic | int | bool:
+) -> list[Topic] | Topic | int | bool | list[int] | UndoneTopics:
     """Carry out a request inside a savepoint.
 
     Raises:
@@ -44,6 +48,10 @@ def execute_of_topics(
             return _remove(connection, request, entries)
         case StoreTopicVectors():
             return topic_vectors.store(connection, request.model_id, request.vectors)
+        case RebuildTopics():
+            return rebuild(connection, request, entries)
+        case UndoTopics():
+            return undo(connection, request, entries)
 
 
 def _store(connection: apsw.Connection, request: StoreTopics, entries: list[Entry]) -> list[Topic]:
@@ -58,7 +66,8 @@ def _store(connection: apsw.Connection, request: StoreTopics, entries: list[Entr
         if before.chat != chat:
             raise StorageError("a topic is replaced by topics of its chat")
         if set(topics.members(connection, user, before.id)) - set(rowids):
-            raise StorageError("every message of the replaced topic needs a new one")
+            raise TopicChanged("every message of the replaced topic needs a new one")
+    _check_nothing_forgotten(connection, user, request.as_of)
     if not topics.are_free(connection, user, chat, rowids, request.replaces):
         raise TopicChanged("some of the messages are in a topic already, or not the user's, or not of the chat")
     first = topics.last_id(connection) + 1
@@ -82,6 +91,7 @@ def _store(connection: apsw.Connection, request: StoreTopics, entries: list[Entr
         chat=chat,
         topics=tuple(states),
         ended=() if request.replaces is None else (request.replaces,),
+        by=request.by,
     )
     journal(connection, entries, entry)
     _store_vectors(connection, request, states)
@@ -96,20 +106,26 @@ def _store_vectors(connection: apsw.Connection, request: StoreTopics, states: li
 
 
 def _merge(connection: apsw.Connection, request: MergeTopics, entries: list[Entry]) -> Topic:
-    source, target = request.source, request.target
-    if source.id == target.id or (source.user, source.chat) != (target.user, target.chat):
-        raise StorageError("only two topics of one user and one chat can be merged")
+    sources, target = request.sources, request.target
+    ids = [each.id for each in (*sources, target)]
+    if (
+        not sources
+        or len(set(ids)) < len(ids)
+        or any((each.user, each.chat) != (target.user, target.chat) for each in sources)
+    ):
+        raise StorageError("only different topics of one user and one chat can be merged")
     _check_summary(request.summary)
-    for each in (source, target):
+    for each in (*sources, target):
         if _present(connection, each.user, each.id) != each:
             raise TopicChanged("a topic has changed since the merge was decided")
+    _check_nothing_forgotten(connection, target.user, request.as_of)
     state = TopicState(
         id=target.id,
         summary=request.summary,
-        general=False,
-        members=tuple(topics.members(connection, source.user, source.id)),
+        general=all(each.general for each in (*sources, target)),
+        members=tuple(sorted(rowid for each in sources for rowid in topics.members(connection, each.user, each.id))),
         consolidated=True,
-        facts=source.facts and target.facts,
+        facts=all(each.facts for each in (*sources, target)),
     )
     entry = TopicEntry(
         entry=0,
@@ -119,7 +135,8 @@ def _merge(connection: apsw.Connection, request: MergeTopics, entries: list[Entr
         id=target.id,
         chat=target.chat,
         topics=(state,),
-        ended=(source.id,),
+        ended=tuple(each.id for each in sources),
+        by=request.by,
     )
     journal(connection, entries, entry)
     if request.vector is not None and request.model_id is not None:
@@ -158,6 +175,12 @@ def _present(connection: apsw.Connection, user: UserId, topic: TopicId) -> Topic
     if found is None:
         raise NoSuchTopic
     return found
+
+
+def _check_nothing_forgotten(connection: apsw.Connection, user: UserId, as_of: int | None) -> None:
+    """A model may have quoted what is forgotten since."""
+    if as_of is not None and forgetting.last_of(connection, user) > as_of:
+        raise TopicChanged("something was forgotten since the messages were read")
 
 
 def _check_summary(summary: str) -> None:

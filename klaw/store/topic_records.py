@@ -11,13 +11,17 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
-from klaw.store.fields import text, whole, yes_or_no
+from klaw.store.fields import optional_whole, text, whole, yes_or_no
 
 MAX_MEMBERS = 1_000_000
 
-TopicOp: TypeAlias = Literal["put", "merge", "mark", "remove"]
-"""put: topics are stored, new ones or in place of others. merge: one takes in another. mark: a step of the archivist is
-done. remove: its messages have no topic any more."""
+TopicOp: TypeAlias = Literal["put", "merge", "mark", "remove", "rebuild", "undo"]
+"""put: topics are stored, new ones or in place of others. merge: one takes in others. mark: a step of the archivist is
+done. remove: its messages have no topic any more. rebuild: likewise of several. undo: topics are what they were."""
+_WHOLE: tuple[TopicOp, ...] = ("put", "merge", "rebuild", "undo")
+"""With a chat, topics and ended ones."""
+Author: TypeAlias = Literal["archivist", "person"]
+"""Who decided on a change."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,14 +48,17 @@ class TopicEntry:
     id: TopicId
     """The topic; of several the first."""
     chat: ChatId | None = None
-    """With put and merge."""
+    """With put, merge, rebuild and undo; so are those that follow."""
     topics: tuple[TopicState, ...] = ()
-    """With put and merge."""
     ended: tuple[TopicId, ...] = ()
     """Topics that are gone by it."""
     consolidated: bool = False
     facts: bool = False
     """With mark: which steps are done."""
+    by: Author | None = None
+    """Whose change it is; None in lines of before there was a history of changes, which are no part of it."""
+    undoes: int | None = None
+    """With undo: number of the change that is taken back."""
 
 
 def topic_value(entry: TopicEntry) -> dict[str, Any] | None:
@@ -62,18 +69,28 @@ def topic_value(entry: TopicEntry) -> dict[str, Any] | None:
         case "mark":
             return {"consolidated": entry.consolidated, "facts": entry.facts}
         case _:
-            topics = [
-                {
-                    "id": each.id,
-                    "summary": each.summary,
-                    "general": each.general,
-                    "members": ranges(each.members),
-                    "consolidated": each.consolidated,
-                    "facts": each.facts,
-                }
-                for each in entry.topics
-            ]
-            return {"chat_id": entry.chat, "topics": topics, "ended": list(entry.ended)}
+            value: dict[str, Any] = {
+                "chat_id": entry.chat,
+                "topics": [state_value(each) for each in entry.topics],
+                "ended": list(entry.ended),
+            }
+            if entry.by is not None:
+                value["by"] = entry.by
+            if entry.undoes is not None:
+                value["undoes"] = entry.undoes
+            return value
+
+
+def state_value(state: TopicState) -> dict[str, Any]:
+    """A topic as a JSON value."""
+    return {
+        "id": state.id,
+        "summary": state.summary,
+        "general": state.general,
+        "members": ranges(state.members),
+        "consolidated": state.consolidated,
+        "facts": state.facts,
+    }
 
 
 def read_topic(record: dict[str, Any]) -> TopicEntry:
@@ -91,17 +108,23 @@ def read_topic(record: dict[str, Any]) -> TopicEntry:
     value = record["value"]
     if op == "mark":
         return attrs.evolve(entry, consolidated=yes_or_no(value["consolidated"]), facts=yes_or_no(value["facts"]))
-    if op not in ("put", "merge"):
+    if op not in _WHOLE:
         raise ValueError("op is none of topics")
+    by = value.get("by")
+    if by not in (None, "archivist", "person"):
+        raise ValueError("by is neither archivist nor person")
     return attrs.evolve(
         entry,
         chat=ChatId(text(value["chat_id"])),
-        topics=tuple(_state(each) for each in value["topics"]),
+        topics=tuple(read_state(each) for each in value["topics"]),
         ended=tuple(TopicId(whole(each)) for each in value["ended"]),
+        by=by,
+        undoes=optional_whole(value.get("undoes")),
     )
 
 
-def _state(value: dict[str, Any]) -> TopicState:
+def read_state(value: dict[str, Any]) -> TopicState:
+    """The topic of a JSON value. Raises KeyError, TypeError or ValueError."""
     return TopicState(
         id=TopicId(whole(value["id"])),
         summary=text(value["summary"]),

@@ -23,6 +23,7 @@ from klaw.errors import (
     ContextTooLong,
     KlawError,
     ProviderError,
+    SourceForgotten,
     StorageError,
     StorageFull,
     SummaryOutdated,
@@ -80,6 +81,11 @@ class Nothing:
 
 
 @attrs.frozen
+class Again:
+    """It was for nothing, because what it was made of is forgotten: it can be made anew at once."""
+
+
+@attrs.frozen
 class Made:
     """A summary was stored."""
 
@@ -103,7 +109,7 @@ class Maker:
         self._wasted: Counter[tuple[UserId, str]] = Counter()
         """Tokens of attempts that failed, by user and UTC day; those of the others are in the store."""
 
-    async def make(self, chat: ChatId, failures: int) -> Nothing | Made | Failed:
+    async def make(self, chat: ChatId, failures: int) -> Nothing | Again | Made | Failed:
         """Make the next summary of a chat, if one is due.
 
         Args:
@@ -131,6 +137,9 @@ class Maker:
             raise
         except (ProviderError, NoSummary, ConfigError, StorageFull) as error:
             return self._failed(chat, error)
+        except SourceForgotten:
+            log.info("summary_dropped", chat=chat, reason="something was forgotten")
+            return Again()
         except SummaryOutdated:
             session = await services.readers.run(messages.session, chat)
             if session is None or session.segment != found.session.segment:
@@ -226,6 +235,7 @@ class Maker:
                 supersedes=() if chunk.base is None else (chunk.base.number,),
                 evicts=evicted(found.live, chunk.base, made.tokens, rules),
                 notes=notes,
+                as_of=found.as_of,
             )
         except KlawError:
             self._waste(found.session.user, asker)

@@ -19,7 +19,7 @@ from klaw.actor.vitals import Vitals
 from klaw.domain.names import ChatId
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import backoff, copies
-from klaw.memory.summaries.making import Failed, Made, Maker, Nothing, SummaryServices
+from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing, SummaryServices
 from klaw.store.sql import summaries
 from klaw.store.sql.summaries import Failure
 
@@ -210,6 +210,8 @@ class _Worker:
                 self._last_made = self._services.clock.now()
                 self._failures.pop(chat, None)
                 self._queue[chat] = None  # behind the others: there may be more
+            case Again():
+                self._queue[chat] = None  # at most once for each forgetting, which is a person's
             case Nothing():
                 self._failures.pop(chat, None)
             case Failed():

@@ -17,7 +17,7 @@ from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactSource, Origin, normal_form
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.topic import Topic
-from klaw.errors import NoSuchFact
+from klaw.errors import NoSuchFact, TopicChanged
 from klaw.llm.types import JsonSchema
 from klaw.memory.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.answers import BadAnswer
@@ -66,7 +66,7 @@ class FactDrawer:
 
         Raises:
             ProviderError, ConfigError: the model cannot be asked now.
-            StorageError: nothing can be read or written.
+            StorageError: nothing can be read or written, or (TopicChanged) a message was forgotten meanwhile.
             ActorStopped: the store is gone.
 
         Cancellation: some of the facts may be kept; the next call goes on with the others.
@@ -99,6 +99,8 @@ class FactDrawer:
             # Asked twice. A third time costs as much and seldom brings more; the messages themselves stay findable.
             log.info("facts_refused", messages=handled)
             return handled
+        if await self.readers.run(messages.by_rowids, [each.rowid for each in said]) != list(said):
+            raise TopicChanged("some of the messages were forgotten while the model read them")
         done = 0
         for change in changes.wanted:
             done += await self._apply(topic, change, kept, said[change.message - 1])

@@ -115,7 +115,8 @@ def compare(
         (yield from _compare_facts(live, built, bounds.last_entry)),
         (yield from _compare_summaries(live, built, bounds.last_entry)),
         (yield from _compare_topics(live, built, bounds.last_entry)),
-        (yield from _compare(content.TOPIC_ENDS, live, built, bounds.last_entry)),
+        (yield from _compare_ends(live, built, bounds.last_entry)),
+        (yield from _compare_topic_changes(live, built, bounds.last_entry)),
         (yield from _compare(people_content.CHANGES, live, built, bounds.last_entry)),
         (yield from _compare_people(live, built, bounds.last_entry)),
         (yield from _compare(people_content.MENTIONS, live, built, bounds.last_entry)),
@@ -164,6 +165,8 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
         return False
     topics = content.topics_after(live, bounds.last_entry)
     if any(content.topic(live, topic) != content.topic(built, topic) for topic in topics):
+        return False
+    if content.topic_changes_after(live, bounds.last_entry) != content.topic_changes_after(built, bounds.last_entry):
         return False
     return all(
         content.turn(live, turn) == content.turn(built, turn) for turn in content.turns_after(live, bounds.last_turn)
@@ -225,6 +228,26 @@ def _compare_topics(live: apsw.Connection, built: apsw.Connection, end: int) -> 
         return content.last_change_of_topic(live, row[0]) > end
 
     table = content.TOPICS
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
+
+
+def _compare_ends(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """A topic that is there again beyond the end has ended in the new database."""
+
+    def goes_on(row: Row) -> bool:
+        return content.last_change_of_topic(live, row[0]) > end
+
+    table = content.TOPIC_ENDS
+    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
+
+
+def _compare_topic_changes(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+    """A change that was taken back beyond the end is in the new database as it was."""
+
+    def goes_on(row: Row) -> bool:
+        return any(row[0] == newer[0] for newer in content.topic_changes_after(live, end))
+
+    table = content.TOPIC_CHANGES
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
@@ -308,6 +331,7 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
         content.NOTE_TEXT,
         content.TOPICS,
         content.TOPIC_ENDS,
+        content.TOPIC_CHANGES,
         content.TOPIC_TEXT,
         people_content.PEOPLE,
         people_content.CHANGES,

@@ -203,6 +203,20 @@ TOPIC_ENDS = Table(name="ended topics", first=-END, page=by(_TOPIC_ENDS))
 _TOPIC_TEXT = "SELECT id, hex(sz) FROM topics_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
 TOPIC_TEXT = Table(name="full text of topics", first=-END, page=by(_TOPIC_TEXT))
 
+_TOPIC_CHANGES = """
+SELECT entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed
+FROM topic_changes WHERE entry > :after AND changed <= :end ORDER BY entry LIMIT :limit
+"""
+TOPIC_CHANGES = Table(name="changes of topics", first=-END, page=by(_TOPIC_CHANGES))
+
+_NEWER_CHANGES = f"{_TOPIC_CHANGES.split('WHERE', maxsplit=1)[0]} WHERE changed > ? ORDER BY entry"
+
+
+def topic_changes_after(connection: apsw.Connection, entry: int) -> list[Row]:
+    """The changes of topics that were made, taken back or forgotten after an entry of the memory journal."""
+    return list(connection.execute(_NEWER_CHANGES, (entry,)))
+
+
 _LAST_OF_TOPIC = """
 SELECT max(entry) FROM (
     SELECT entry FROM topics WHERE id = ?1 UNION ALL SELECT entry FROM topic_ends WHERE id = ?1)

@@ -13,7 +13,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
 from klaw.domain.topic import TopicId
 from klaw.store.records import dumps
-from klaw.store.sql import messages
+from klaw.store.sql import messages, topic_changes
 
 _ALIVE = "SELECT rowid FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) ORDER BY rowid"
 _TOPICS = """
@@ -105,7 +105,8 @@ def scope(
     """
     own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
     marked = json.dumps([each.rowid for each in own])
-    ended = [TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))]
+    now = {TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))}
+    ended = sorted(now | topic_changes.past_topics(connection, user, [each.rowid for each in own]))
     covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
     texts = [each.content for each in own]
     for fact in wanted:

@@ -17,13 +17,15 @@ from klaw.domain.names import UserId
 from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
 from klaw.store.memory_records import SummaryEntry
 from klaw.store.records import dumps
-from klaw.store.sql import coverage, facts, messages, meta, people, summaries, topics, vector_codes
+from klaw.store.sql import coverage, facts, messages, meta, people, summaries, topic_changes, topics, vector_codes
 from klaw.store.sql.forget_scope import Extra, Scope, fact_texts, scope
 from klaw.store.sql.reading import snapshot
 from klaw.store.topic_records import TopicEntry
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""
+_LAST = "forget_last:"
+"""In ``meta``, with a user's name behind it: number of their last forgetting."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts")
 
 _QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -33,9 +35,10 @@ _QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("summaries", "rowid", ("text",)),
     ("tool_notes", "rowid", ("text",)),
     ("topics", "id", ("summary",)),
+    ("topic_changes", "entry", ("before",)),
 )
 """Where a text may be quoted, and in what: table, key, columns."""
-JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document"})
+JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before"})
 KEPT = (
     ("facts", "facts", "text"),
     ("core memory", "core_memory", "document"),
@@ -134,7 +137,9 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
     people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in found.own])
     for message in found.own:
         _erase(connection, message, entry)
+    topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
     redact(connection, entry.user, pieces)
+    meta.put(connection, f"{_LAST}{entry.user}", str(entry.entry))
     _put_pending(connection, [*pending(connection), entry])
     return Forgot(entry=entry, pieces=pieces, own=found.own)
 
@@ -238,6 +243,11 @@ def merge_small_indexes(connection: apsw.Connection) -> None:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
 
 
+def last_of(connection: apsw.Connection, user: UserId) -> int:
+    """Number of a user's last forgetting; 0 for none. What was read before it may hold what is forgotten."""
+    return int(meta.get(connection, f"{_LAST}{user}") or 0)
+
+
 # -- what is not finished ----------------------------------------------------------------------------------------------
 
 
@@ -261,3 +271,4 @@ def _put_pending(connection: apsw.Connection, entries: Sequence[ForgetEntry]) ->
 def clear(connection: apsw.Connection) -> None:
     """For a database that is being made from the logs."""
     meta.remove(connection, _PENDING)
+    meta.remove_all(connection, _LAST)

@@ -7,16 +7,16 @@ import apsw
 from klaw.store.forget_records import ForgetEntry
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, TaskEntry
 from klaw.store.person_records import MentionEntry, PersonEntry
-from klaw.store.sql import core_memory, facts, forgetting, meta, people, summaries, tasks, topics
+from klaw.store.sql import core_memory, facts, forgetting, meta, people, summaries, tasks, topic_changes, topics
 from klaw.store.topic_records import TopicEntry
 
-ENTRY = "memory_entry"
-"""In ``meta``. A task that was removed leaves no row, so the number of its entry has to be kept elsewhere."""
+ENTRY = meta.MEMORY_ENTRY
+"""In ``meta``."""
 
 
 def last_entry(connection: apsw.Connection) -> int:
     """Number of the memory journal's last entry that this database has; 0 for none."""
-    return int(meta.get(connection, ENTRY) or 0)
+    return meta.last_entry(connection)
 
 
 def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
@@ -37,6 +37,7 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
         case SummaryEntry():
             summaries.apply(connection, entry)
         case TopicEntry():
+            topic_changes.record(connection, entry)
             topics.apply(connection, entry)
         case PersonEntry() | MentionEntry():
             people.apply(connection, entry)
@@ -71,6 +72,6 @@ def kind(entry: MemoryEntry) -> str:
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, people, core_memory, summaries, topics, forgetting):
+    for each in (tasks, facts, people, core_memory, summaries, topics, topic_changes, forgetting):
         each.clear(connection)
     meta.remove(connection, ENTRY)

@@ -22,3 +22,20 @@ _REMOVE = "DELETE FROM meta WHERE key = ?"
 
 def remove(connection: apsw.Connection, key: str) -> None:
     connection.execute(_REMOVE, (key,))
+
+
+_REMOVE_ALL = "DELETE FROM meta WHERE substr(key, 1, length(?1)) = ?1"
+
+
+def remove_all(connection: apsw.Connection, prefix: str) -> None:
+    """Remove every key that begins so."""
+    connection.execute(_REMOVE_ALL, (prefix,))
+
+
+MEMORY_ENTRY = "memory_entry"
+"""A task that was removed leaves no row, so the number of the memory journal's last entry has to be kept here."""
+
+
+def last_entry(connection: apsw.Connection) -> int:
+    """Number of the memory journal's last entry that this database has; 0 for none."""
+    return int(get(connection, MEMORY_ENTRY) or 0)

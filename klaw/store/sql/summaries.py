@@ -10,7 +10,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary, SummaryState
 from klaw.store.memory_records import SummaryEntry
-from klaw.store.sql import messages, tool_notes
+from klaw.store.sql import messages, meta, tool_notes
 from klaw.store.sql.messages import Session
 from klaw.store.sql.reading import snapshot
 
@@ -110,6 +110,8 @@ class Uncovered:
     history: tuple[Message, ...]
     """What was said and what tools did, oldest first, before the first question that waits for its answer. Of very much
     the newest."""
+    as_of: int
+    """The memory journal's last entry then: what is forgotten later is in here still."""
 
 
 _END = (1 << 62) - 1
@@ -137,6 +139,7 @@ def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovere
             live=tuple(live(connection, chat, session.segment)),
             covered_to=done,
             history=tuple(messages.dialogue(connection, chat, done, end, limit)),
+            as_of=meta.last_entry(connection),
         )
 
 

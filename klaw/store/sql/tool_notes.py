@@ -51,10 +51,14 @@ class StoredNote:
 
     chat: ChatId
     note: ToolNote
+    created_at: str
+    """When the tool was called, ISO-8601 UTC."""
 
 
 _BY_ROWIDS = """
-SELECT rowid, chat_id, seq, call_id, tool, text FROM tool_notes WHERE user_id = ? AND rowid = ?
+SELECT n.rowid, n.chat_id, n.seq, n.call_id, n.tool, n.text, m.created_at
+FROM tool_notes AS n JOIN messages AS m ON m.chat_id = n.chat_id AND m.seq = n.seq AND m.user_id = n.user_id
+WHERE n.user_id = ? AND n.rowid = ?
 """
 
 
@@ -65,7 +69,7 @@ def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
         row = connection.execute(_BY_ROWIDS, (user, rowid)).fetchone()
         if row:
             note = ToolNote(seq=row[2], call=row[3], tool=row[4], text=row[5])
-            found[row[0]] = StoredNote(chat=ChatId(row[1]), note=note)
+            found[row[0]] = StoredNote(chat=ChatId(row[1]), note=note, created_at=row[6])
     return found
 
 

@@ -237,6 +237,7 @@ WHERE id = ?1 AND user_id = ?2
 """
 _REMOVE = "DELETE FROM topics WHERE id = ? AND user_id = ?"
 _END = "INSERT OR REPLACE INTO topic_ends (id, entry, user_id, into_id) VALUES (?, ?, ?, ?)"
+_IS_BACK = "DELETE FROM topic_ends WHERE id = ? AND user_id = ?"
 _DROP_VECTOR = "DELETE FROM vec_topics WHERE rowid = ?"
 _UNINDEX = "INSERT INTO topics_fts (topics_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
 _INDEX = "INSERT INTO topics_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
@@ -291,6 +292,7 @@ def _put(connection: apsw.Connection, entry: TopicEntry, state: TopicState) -> s
     if not connection.changes():
         raise apsw.ConstraintError("the topic is another user's or another chat's")
     connection.execute(_INDEX, (state.id, state.summary, entry.user))
+    connection.execute(_IS_BACK, (state.id, entry.user))
     joining = (json.dumps(list(state.members)), entry.user, entry.chat)
     losers = {int(row[0]) for row in connection.execute(_LOSERS, joining)}
     connection.execute(_JOIN, (*joining, state.id))

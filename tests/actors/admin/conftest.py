@@ -63,6 +63,7 @@ def sources_of(app: App) -> Sources:
         health=app.health,
         scheduling=app.scheduling,
         forgetter=app.forgetter,
+        topic_control=app.topic_control,
         threads=app.threads,
         connections=list,
         address=lambda: "127.0.0.1:8181",

@@ -28,6 +28,7 @@ from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.making import new, running_store
 from tests.support.tasks import exchange, result, run_of, task
+from tests.support.topics import archive
 from tests.support.turns import record
 
 NOW = 1_770_000_000.0
@@ -115,6 +116,37 @@ def test_all_is_well_and_nothing_is_changed(paths: Paths, whole: bool) -> None:
     assert done.chats["local:other"]["not_searchable"] == 1
     assert "1 hold no word" in one(done, "covered").text
     assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE messages SET topic_id = 99 WHERE rowid = 1", "1 messages belong to a topic that is gone"),
+        ("UPDATE topics SET user_id = 'boris'", "2 messages are in a topic of another user or chat"),
+        (
+            "UPDATE messages SET topic_id = 1 WHERE type = 'command'",
+            "1 messages have a topic and are of a kind without",
+        ),
+        ("UPDATE topics SET last_rowid = 6", "1 topics do not say what their messages are"),
+        ("UPDATE messages SET topic_id = NULL WHERE rowid = 1", "1 topics do not say what their messages are"),
+        ("INSERT INTO vec_topics VALUES (7, 'local', 'model-1', x'00')", "1 vectors are of no topic"),
+        ("DELETE FROM topics_fts_docsize", "1 topics are not in full text"),
+        ("INSERT INTO topics_fts_docsize VALUES (8, x'00')", "1 rows of full text are of no topic"),
+        ("INSERT INTO topic_ends VALUES (1, 1, 'local', NULL)", "1 topics are there and on the list"),
+    ],
+)
+def test_topics_that_do_not_fit_their_messages(paths: Paths, statement: str, said: str) -> None:
+    async def archived(store: Store) -> None:
+        await archive(store, [1, 2], user="local")
+
+    assert "there are none" in one(look(paths), "topics").text
+    use(paths, archived)
+    assert one(look(paths), "topics").text == "1 topic in order, 1 wait for a vector"
+    spoil(paths, "PRAGMA foreign_keys = OFF", statement)
+    found = one(look(paths), "topics")
+    assert found.level is Level.PROBLEM
+    assert said in found.text
+    assert found.todo
 
 
 def arguments(paths: Paths, **values: Any) -> argparse.Namespace:

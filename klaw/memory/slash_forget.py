@@ -1,0 +1,132 @@
+"""The slash command ``/forget``, in words for a chat: shows what would go, and forgets it when that is confirmed.
+
+The answers name messages by their numbers and quote nothing: they are stored in the chat themselves.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+from klaw.actor.clock import Clock
+from klaw.domain.names import ChatId, name_of, user_of
+from klaw.memory.forget import Forgetter, NothingToForget, Preview, Wanted
+
+CONFIRM_S = 600.0
+"""What was shown can be confirmed for so long."""
+MAX_NEWEST = 50
+DEFAULT_NEWEST = 2
+"""A question with its answer."""
+SHOWN = 20
+MAX_WAITING = 1_000
+"""Chats whose question is remembered; the oldest gives way."""
+
+YES = frozenset({"yes", "да"})
+NO = frozenset({"no", "нет"})
+_LAST = frozenset({"last", "последнее", "последние"})
+_WITH_FACTS = ("with facts", "с фактами")
+
+USAGE = f"""Say what is to be forgotten; nothing goes before you have said /forget yes:
+  /forget last        the last two messages of this chat; /forget last 5 the last five (at most {MAX_NEWEST})
+  /forget #12         a message of this chat; /forget garden#12 one of another chat of yours
+  /forget topic:7     a topic with all its messages; /topics lists them
+  /forget fact:ID     a fact with its history; /memory lists them
+With “with facts” behind it the facts that were made of it go too."""
+
+
+@attrs.frozen
+class _Waiting:
+    """What was shown and can be confirmed."""
+
+    wanted: Wanted
+    with_facts: bool
+    until: float
+
+
+class ForgetAnswers:
+    """Asks and forgets. What waits for an answer is lost with the process, and then has to be asked again.
+
+    Args:
+        forgetter: does it.
+        clock: for how long an answer is waited for.
+    """
+
+    def __init__(self, forgetter: Forgetter, clock: Clock) -> None:
+        self._forgetter = forgetter
+        self._clock = clock
+        self._waiting: dict[ChatId, _Waiting] = {}
+
+    async def tell(self, chat: ChatId, rest: str) -> str:
+        """Carry out what stands behind the command. Raises StorageError, ActorStopped."""
+        said = " ".join(rest.split())
+        waiting = self._waiting.pop(chat, None)
+        if said.casefold() in YES:
+            if waiting is None or waiting.until < self._clock.now():
+                return "There is nothing to confirm: say first what is to be forgotten."
+            return await self._forget(waiting)
+        if said.casefold() in NO:
+            return "Nothing was forgotten." if waiting is not None else "There was nothing to confirm."
+        if not said:
+            return USAGE
+        return await self._show(chat, said)
+
+    async def _show(self, chat: ChatId, said: str) -> str:
+        what, with_facts = said, False
+        for ending in _WITH_FACTS:
+            if what.casefold().endswith(f" {ending}"):
+                what, with_facts = what[: -len(ending)].strip(), True
+        try:
+            wanted = await self._find(chat, what)
+            before = await self._forgetter.preview(wanted, with_facts=with_facts)
+        except NothingToForget as error:
+            return f"Nothing can be forgotten: {error}.\n{USAGE}"
+        while len(self._waiting) >= MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+        self._waiting[chat] = _Waiting(wanted, with_facts, self._clock.now() + CONFIRM_S)
+        lines = ["This would be forgotten, for good:", *_going(before)]
+        if before.scope.kept_facts:
+            lines.append(
+                f"  Kept: {len(before.scope.kept_facts)} facts made of it; “with facts” behind it takes them too."
+            )
+        lines.append("/forget yes forgets it (within 10 minutes), /forget no leaves it.")
+        return "\n".join(lines)
+
+    async def _find(self, chat: ChatId, what: str) -> Wanted:
+        word, _, number = what.partition(" ")
+        if word.casefold() in _LAST:
+            if number and (not number.isdecimal() or len(number) > 4 or not 1 <= int(number) <= MAX_NEWEST):
+                raise NothingToForget(f"after last stands a number from 1 to {MAX_NEWEST}")
+            return await self._forgetter.newest(chat, int(number or DEFAULT_NEWEST))
+        if what.removeprefix("#").isdecimal():
+            what = f"{name_of(chat)}#{what.removeprefix('#')}"
+        return await self._forgetter.find(what, user_of(chat))
+
+    async def _forget(self, waiting: _Waiting) -> str:
+        try:
+            proof = await self._forgetter.forget(waiting.wanted, with_facts=waiting.with_facts)
+        except NothingToForget as error:
+            return f"Nothing was forgotten: {error}."
+        if not proof.held:
+            found = "A search of all files finds it nowhere."
+        else:
+            names = ", ".join(f"{each.path} ({each.kind})" for each in proof.held[:SHOWN])
+            found = f"STILL held by: {names}."
+        return f"Forgotten. {found}\nWhat your devices show and what a provider received is beyond me."
+
+
+def _going(before: Preview) -> list[str]:
+    scope = before.scope
+    lines = [
+        f"  {name_of(each.chat)}#{each.seq}  {each.role.value}  {each.created_at[:16].replace('T', ' ')}Z"
+        f"  {len(each.content)} characters"
+        for each in scope.own[:SHOWN]
+    ]
+    if len(scope.own) > SHOWN:
+        lines.append(f"  … and {len(scope.own) - SHOWN} more messages")
+    for name, found in (("facts", scope.facts), ("topics, made anew from what is left", scope.topics)):
+        lines += _listed(name, [str(each) for each in found])
+    return lines + _listed("summaries", [f"{name_of(chat)} {number}" for chat, number in scope.summaries])
+
+
+def _listed(name: str, found: Sequence[str]) -> list[str]:
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return [f"  {name}: {', '.join(found[:SHOWN])}{more}"] if found else []

@@ -1,0 +1,332 @@
+"""What a person may do to topics: merge them, split one, have them made anew, and take any of that back.
+
+No actor: admin requests call it. Every change is decided on what is read here and checked again in the writer's
+transaction, so the archivist may work on the same chat meanwhile: one of the two is told that something has changed.
+"""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from klaw.actor.clock import Clock, iso
+from klaw.config.topics import TopicsConfig
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
+from klaw.errors import (
+    ActorStopped,
+    ConfigError,
+    KlawError,
+    NoSuchChange,
+    NoSuchTopic,
+    ProviderError,
+    TopicChanged,
+)
+from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.topics.answers import shorten
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.merging import MAX_MERGED_CHARS
+from klaw.memory.topics.splitter import Drafted, divide
+from klaw.memory.topics.texts import embedding_text, part_summary
+from klaw.store.readers import Readers
+from klaw.store.sql import memory_journal, topics, vectors
+from klaw.store.sql.topic_vectors import TopicVector
+from klaw.store.topic_requests import TopicDraft, UndoneTopics
+from klaw.store.writer import Writer
+
+MAX_MERGED = 50
+"""Topics of one merge."""
+MOST = 1 << 62
+
+
+class TopicRefused(KlawError):
+    """It cannot be done; the text says why and names topics by their ids. ``field`` is the argument that is wrong."""
+
+    def __init__(self, text: str, *, field: str | None = None, code: str = "topics_refused") -> None:
+        super().__init__(text)
+        self.field = field
+        self.code = code
+
+
+@attrs.frozen(kw_only=True)
+class TopicControl:
+    """Changes topics for a person.
+
+    Args:
+        config: ``topics``.
+        readers, writer, embedder, clock: as everywhere.
+        asker: for the splitter's model.
+        changed: called after each change: vectors may have to be made, and messages may have no topic.
+    """
+
+    config: TopicsConfig
+    readers: Readers
+    writer: Writer
+    embedder: Embedder
+    asker: Asker
+    clock: Clock
+    changed: Callable[[], None]
+
+    # -- merging ---------------------------------------------------------------------------------------------------
+
+    async def merge(self, user: UserId, ids: Sequence[int], summary: str | None = None) -> Topic:
+        """Let the first of some topics take in the others. Returns what it has become.
+
+        Args:
+            user: whose they are.
+            ids: two or more, all of one chat.
+            summary: of the whole; else the summaries stand one after the other.
+
+        Raises:
+            TopicRefused: one is unknown or named twice, they are of several chats, or too large together; nothing was
+                changed.
+            StorageError, ActorStopped: see ``Writer.merge_topics``.
+
+        Cancellation: it may be done or not.
+        """
+        if not 2 <= len(ids) <= MAX_MERGED:
+            raise TopicRefused(f"must name 2 to {MAX_MERGED} topics", field="topics", code="bad_args")
+        if len(set(ids)) < len(ids):
+            twice = next(each for each in ids if list(ids).count(each) > 1)
+            raise TopicRefused(f"topic {twice} is named twice", field="topics")
+        as_of = await self.readers.run(memory_journal.last_entry)
+        found = [await self._topic(user, each, "topics") for each in ids]
+        target, *sources = found
+        strange = next((each for each in sources if each.chat != target.chat), None)
+        if strange is not None:
+            raise TopicRefused(
+                f"topic {target.id} is of chat {target.chat} and topic {strange.id} of chat {strange.chat}:"
+                " a topic never mixes chats",
+                field="topics",
+            )
+        size = sum(each.chars for each in found)
+        if size > MAX_MERGED_CHARS:
+            raise TopicRefused(
+                f"together they have {size} characters, and a topic has at most {MAX_MERGED_CHARS} by merging",
+                field="topics",
+            )
+        text = _summary_of(summary) if summary is not None else joined(found)
+        own = [message for each in found for message in await self.readers.run(topics.read, user, each.id)]
+        vector = await self._vector(text, sorted(own, key=lambda message: message.rowid))
+        try:
+            merged = await self.writer.merge_topics(
+                sources[0],
+                target,
+                text,
+                self._now(),
+                others=sources[1:],
+                vector=vector,
+                model_id=await self._model(),
+                as_of=as_of,
+                by="person",
+            )
+        except (TopicChanged, NoSuchTopic):
+            raise _meanwhile() from None
+        self.changed()
+        return merged
+
+    # -- splitting -------------------------------------------------------------------------------------------------
+
+    async def split(self, user: UserId, topic_id: int, at: Sequence[str] = ()) -> list[Topic]:
+        """Put several topics in the place of one.
+
+        Args:
+            user: whose it is.
+            topic_id: which.
+            at: messages that begin a new topic: ids, ``main#12``, or numbers in the topic's chat; without any a model
+                divides it.
+
+        Raises:
+            TopicRefused: the topic is unknown, a message is none of it or named twice, or no model can divide it;
+                nothing was changed.
+            StorageError, ActorStopped: see ``Writer.store_topics``.
+
+        Cancellation: it may be done or not.
+        """
+        as_of = await self.readers.run(memory_journal.last_entry)
+        topic = await self._topic(user, topic_id, "topic")
+        own = await self.readers.run(topics.read, user, topic.id)
+        if len(own) < 2:
+            raise TopicRefused(f"topic {topic.id} has one message only", field="topic")
+        parts = _cut(topic, own, at) if at else await self._divided(topic, own)
+        model = await self._model()
+        drafts = [
+            TopicDraft(
+                summary=part.summary,
+                general=part.general,
+                members=tuple(message.rowid for message in part.messages),
+                consolidated=True,  # else the archivist might put together what was taken apart
+                facts=topic.facts,
+                vector=await self._vector(part.summary, part.messages),
+            )
+            for part in parts
+        ]
+        try:
+            made = await self.writer.store_topics(
+                user, topic.chat, drafts, self._now(), replaces=topic.id, model_id=model, as_of=as_of, by="person"
+            )
+        except (TopicChanged, NoSuchTopic):
+            raise _meanwhile() from None
+        self.changed()
+        return made
+
+    async def _divided(self, topic: Topic, own: Sequence[Message]) -> list[Drafted]:
+        """What the splitter makes of a topic."""
+        left, parts = list(own), list[Drafted]()
+        try:
+            while left:
+                done = await divide(self.asker, left, speaks=True, threshold_chars=self.config.split_threshold_chars)
+                if done.refused:
+                    raise TopicRefused(
+                        f"the model gave no answer that divides topic {topic.id}: name messages with --at",
+                        field="topic",
+                    )
+                parts += done.drafts
+                left = left[done.handled :]
+        except (ProviderError, ConfigError) as error:
+            raise TopicRefused(
+                f"no model can divide topic {topic.id} now ({error}): name messages with --at", code="no_model"
+            ) from None
+        if len(parts) < 2:
+            raise TopicRefused(
+                f"the model finds one topic only in topic {topic.id}: name messages with --at", field="topic"
+            )
+        return parts
+
+    # -- making anew -----------------------------------------------------------------------------------------------
+
+    async def in_scope(self, user: UserId, chat: ChatId | None, since: str | None) -> list[Topic]:
+        """The topics that ``rebuild`` would drop. Raises TopicRefused when there are none, or topics are off."""
+        if not self.config.enabled:
+            raise TopicRefused("topics are off, so nothing would make them anew: set topics.enabled", code="topics_off")
+        known = await self.readers.run(topics.of_user, user, chat=chat, limit=MOST)
+        found = [topic for topic in known if since is None or topic.last_at >= since]
+        if not found:
+            raise TopicRefused("there are no topics in that scope yet", code="nothing_to_rebuild")
+        return found
+
+    async def rebuild(self, user: UserId, chat: ChatId | None, since: str | None) -> list[int]:
+        """Drop a user's topics, of a chat, and last talked about not before a moment; the archivist makes them anew.
+        Facts stay. Returns the changes, one for each chat.
+
+        Raises:
+            TopicRefused: there are none, or topics are off.
+            StorageError, ActorStopped: see ``Writer.rebuild_topics``.
+
+        Cancellation: it may be done or not.
+        """
+        await self.in_scope(user, chat, since)
+        made = await self.writer.rebuild_topics(user, chat, since, self._now())
+        if not made:
+            raise TopicRefused("there are no topics in that scope any more", code="nothing_to_rebuild")
+        self.changed()
+        return made
+
+    # -- taking back -----------------------------------------------------------------------------------------------
+
+    async def undo(self, user: UserId, entry: int | None = None) -> UndoneTopics:
+        """Take back a change of a user's topics; None: the newest that a person asked for. That is a change too, and
+        can be taken back in the same way.
+
+        Raises:
+            TopicRefused: there is none, or a later one is in the way.
+            StorageError, ActorStopped: see ``Writer.undo_topics``.
+
+        Cancellation: it may be done or not.
+        """
+        try:
+            done = await self.writer.undo_topics(user, entry, self._now())
+        except (NoSuchChange, TopicChanged) as error:
+            raise TopicRefused(str(error), code="cannot_undo") from None
+        await self._embed(done.topics)
+        self.changed()
+        return done
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _topic(self, user: UserId, number: int, field: str) -> Topic:
+        topic = await self.readers.run(topics.get, user, TopicId(number))
+        if topic is None:
+            into = await self.readers.run(topics.resolve, user, TopicId(number))
+            hint = f"; topic {into} took it in" if into is not None else ""
+            raise TopicRefused(f"there is no topic {number}{hint}", field=field, code="unknown_topic")
+        return topic
+
+    async def _embed(self, changed: Sequence[Topic]) -> None:
+        """Give topics their vectors; without the archivist nobody else does. What is not made now a start of the
+        archivist makes."""
+        model = await self._model()
+        for topic in changed:
+            own = await self.readers.run(topics.read, topic.user, topic.id)
+            vector = await self._vector(topic.summary, own)
+            if vector is None or model is None:
+                return
+            await self.writer.store_topic_vectors(model, [TopicVector(topic.id, topic.updated_at, vector)])
+
+    async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
+        try:
+            return await self.embedder.passage_in_background(embedding_text(summary, own))
+        except (EmbeddingUnavailable, ActorStopped):
+            return None
+
+    async def _model(self) -> str | None:
+        model = await self.readers.run(vectors.model)
+        return model[0] if model is not None else None
+
+    def _now(self) -> str:
+        return iso(self.clock.now())
+
+
+def joined(found: Sequence[Topic]) -> str:
+    """The summary of some topics together: theirs, each once, without those of general conversation. Pure."""
+    telling = [topic.summary for topic in found if not topic.general] or [topic.summary for topic in found]
+    once = list(dict.fromkeys(" ".join(summary.split()) for summary in telling))
+    return shorten(
+        "; ".join(shorten(each, max(20, MAX_SUMMARY_CHARS // len(once) - 2)) for each in once), MAX_SUMMARY_CHARS
+    )
+
+
+def _summary_of(text: str) -> str:
+    summary = text.strip()
+    if not summary or len(summary) > MAX_SUMMARY_CHARS:
+        raise TopicRefused(f"must have 1 to {MAX_SUMMARY_CHARS} characters", field="summary", code="bad_args")
+    return summary
+
+
+def _meanwhile() -> TopicRefused:
+    return TopicRefused(
+        "a topic, or what it was made of, has changed meanwhile: nothing was changed, ask again", code="topic_changed"
+    )
+
+
+def _cut(topic: Topic, own: Sequence[Message], at: Sequence[str]) -> list[Drafted]:
+    """A topic's messages, cut before some of them. Raises TopicRefused. Pure."""
+    places: dict[int, str] = {}
+    for name in at:
+        place = next((place for place, message in enumerate(own) if _is_named(message, name)), None)
+        if place is None:
+            raise TopicRefused(f"{name!r} names no message of topic {topic.id}", field="at")
+        if place == 0:
+            raise TopicRefused(
+                f"message {name!r} is the first of topic {topic.id}: name where a part begins", field="at"
+            )
+        if place in places:
+            raise TopicRefused(f"{name!r} is named twice", field="at")
+        places[place] = name
+    bounds = [0, *sorted(places), len(own)]
+    total = len(bounds) - 1
+    base = shorten(topic.summary, MAX_SUMMARY_CHARS - 40)
+    return [
+        Drafted(part_summary(base, number, total, own), topic.general, tuple(own[bounds[number - 1] : bounds[number]]))
+        for number in range(1, total + 1)
+    ]
+
+
+def _is_named(message: Message, name: str) -> bool:
+    """By its id, or by its number with or without its chat's name."""
+    chat, mark, number = name.rpartition("#")
+    if message.id == name:
+        return True
+    if not number.isdecimal() or len(number) > 18 or int(number) != message.seq:
+        return False
+    return not mark or chat in ("", message.chat, message.chat.partition(":")[2])

@@ -1,0 +1,257 @@
+"""SQL of the history of topics: changes of topics that were there already, with what those were before.
+
+The states before are taken from the database when an entry of the memory journal is carried out, so a database that is
+made from the logs has the same history. Every question names the user.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import apsw
+import attrs
+
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.topic import TopicId
+from klaw.store.records import dumps
+from klaw.store.sql import topics
+from klaw.store.topic_records import Author, TopicEntry, TopicState, read_state, state_value
+
+ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
+
+
+@attrs.frozen(kw_only=True)
+class TopicChange:
+    """One change."""
+
+    entry: int
+    """Of the memory journal; names the change."""
+    at: str
+    chat: ChatId
+    op: ChangeOp
+    by: Author
+    before: tuple[TopicState, ...]
+    """The topics that it changed or ended, as they were, with all their messages."""
+    after: tuple[TopicId, ...]
+    """The topics that it made or changed."""
+    undoes: int | None
+    """With undo: the change that it took back."""
+    undone_by: int | None
+    """The change that took this one back."""
+
+
+_COLUMNS = "entry, at, chat_id, op, by, before, after, undoes, undone_by"
+
+
+def _change(row: Sequence[Any]) -> TopicChange:
+    return TopicChange(
+        entry=row[0],
+        at=row[1],
+        chat=ChatId(row[2]),
+        op=row[3],
+        by=row[4],
+        before=tuple(read_state(each) for each in json.loads(row[5])),
+        after=tuple(TopicId(each) for each in json.loads(row[6])),
+        undoes=row[7],
+        undone_by=row[8],
+    )
+
+
+_GET = f"SELECT {_COLUMNS} FROM topic_changes WHERE user_id = ? AND entry = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, entry: int) -> TopicChange | None:
+    """A change of a user's topics."""
+    row = connection.execute(_GET, (user, entry)).fetchone()
+    return _change(row) if row else None
+
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM topic_changes WHERE user_id = ?1 AND entry < ?2 ORDER BY entry DESC LIMIT ?3
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection,
+    user: UserId,
+    *,
+    topic: TopicId | None = None,
+    before: int = 1 << 62,
+    limit: int = 100,
+) -> list[TopicChange]:
+    """Changes of a user's topics, the newest first; of one topic, and before an entry."""
+    found: list[TopicChange] = []
+    while len(found) < limit:
+        page = [_change(row) for row in connection.execute(_LIST, (user, before, limit))]
+        found += [each for each in page if topic is None or topic in each.after or topic in _ids(each.before)]
+        if len(page) < limit:
+            break
+        before = page[-1].entry
+    return found[:limit]
+
+
+def _ids(states: Sequence[TopicState]) -> set[TopicId]:
+    return {state.id for state in states}
+
+
+_NEWEST = """
+SELECT max(entry) FROM topic_changes WHERE user_id = ? AND op <> 'undo' AND undone_by IS NULL AND by = 'person'
+"""
+
+
+def newest(connection: apsw.Connection, user: UserId) -> int | None:
+    """The newest change that a person asked for and that holds."""
+    found = connection.execute(_NEWEST, (user,)).get
+    return int(found) if found is not None else None
+
+
+_OVERLAPPING = f"""
+SELECT {_COLUMNS} FROM topic_changes
+WHERE user_id = ?1 AND entry > ?2 AND first_rowid <= ?4 AND last_rowid >= ?3 ORDER BY entry
+"""  # noqa: S608 - constant columns
+
+
+def _touching(
+    connection: apsw.Connection, user: UserId, after: int, rowids: Collection[int]
+) -> Iterator[tuple[TopicChange, list[TopicState]]]:
+    """Changes after an entry with those of their states that have one of the messages."""
+    if not rowids:
+        return
+    wanted = frozenset(rowids)
+    rows = connection.execute(_OVERLAPPING, (user, after, min(wanted), max(wanted))).fetchall()
+    for row in rows:
+        change = _change(row)
+        states = [state for state in change.before if not wanted.isdisjoint(state.members)]
+        if states:
+            yield change, states
+
+
+def later(connection: apsw.Connection, user: UserId, change: TopicChange, rowids: Collection[int]) -> int | None:
+    """The newest change of any of these messages' topics that came after a change and still holds. A change that was
+    taken back does not count, nor does what took it back."""
+    found = [
+        each.entry
+        for each, _ in _touching(connection, user, change.entry, rowids)
+        if each.undone_by is None and not (each.undoes is not None and each.undoes > change.entry)
+    ]
+    return max(found, default=None)
+
+
+def past_topics(connection: apsw.Connection, user: UserId, rowids: Collection[int]) -> set[TopicId]:
+    """Topics that had one of these messages before some change."""
+    return {state.id for _, states in _touching(connection, user, 0, rowids) for state in states}
+
+
+def drawn(connection: apsw.Connection, user: UserId, rowids: Collection[int]) -> set[int]:
+    """Those of a user's messages whose topics were dropped after facts were drawn from them: that is done once."""
+    found: set[int] = set()
+    for change, states in _touching(connection, user, 0, rowids):
+        if change.op == "rebuild":
+            found.update(*(state.members for state in states if state.facts))
+    return found & set(rowids)
+
+
+_STILL = f"""
+SELECT rowid FROM messages
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3 AND {topics.ARCHIVED} ORDER BY rowid
+"""  # noqa: S608 - constant condition
+
+
+def still_archived(connection: apsw.Connection, user: UserId, chat: ChatId, rowids: Sequence[int]) -> list[int]:
+    """Those of the messages that are a user's, of a chat, and of a kind that belongs to topics: not forgotten ones."""
+    return [rowid for (rowid,) in connection.execute(_STILL, (json.dumps(list(rowids)), user, chat))]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_INSERT = """
+INSERT INTO topic_changes (entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, changed)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1)
+"""
+_UNDONE = "UPDATE topic_changes SET undone_by = ?3, changed = ?3 WHERE user_id = ?1 AND entry = ?2"
+_REDONE = """
+UPDATE topic_changes SET undone_by = NULL, changed = ?3
+WHERE user_id = ?1 AND entry = (SELECT undoes FROM topic_changes WHERE user_id = ?1 AND entry = ?2)
+"""
+
+
+def record(connection: apsw.Connection, entry: TopicEntry) -> None:
+    """Keep what an entry of the memory journal is about to change. Called before it is carried out."""
+    if entry.by is None or entry.chat is None:
+        return
+    joining = [rowid for state in entry.topics for rowid in state.members]
+    concerned = {*entry.ended, *_ids(entry.topics), *topics.topics_of(connection, entry.user, joining).values()}
+    before = [state for topic in sorted(concerned) if (state := _state(connection, entry.user, topic)) is not None]
+    if not before and entry.op != "undo":
+        return
+    op: ChangeOp = "split" if entry.op == "put" else entry.op if entry.op in ("merge", "rebuild") else "undo"
+    rowids = [rowid for state in before for rowid in state.members]
+    row = (
+        entry.entry,
+        entry.user,
+        entry.chat,
+        entry.time,
+        op,
+        entry.by,
+        min(rowids, default=0),
+        max(rowids, default=0),
+        dumps([state_value(state) for state in before]),
+        dumps([state.id for state in entry.topics]),
+        entry.undoes,
+    )
+    connection.execute(_INSERT, row)
+    if entry.undoes is not None:
+        connection.execute(_REDONE, (entry.user, entry.undoes, entry.entry))
+        connection.execute(_UNDONE, (entry.user, entry.undoes, entry.entry))
+
+
+def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicState | None:
+    found = topics.get(connection, user, topic)
+    if found is None:
+        return None
+    return TopicState(
+        id=found.id,
+        summary=found.summary,
+        general=found.general,
+        members=tuple(topics.members(connection, user, topic)),
+        consolidated=found.consolidated,
+        facts=found.facts,
+    )
+
+
+_ALL = f"SELECT {_COLUMNS} FROM topic_changes WHERE user_id = ? ORDER BY entry"  # noqa: S608 - constant columns
+_DROP = "DELETE FROM topic_changes WHERE entry = ?"
+_TAKE_OUT = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
+
+
+def forget(
+    connection: apsw.Connection, user: UserId, rowids: Collection[int], gone: Collection[TopicId], entry: int
+) -> None:
+    """Take the states out that had one of the messages, or are of a topic that is gone with them. A change of which
+    nothing is left goes as well: it cannot be taken back any more.
+
+    Args:
+        connection: the writer's, in its transaction.
+        user: whose they are.
+        rowids: messages that are forgotten.
+        gone: topics that go with them.
+        entry: the memory journal's entry by which that happens.
+    """
+    forgotten, ended = frozenset(rowids), frozenset(gone)
+    for row in connection.execute(_ALL, (user,)).fetchall():
+        change = _change(row)
+        left = [each for each in change.before if each.id not in ended and forgotten.isdisjoint(each.members)]
+        if len(left) == len(change.before):
+            continue
+        if left:
+            connection.execute(_TAKE_OUT, (change.entry, dumps([state_value(state) for state in left]), entry))
+        else:
+            connection.execute(_DROP, (change.entry,))
+
+
+_CLEAR = "DELETE FROM topic_changes"
+
+
+def clear(connection: apsw.Connection) -> None:
+    """Remove all; for a database that is being made from the logs."""
+    connection.execute(_CLEAR)

@@ -1,0 +1,29 @@
+"""A person's control of topics over a real store and a scripted model, for tests."""
+
+from collections.abc import Callable
+
+from klaw.actor.clock import SystemClock
+from klaw.config.topics import TopicsConfig
+from klaw.memory.embedder import Embedder
+from klaw.memory.topics.control import TopicControl
+from klaw.store.store import Store
+from tests.support.scripted import Scripted, one_topic
+
+
+def controlling(
+    store: Store,
+    scripted: Scripted | None = None,
+    *,
+    embedder: Embedder | None = None,
+    enabled: bool = True,
+    changed: Callable[[], None] = lambda: None,
+) -> TopicControl:
+    return TopicControl(
+        config=TopicsConfig(enabled=enabled),
+        readers=store.readers,
+        writer=store.writer,
+        embedder=embedder or Embedder(SystemClock(), enabled=False),
+        asker=(scripted or Scripted(one_topic)).asker(),
+        clock=SystemClock(),
+        changed=changed,
+    )
