@@ -36,6 +36,7 @@ from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
+from klaw.memory.daily import Daily
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.files import MemoryFiles
@@ -45,6 +46,8 @@ from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.reindex.actor import Reindexer
@@ -107,6 +110,12 @@ class App:
     metrics: Metrics
     topic_metrics: TopicMetrics
     archivist: Archivist
+    daily: Daily
+    asker: Asker
+    """Of questions in the background."""
+    drawer: FactDrawer
+    zone: str
+    """The installation's time zone, by its IANA name."""
     forgetter: Forgetter
     health: GatheredHealth
     directory: ChatDirectory
@@ -196,6 +205,12 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     toolbox.register(*scheduling_tools(scheduling, scheduler))
     sources.append(partial(task_problems, scheduler))
     reindexer = Reindexer()
+    asker = Asker(
+        router=router,
+        slots=slots,
+        temperature=llm.temperature,
+        wrap=lambda route: accounts.meter().wrap(route),
+    )
     forgetter = Forgetter(
         writer=store.writer,
         readers=store.readers,
@@ -264,6 +279,10 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         metrics=metrics,
         topic_metrics=topic_metrics,
         archivist=Archivist(),
+        daily=Daily(),
+        asker=asker,
+        drawer=FactDrawer(asker, facts, store.readers),
+        zone=zone,
         health=health,
         directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), MemoryAnswers(store.readers)),
         threads=(files, tool_files),

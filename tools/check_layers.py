@@ -71,6 +71,7 @@ PURE = (
     "memory/same.py",
     "memory/shown.py",
     "memory/chunking.py",
+    "memory/days.py",
     "memory/mixing.py",
     "memory/topics/answers.py",
     "memory/topics/backoff.py",

@@ -96,6 +96,7 @@ class Facts:
         message: str | None = None,
         turn: str | None = None,
         topic: str | None = None,
+        day: str | None = None,
         background: bool = False,
     ) -> Outcome:
         """Keep a statement, unless it is kept already.
@@ -103,7 +104,7 @@ class Facts:
         Args:
             user: whose it is.
             text: the statement; control characters and space around it are left out.
-            category, importance, source, origin, chat, message, turn, topic: see ``domain.fact.Fact``.
+            category, importance, source, origin, chat, message, turn, topic, day: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
             background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
 
@@ -127,6 +128,7 @@ class Facts:
             message=message,
             turn=turn,
             topic=topic,
+            day=day,
             created_at=now,
             updated_at=now,
         )
@@ -282,6 +284,11 @@ class Facts:
         found = await self._readers.run(facts.by_rowids, fact.user, close)
         kept = (found[rowid] for rowid in close if rowid in found)
         return next((each for each in kept if each.id != replaced and adds_nothing(fact.text, each.text)), None)
+
+    async def vector_of(self, text: str) -> bytes | None:
+        """A text's vector, made behind those that somebody waits for; None without a model."""
+        made = await self._vector_in_background(text)
+        return made.vector if made is not None else None
 
     async def _vector(self, text: str) -> FactVector | None:
         try:

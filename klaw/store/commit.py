@@ -13,6 +13,7 @@ from klaw.actor.failure import error_class, where
 from klaw.errors import KlawError, StorageError, StorageFull, VectorsDamaged
 from klaw.store import records
 from klaw.store.appending import append_message
+from klaw.store.background_requests import OfBackground, execute_of_background
 from klaw.store.forget_commit import execute_of_forgetting
 from klaw.store.forget_requests import OfForgetting
 from klaw.store.journal import Entry, Journal
@@ -161,7 +162,7 @@ def _execute_alone(connection: apsw.Connection, request: Request, entries: list[
     except KlawError as error:
         return Outcome(error=error)
     except (apsw.ConstraintError, ValueError, TypeError, LookupError, OverflowError) as error:
-        if not isinstance(request, OfTasks | OfMemory | OfTopics | OfForgetting):
+        if not isinstance(request, OfTasks | OfMemory | OfTopics | OfForgetting | OfBackground):
             raise
         # A value that is none: the scheduler's or a tool's, and no reason to end the process for all.
         log.error("request_refused", name=type(request).__name__, error=error_class(error), where=where(error))
@@ -215,6 +216,8 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
 def _execute_other(connection: apsw.Connection, request: Request, entries: list[Entry]) -> Any:
     if isinstance(request, OfForgetting):
         return execute_of_forgetting(connection, request, entries)
+    if isinstance(request, OfBackground):
+        return execute_of_background(connection, request, entries)
     return execute_of_topics(connection, request, entries) if isinstance(request, OfTopics) else None
 
 

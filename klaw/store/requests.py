@@ -10,6 +10,7 @@ from klaw.domain.message import Message, NewMessage
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, Task, TaskName
 from klaw.domain.turn import TurnRecord
+from klaw.store.background_requests import OfBackground
 from klaw.store.forget_requests import AloneForForgetting, OfForgetting
 from klaw.store.memory_requests import OfMemory
 from klaw.store.reindex.places import Places
@@ -190,4 +191,6 @@ Between: TypeAlias = MarkCommits | SwapDatabase | AloneForForgetting
 """Carried out alone, between two groups."""
 OfTasks: TypeAlias = PutTask | RemoveTask | BeginRun | AppendTranscript | SaveRun
 """What changes tasks and runs."""
-Request: TypeAlias = Append | OfTasks | OfMemory | OfTopics | OfForgetting | OfVectors | RepairIndex | Ping | Between
+Request: TypeAlias = (
+    Append | OfTasks | OfMemory | OfTopics | OfForgetting | OfBackground | OfVectors | RepairIndex | Ping | Between
+)

@@ -4,9 +4,10 @@ from typing import assert_never
 
 import apsw
 
+from klaw.store.background_records import DayEntry, SpentEntry
 from klaw.store.forget_records import ForgetEntry
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, TaskEntry
-from klaw.store.sql import core_memory, facts, forgetting, meta, summaries, tasks, topics
+from klaw.store.sql import background, core_memory, facts, forgetting, meta, summaries, tasks, topics
 from klaw.store.topic_records import TopicEntry
 
 ENTRY = "memory_entry"
@@ -39,6 +40,8 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
             topics.apply(connection, entry)
         case ForgetEntry():
             forgetting.apply(connection, entry)
+        case DayEntry() | SpentEntry():
+            background.apply(connection, entry)
         case _:
             assert_never(entry)
     meta.put(connection, ENTRY, str(entry.entry))
@@ -60,12 +63,16 @@ def kind(entry: MemoryEntry) -> str:
             return "topics"
         case ForgetEntry():
             return "forgets"
+        case DayEntry():
+            return "days"
+        case SpentEntry():
+            return "spendings"
         case _:
             assert_never(entry)
 
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, core_memory, summaries, topics, forgetting):
+    for each in (tasks, facts, core_memory, summaries, topics, forgetting, background):
         each.clear(connection)
     meta.remove(connection, ENTRY)
