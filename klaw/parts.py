@@ -44,6 +44,7 @@ from klaw.memory.forget import Forgetter
 from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
+from klaw.memory.spending import Spending
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.asking import Asker
@@ -205,11 +206,13 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     toolbox.register(*scheduling_tools(scheduling, scheduler))
     sources.append(partial(task_problems, scheduler))
     reindexer = Reindexer()
+    spending = Spending(accounts, store.writer, clock)
     asker = Asker(
         router=router,
         slots=slots,
         temperature=llm.temperature,
         wrap=lambda route: accounts.meter().wrap(route),
+        spending=spending,
     )
     forgetter = Forgetter(
         writer=store.writer,
@@ -241,7 +244,8 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
             config=config,
             writer=store.writer,
             readers=store.readers,
-            route=lambda: accounts.meter().wrap(router.route(task="summarization")),
+            route=lambda: router.route(task="summarization"),
+            spending=spending,
             slots=slots,
             correction=services.correction,
             files=files,

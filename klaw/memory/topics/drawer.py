@@ -119,7 +119,8 @@ class FactDrawer:
             return handled
         read = partial(read_changes, kept=len(kept), said=sources)
         try:
-            changes = await self.asker.ask("topics", PROMPT, _material(list_of_facts, shown), _SCHEMA, read)
+            async with self.asker.charged("facts", source.user, said[0].chat) as asker:
+                changes = await asker.ask("topics", PROMPT, _material(list_of_facts, shown), _SCHEMA, read)
         except BadAnswer:
             # Asked twice. A third time costs as much and seldom brings more; the messages themselves stay findable.
             log.info("facts_refused", messages=handled)

@@ -32,6 +32,8 @@ CREATE TABLE background_charges (
     parts   TEXT NOT NULL CHECK (json_valid(parts))
 ) STRICT;
 
+CREATE INDEX background_of_summaries ON background_charges (chat_id, at) WHERE source = 'summary';
+
 -- charges as before, but of more sources. A rename would check the triggers that write to it, so its rows move twice.
 CREATE TABLE charges_before AS SELECT * FROM charges;
 DROP TABLE charges;
@@ -64,4 +66,18 @@ CREATE TRIGGER background_charged AFTER INSERT ON background_charges BEGIN
 END;
 CREATE TRIGGER background_uncharged AFTER DELETE ON background_charges BEGIN
     DELETE FROM charges WHERE ended_at = OLD.at AND source = OLD.source AND id = CAST(OLD.entry AS TEXT);
+END;
+
+-- What a summary used is noted like other work in the background, at the very time that the summary has; those of before
+-- have only their own tokens. What it cost stays spent, also when it is removed.
+DROP TRIGGER summaries_charged;
+CREATE TRIGGER summaries_charged AFTER INSERT ON summaries
+WHEN NEW.prompt_tokens + NEW.completion_tokens > 0 AND NOT EXISTS (
+    SELECT 1 FROM background_charges
+    WHERE source = 'summary' AND chat_id = NEW.chat_id AND at = NEW.created_at AND user_id = NEW.user_id
+) BEGIN
+    INSERT INTO charged VALUES (
+        NEW.created_at, 'summary', NEW.chat_id || '#' || NEW.number, NEW.model, NEW.user_id, NEW.chat_id, NULL,
+        json_array(json_object('prompt_tokens', NEW.prompt_tokens, 'completion_tokens', NEW.completion_tokens))
+    );
 END;
