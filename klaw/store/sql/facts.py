@@ -153,6 +153,23 @@ def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fac
     ]
 
 
+_ONCE_SUPERSEDED = """
+SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
+"""
+
+
+def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
+    """Active facts of a user that a fact had taken the place of, and that have not changed since they hold again."""
+    found: list[Fact] = []
+    for (older,) in connection.execute(_ONCE_SUPERSEDED, (user, fact)).fetchall():
+        *_, before, last = [None, None, *(change.fact for change in history(connection, user, FactId(str(older))))]
+        if before is None or last is None or before.superseded_by != fact:
+            continue
+        if attrs.evolve(before, superseded_by=None, updated_at=last.updated_at) == last:
+            found.append(last)
+    return found
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id = ? AND id = ?"
