@@ -84,6 +84,7 @@ PURE = (
     "gateway/frames.py",
     "gateway/limits.py",
     "toolbox/shapes.py",
+    "toolbox/telling.py",
     "toolbox/calls.py",
     "toolbox/claims.py",
     "toolbox/trail.py",
