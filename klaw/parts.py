@@ -36,6 +36,7 @@ from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
+from klaw.memory.daily import Daily
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.files import MemoryFiles
@@ -45,12 +46,15 @@ from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
 from klaw.memory.slash_forget import ForgetAnswers
+from klaw.memory.spending import Spending
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.choosing import LOCAL_S, REMOTE_S, TopicChooser
 from klaw.memory.topics.control import TopicControl
+from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.memory.topics.search import TopicSearch
 from klaw.memory.topics.slash import TopicAnswers
 from klaw.store.reindex.actor import Reindexer
@@ -114,9 +118,13 @@ class App:
     metrics: Metrics
     topic_metrics: TopicMetrics
     archivist: Archivist
+    daily: Daily
+    asker: Asker
+    """Of questions in the background."""
+    drawer: FactDrawer
+    zone: str
+    """The installation's time zone, by its IANA name."""
     forgetter: Forgetter
-    topic_asker: Asker
-    """For whoever asks the model of ``routing.tasks.topics``."""
     topic_control: TopicControl
     health: GatheredHealth
     directory: ChatDirectory
@@ -214,6 +222,14 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     toolbox.register(*scheduling_tools(scheduling, scheduler))
     sources.append(partial(task_problems, scheduler))
     reindexer = Reindexer()
+    spending = Spending(accounts, store.writer, clock)
+    asker = Asker(
+        router=router,
+        slots=slots,
+        temperature=llm.temperature,
+        wrap=lambda route: accounts.meter().wrap(route),
+        spending=spending,
+    )
     forgetter = Forgetter(
         writer=store.writer,
         readers=store.readers,
@@ -224,16 +240,14 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         reindexing=lambda: reindexer.status.state == "running",
         changed=embedder.nudge,
     )
-    topic_asker = Asker(
-        router=router, slots=slots, temperature=llm.temperature, wrap=lambda route: accounts.meter().wrap(route)
-    )
+    people = People(store.writer, store.readers, clock, new_id)
     archivist = Archivist()
     topic_control = TopicControl(
         config=config.topics,
         readers=store.readers,
         writer=store.writer,
         embedder=embedder,
-        asker=topic_asker,
+        asker=asker,
         clock=clock,
         changed=archivist.nudge,
     )
@@ -256,14 +270,15 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         search=search,
         topic_search=topic_search,
         facts=facts,
-        people=People(store.writer, store.readers, clock, new_id),
+        people=people,
         memory_files=MemoryFiles(),
         summarizer=summarizer,
         summaries=SummaryServices(
             config=config,
             writer=store.writer,
             readers=store.readers,
-            route=lambda: accounts.meter().wrap(router.route(task="summarization")),
+            route=lambda: router.route(task="summarization"),
+            spending=spending,
             slots=slots,
             correction=services.correction,
             files=files,
@@ -301,8 +316,11 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         metrics=metrics,
         topic_metrics=topic_metrics,
         archivist=archivist,
-        topic_asker=topic_asker,
         topic_control=topic_control,
+        daily=Daily(),
+        asker=asker,
+        drawer=FactDrawer(asker, facts, PeopleDrawer(people, store.readers), store.readers),
+        zone=zone,
         health=health,
         directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), answers),
         threads=(files, tool_files),

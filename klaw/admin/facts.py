@@ -69,6 +69,7 @@ def fact_json(fact: Fact) -> dict[str, Any]:
         "message": fact.message,
         "turn": fact.turn,
         "topic": fact.topic,
+        "day": fact.day,
         "created_at": fact.created_at,
         "updated_at": fact.updated_at,
         "superseded_by": fact.superseded_by,

@@ -48,7 +48,7 @@ MAX_DAYS = 3660
 Level = Literal["debug", "info", "warning", "error"]
 Speaker = Literal["user", "assistant"]
 """Whose messages are searched."""
-Grouping = Literal["chat", "model", "day", "task"]
+Grouping = Literal["chat", "model", "day", "task", "source"]
 """What sums of usage are made for."""
 ReindexAction = Literal["start", "status", "cancel"]
 

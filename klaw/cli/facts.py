@@ -8,7 +8,7 @@ from klaw.cli.admin_call import line, table
 from klaw.cli.task_ask import ask, wrong
 from klaw.domain.fact import InvalidFact, fact_text
 
-_PAST = ["entry", "at", "imp", "category", "text"]
+_PAST = ["entry", "at", "from", "imp", "category", "text"]
 _HEAD = ["fact", "imp", "category", "changed", "text"]
 
 
@@ -67,9 +67,7 @@ def history_command(args: argparse.Namespace) -> int:
     """Prints all that a fact was, the oldest first. 0 done, 1 failed."""
 
     def show(answer: dict[str, Any]) -> list[str]:
-        return table(
-            [["entry", "at", "imp", "category", "text"], *map(_change, answer["changes"])], right=frozenset({0, 2})
-        )
+        return table([_PAST, *map(_change, answer["changes"])], right=frozenset({0, 3}))
 
     return ask(args, "fact_history", {"fact": args.fact}, show)
 
@@ -136,6 +134,7 @@ def fact_lines(fact: dict[str, Any], note: str = "") -> list[str]:
         ["importance", str(fact["importance"])],
         ["source", f"{fact['source']}, in the words of: {fact['origin']}"],
         *([["topic", line(fact["topic"])]] if fact["topic"] is not None else []),
+        *([["day", line(fact["day"])]] if fact["day"] is not None else []),
         ["changed", _minute(fact["updated_at"])],
     ]
     if fact["superseded_by"] is not None:
@@ -147,9 +146,16 @@ def _change(change: dict[str, Any]) -> list[str]:
     fact = change["fact"]
     head = [str(change["entry"]), _minute(change["at"])]
     if fact is None:
-        return [*head, "-", "-", "(removed)"]
+        return [*head, "-", "-", "-", "(removed)"]
     past = f" ({line(fact['superseded_by'])} took its place)" if fact["superseded_by"] is not None else ""
-    return [*head, str(fact["importance"]), line(fact["category"]), line(fact["text"]) + past]
+    return [*head, _from(fact), str(fact["importance"]), line(fact["category"]), line(fact["text"]) + past]
+
+
+def _from(fact: dict[str, Any]) -> str:
+    """What it was drawn from, or by which way it came."""
+    if fact["day"] is not None:
+        return f"day {line(fact['day'])}"
+    return f"topic {line(fact['topic'])}" if fact["topic"] is not None else line(fact["source"])
 
 
 def _told(fact: dict[str, Any]) -> list[str]:

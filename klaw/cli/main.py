@@ -164,7 +164,8 @@ def _looking_commands(commands: Any) -> None:
     text = "show what calls to models used and cost"
     usage = _command(commands, "usage", text, "usage", "usage_command")
     usage.add_argument("--days", metavar="N", type=_count, help="UTC days back, today included (default: 30)")
-    usage.add_argument("--by", choices=("chat", "model", "day", "task"), help="sums for each of them (default: day)")
+    kinds = ("chat", "model", "day", "task", "source")
+    usage.add_argument("--by", choices=kinds, help="sums for each of them (default: day)")
     usage.add_argument("--user", metavar="NAME", help="of this user only (default: all)")
 
 

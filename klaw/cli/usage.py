@@ -1,4 +1,4 @@
-"""``klaw usage``: tokens and cost by day, chat, model or task. Asks the server; without one reads the database."""
+"""``klaw usage``: tokens and cost by day, chat, model, task or source. Asks the server, or reads the database."""
 
 import argparse
 from typing import Any

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-from klaw.config.background import HeartbeatConfig, SubagentsConfig, SummariesConfig
+from klaw.config.background import FactsConfig, HeartbeatConfig, SubagentsConfig, SummariesConfig
 from klaw.config.keys import key, section
 from klaw.config.mcp import McpConfig
 from klaw.config.secret import Secret
@@ -421,6 +421,7 @@ class EngineConfig:
     subagents: SubagentsConfig = section(SubagentsConfig)
     heartbeat: HeartbeatConfig = section(HeartbeatConfig)
     topics: TopicsConfig = section(TopicsConfig)
+    facts: FactsConfig = section(FactsConfig)
     recovery: RecoveryConfig = section(RecoveryConfig)
     shutdown: ShutdownConfig = section(ShutdownConfig)
     logging: LoggingConfig = section(LoggingConfig)

@@ -38,7 +38,7 @@ class FactSource(enum.StrEnum):
     USER = "user"
     """The person gave a command."""
     ARCHIVIST = "archivist"
-    """Drawn from a topic, in the background."""
+    """Drawn from a topic, or from a day's talk, in the background."""
     CHAT = "chat"
     """Drawn from a message, in the background."""
 
@@ -75,6 +75,8 @@ class Fact:
     """Id of the turn, or of the run, that saved it."""
     topic: str | None = None
     """Id of the topic that it was drawn from."""
+    day: str | None = None
+    """Date of the day whose talk it was drawn from, such as 2026-11-21."""
     created_at: str
     updated_at: str
     superseded_by: FactId | None = None

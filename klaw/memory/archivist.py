@@ -246,10 +246,10 @@ class _Worker:
         own = [message for message in read if message.user == user and message.chat == chunk.chat]
         if not own:
             raise TopicChanged("the messages are gone")
-        with metrics.splitter_s.timed():
-            division = await divide(
-                services.asker, own, speaks=chunk.speaks, threshold_chars=services.config.split_threshold_chars
-            )
+        async with services.asker.charged("topics", user, chunk.chat) as asker:
+            with metrics.splitter_s.timed():
+                threshold = services.config.split_threshold_chars
+                division = await divide(asker, own, speaks=chunk.speaks, threshold_chars=threshold)
         if chunk.speaks:
             self._model_answers()
         model = await services.readers.run(vectors.model)
@@ -356,8 +356,9 @@ class _Worker:
         as_of = await services.readers.run(memory_journal.last_entry)
         at = iso(services.clock.now())
         if like:
-            with metrics.merger_s.timed():
-                merge = await decide(services.asker, topic, like)
+            async with services.asker.charged("topics", topic.user, topic.chat) as asker:
+                with metrics.merger_s.timed():
+                    merge = await decide(asker, topic, like)
             self._model_answers()
             if merge is not None:
                 target = like[merge.place - 1].topic

@@ -6,7 +6,7 @@ history, and ``undo`` takes any of them back.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 import trio
@@ -96,6 +96,7 @@ class Facts:
         message: str | None = None,
         turn: str | None = None,
         topic: str | None = None,
+        day: str | None = None,
         background: bool = False,
     ) -> Outcome:
         """Keep a statement, unless it is kept already.
@@ -103,7 +104,7 @@ class Facts:
         Args:
             user: whose it is.
             text: the statement; control characters and space around it are left out.
-            category, importance, source, origin, chat, message, turn, topic: see ``domain.fact.Fact``.
+            category, importance, source, origin, chat, message, turn, topic, day: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
             background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
 
@@ -127,6 +128,7 @@ class Facts:
             message=message,
             turn=turn,
             topic=topic,
+            day=day,
             created_at=now,
             updated_at=now,
         )
@@ -205,7 +207,8 @@ class Facts:
         """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
         taken back in the same way.
 
-        When its making is taken back, it is gone, and what it had taken the place of holds again.
+        When its making is taken back, it is gone, and what it had taken the place of holds again; when that is taken
+        back in turn, the older one is history again, unless it was changed meanwhile.
 
         Args:
             user: whose it is.
@@ -254,15 +257,23 @@ class Facts:
 
     async def _restore(self, wanted: Fact, *, new: bool) -> Undone | Known:
         vector = await self._vector(wanted.text) if wanted.active else None
-        done = await self._put(wanted, vector, new=new)
-        return Undone(done.fact) if isinstance(done, Saved) else done
+        again = await self._readers.run(facts.revived_from, wanted.user, wanted.id) if new and wanted.active else []
+        done = await self._put(wanted, vector, new=new, supersedes=again[0].id if again else None)
+        if isinstance(done, Known):
+            return done
+        for each in again[1:]:
+            await self._put(attrs.evolve(each, superseded_by=wanted.id), None)
+        return Undone(done.fact)
 
-    async def _put(self, fact: Fact, vector: FactVector | None, *, new: bool = False) -> Saved | Known:
+    async def _put(
+        self, fact: Fact, vector: FactVector | None, *, new: bool = False, supersedes: FactId | None = None
+    ) -> Saved | Known:
         """Store a changed fact; Known when another active one says the same in the same words."""
         fact = attrs.evolve(fact, updated_at=iso(self._clock.now()))
         taken: FactExists | None = None
         try:
-            stored = await self._writer.put_fact(fact, "new" if new else "existing", vector=vector)
+            expected: Literal["new", "existing"] = "new" if new else "existing"
+            stored = await self._writer.put_fact(fact, expected, supersedes=supersedes, vector=vector)
             self._embedder.nudge()  # it makes the vector when there was no time for it
             return Saved(stored)
         except FactExists as error:
@@ -282,6 +293,11 @@ class Facts:
         found = await self._readers.run(facts.by_rowids, fact.user, close)
         kept = (found[rowid] for rowid in close if rowid in found)
         return next((each for each in kept if each.id != replaced and adds_nothing(fact.text, each.text)), None)
+
+    async def vector_of(self, text: str) -> bytes | None:
+        """A text's vector, made behind those that somebody waits for; None without a model."""
+        made = await self._vector_in_background(text)
+        return made.vector if made is not None else None
 
     async def _vector(self, text: str) -> FactVector | None:
         try:

@@ -13,6 +13,7 @@ from klaw.actor.failure import error_class, where
 from klaw.errors import KlawError, StorageError, StorageFull, VectorsDamaged
 from klaw.store import records
 from klaw.store.appending import append_message
+from klaw.store.background_requests import OfBackground, execute_of_background
 from klaw.store.forget_commit import execute_of_forgetting
 from klaw.store.forget_requests import OfForgetting
 from klaw.store.journal import Entry, Journal
@@ -219,6 +220,8 @@ def _execute_other(connection: apsw.Connection, request: Request, entries: list[
         return execute_of_forgetting(connection, request, entries)
     if isinstance(request, ChangePeople):
         return execute_of_people(connection, request, entries)
+    if isinstance(request, OfBackground):
+        return execute_of_background(connection, request, entries)
     return execute_of_topics(connection, request, entries) if isinstance(request, OfTopics) else None
 
 

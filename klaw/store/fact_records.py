@@ -9,7 +9,7 @@ from klaw.store.fields import optional_text, text, whole
 
 def fact_value(fact: Fact) -> dict[str, Any]:
     """Everything but whose it is and under which id: the journal's line has those beside it."""
-    return {
+    value = {
         "text": fact.text,
         "category": fact.category,
         "importance": fact.importance,
@@ -23,6 +23,7 @@ def fact_value(fact: Fact) -> dict[str, Any]:
         "updated_at": fact.updated_at,
         "superseded_by": fact.superseded_by,
     }
+    return value if fact.day is None else {**value, "day": fact.day}
 
 
 def read_fact(user: UserId, fact_id: FactId, value: dict[str, Any]) -> Fact:
@@ -40,6 +41,7 @@ def read_fact(user: UserId, fact_id: FactId, value: dict[str, Any]) -> Fact:
         message=optional_text(value["message_id"]),
         turn=optional_text(value["turn_id"]),
         topic=optional_text(value["topic"]),
+        day=optional_text(value.get("day")),
         created_at=text(value["created_at"]),
         updated_at=text(value["updated_at"]),
         superseded_by=FactId(after) if after is not None else None,

@@ -13,6 +13,16 @@ from klaw.domain.core_memory import Document
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
+from klaw.store.background_records import (
+    DAY,
+    SPENT,
+    BackgroundEntry,
+    DayEntry,
+    SpentEntry,
+    background_key,
+    background_value,
+    read_background,
+)
 from klaw.store.fact_records import fact_value, read_fact
 from klaw.store.fields import optional_text, optional_whole, text, whole, yes_or_no
 from klaw.store.forget_records import FORGET, ForgetEntry, forget_value, read_forget
@@ -85,7 +95,9 @@ class SummaryEntry:
 
 
 OfPeople: TypeAlias = PersonEntry | MentionEntry
-MemoryEntry: TypeAlias = TaskEntry | FactEntry | CoreEntry | SummaryEntry | TopicEntry | ForgetEntry | OfPeople
+MemoryEntry: TypeAlias = (
+    TaskEntry | FactEntry | CoreEntry | SummaryEntry | TopicEntry | ForgetEntry | OfPeople | BackgroundEntry
+)
 
 
 def memory_path(entry: MemoryEntry) -> str:
@@ -110,6 +122,8 @@ def memory_line(entry: MemoryEntry) -> str:
             value = None if entry.person is None else person_value(entry.person)
         case MentionEntry():
             what, key, value = MENTION, str(entry.id), mention_value(entry.mention)
+        case DayEntry() | SpentEntry():
+            (what, key), value = background_key(entry), background_value(entry)
         case ForgetEntry():
             what, key, value = FORGET, "" if entry.done is None else str(entry.done), forget_value(entry)
         case _:
@@ -131,6 +145,8 @@ def parse_memory(record: dict[str, Any]) -> MemoryEntry:
         return read_topic(record)
     if record["what"] == FORGET and record["op"] in ("put", "remove"):
         return read_forget(record)
+    if record["what"] in (DAY, SPENT):
+        return read_background(record)
     if record["what"] not in (TASK, FACT, CORE, SUMMARY, PERSON, MENTION):
         raise ValueError("what is of no known kind")
     if record["op"] not in ("put", "remove"):

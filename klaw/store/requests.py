@@ -10,6 +10,7 @@ from klaw.domain.message import Message, NewMessage
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, Task, TaskName
 from klaw.domain.turn import TurnRecord
+from klaw.store.background_requests import OfBackground
 from klaw.store.forget_requests import AloneForForgetting, OfForgetting
 from klaw.store.memory_requests import OfMemory
 from klaw.store.person_requests import ChangePeople
@@ -191,6 +192,6 @@ Between: TypeAlias = MarkCommits | SwapDatabase | AloneForForgetting
 """Carried out alone, between two groups."""
 OfTasks: TypeAlias = PutTask | RemoveTask | BeginRun | AppendTranscript | SaveRun
 """What changes tasks and runs."""
-Remembered: TypeAlias = OfMemory | OfTopics | ChangePeople | OfForgetting
+Remembered: TypeAlias = OfMemory | OfTopics | ChangePeople | OfForgetting | OfBackground
 """What changes what is remembered."""
 Request: TypeAlias = Append | OfTasks | Remembered | OfVectors | RepairIndex | Ping | Between

@@ -23,6 +23,7 @@ from klaw.domain.coverage import Damage
 from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
 from klaw.errors import KlawError, StorageError, StorageFull
+from klaw.store.background_requests import BackgroundWrites
 from klaw.store.commit import Outcome, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.forget_commit import execute_alone
@@ -103,7 +104,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites):
+class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites, BackgroundWrites):
     """Handle of the writer actor."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from klaw.subagents import heartbeat
 from klaw.subagents.drafting import Request
 from klaw.subagents.due import Fire
 from klaw.subagents.limits import Refusal, day_of, refusal, spawn_refusal, tells_user, tokens_of
-from klaw.subagents.live import LiveRun
+from klaw.subagents.live import QUEUED, LiveRun
 from klaw.subagents.run import RunServices
 from klaw.subagents.spending import LEAST_ANSWER_TOKENS, Allowance, Ledger
 
@@ -103,6 +103,7 @@ class Beginner:
             if not message:
                 raise NotStarted(f"{heartbeat.FILE} is missing or says nothing")
         run = self._run(user, name, RunKind.MANUAL, message, model=task.model, inject_into=task.inject_into)
+        run = attrs.evolve(run, details={QUEUED: True})
         return _started(await self._begin(run, task))
 
     async def spawn(self, order: SpawnOrder, unfinished: int) -> Job:
@@ -139,7 +140,7 @@ class Beginner:
             model=request.model,
             inject_into=request.inject_into,
         )
-        run = attrs.evolve(run, parent=order.parent, notify=order.notify, depth=order.depth)
+        run = attrs.evolve(run, parent=order.parent, notify=order.notify, depth=order.depth, details={QUEUED: True})
         return _started(await self._begin(run, None))
 
     async def job_again(self, run: Run) -> Job:

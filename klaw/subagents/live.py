@@ -29,6 +29,8 @@ WRITE_S = 30.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 """Pauses between attempts to store a run's end on a full disk."""
 CHANNEL = "scheduler"
+QUEUED = "queued"
+"""In a run's details, until it begins: it waits for a place, and a stop of Klaw is no attempt of it."""
 
 T = TypeVar("T")
 log = structlog.get_logger("klaw.run")
@@ -91,6 +93,13 @@ class LiveRun:
             message = self._message(role, kind, text, metadata)
             await self._write(lambda: self.writer.append_transcript(self.run, self._seq, [message]))
             self._seq += 1
+
+    async def begin(self) -> None:
+        """Store that it waits no more; durable when it returns. From then on a stop of Klaw interrupts it."""
+        if self.run.details.get(QUEUED):
+            details = {name: value for name, value in self.run.details.items() if name != QUEUED}
+            self.run = attrs.evolve(self.run, details=details)
+            await self.save()
 
     async def save(self) -> None:
         """Store how far it is."""

@@ -22,7 +22,7 @@ from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, runs
 from klaw.store.task_writes import TaskWrites
 from klaw.store.writer import Writer
-from klaw.subagents.live import FIRST_PAUSE_S, LONGEST_PAUSE_S, WRITE_S
+from klaw.subagents.live import FIRST_PAUSE_S, LONGEST_PAUSE_S, QUEUED, WRITE_S
 
 INTERRUPTED = "Klaw was stopped while it ran"
 AGAIN = "a second attempt; Klaw was stopped during the first"
@@ -34,16 +34,18 @@ async def recover(readers: Readers, writer: TaskWrites, clock: Clock, new_id: Ca
     """Put the records right.
 
     Returns:
-        New runs, stored, that are to be started: second attempts of what was asked for once (spawned subagents, tasks
-        run by hand). Those of one-shot tasks follow from their records (``due.decide``).
+        Stored runs that are to be started, the oldest first: those that still waited for a place, which is no attempt,
+        and second attempts of what was asked for once (spawned subagents, tasks run by hand). Those of one-shot tasks
+        follow from their records (``due.decide``).
 
     Raises:
         StorageFull: the records could not be written; ask again later.
     """
-    left = await readers.run(runs.running)
+    running = await readers.run(runs.running)
+    again = [run for run in running if run.details.get(QUEUED) is True]
+    left = [run for run in running if run not in again]
     for run in left:
         await _interrupt(run, readers, writer, clock)
-    again = []
     for run in await readers.run(due_runs.to_repeat):
         second = attrs.evolve(
             run,
@@ -57,14 +59,14 @@ async def recover(readers: Readers, writer: TaskWrites, clock: Clock, new_id: Ca
             error=None,
             note=AGAIN,
             result="",
-            details={},
+            details={QUEUED: True},
         )
         begun = await writer.begin_run(second)
         if not begun.repeated:
             again.append(begun.run)
     if left:
         log.warning("runs_interrupted", count=len(left))
-    return again
+    return sorted(again, key=lambda run: run.due)
 
 
 async def settle(run: Run, readers: Readers, writer: Writer, clock: Clock, *, error: str, note: str) -> Run:

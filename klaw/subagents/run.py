@@ -131,6 +131,7 @@ class _Course:
     async def _work(self) -> tuple[Verdict, str]:
         live, services = self.live, self.services
         run = live.run
+        await live.begin()
         await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
         route = self.meter.wrap(services.router.route(run.model, task="subagent"))
         about = ToolContext(

@@ -18,14 +18,14 @@ SHOWN_RUNS = 10
 RESULT_CHARS = 2000
 """So much of a result is shown to the model."""
 
-Name = Annotated[str, "Name of the task: a-z, 0-9, _ and -"]
-CronText = Annotated[str | None, "Five cron fields, for instance '0 9 * * 1-5'"]
-Zone = Annotated[str | None, "IANA time zone of the cron fields, for instance Europe/Berlin"]
-EveryText = Annotated[str | None, "Interval, for instance 30m, 2h or 1d"]
-AtText = Annotated[str | None, "Moment of a one-time task: ISO-8601 with offset, for instance 2026-12-24T18:00+01:00"]
-Message = Annotated[str, "What is to be done, complete in itself: the subagent does not see this conversation"]
-Model = Annotated[str | None, "provider/model; leave it out for the usual one"]
-InjectInto = Annotated[str | None, "Name of the chat that gets the result; leave it out for this chat"]
+Name = Annotated[str, "a-z, 0-9, _ and -"]
+CronText = Annotated[str | None, "five cron fields: 0 9 * * 1-5"]
+Zone = Annotated[str | None, "IANA zone of cron: Europe/Berlin"]
+EveryText = Annotated[str | None, "interval: 30m, 2h, 1d"]
+AtText = Annotated[str | None, "once: 2026-12-24T18:00+01:00"]
+Message = Annotated[str, "what to do, complete in itself: the subagent does not see this conversation"]
+Model = Annotated[str | None, "provider/model, if not the usual one"]
+InjectInto = Annotated[str | None, "chat that gets the result, if not this one"]
 
 
 def scheduling_tools(scheduling: Scheduling, scheduler: Scheduler) -> tuple[ToolSpec, ...]:
@@ -74,13 +74,13 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
     async def schedule_edit(
         context: ToolContext,
         name: Name,
-        message: Annotated[str | None, "The new request"] = None,
+        message: Annotated[str | None, "the new request"] = None,
         cron: CronText = None,
         zone: Zone = None,
         every: EveryText = None,
         at: AtText = None,
         model: Model = None,
-        inject_into: Annotated[str | None, "Name of the chat that gets the result"] = None,
+        inject_into: Annotated[str | None, "chat that gets the result"] = None,
     ) -> Any:
         """Change a scheduled task; what is left out stays as it is."""
         raw = {
@@ -118,10 +118,10 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.WRITE)
     async def subagent_spawn(
         context: ToolContext,
-        name: Annotated[str, "A short name for the work: a-z, 0-9, _ and -"],
+        name: Annotated[str, "short name of the work: a-z, 0-9, _ and -"],
         message: Message,
         model: Model = None,
-        inject_into: Annotated[str | None, "Name of the chat that gets the result as a message"] = None,
+        inject_into: Annotated[str | None, "chat that gets the result as a message"] = None,
     ) -> Any:
         """Start a subagent at once, in the background. The chat gets a notice with its result when it ends."""
         chat = context.chat or context.deliver_to
@@ -137,8 +137,8 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.READ)
     async def subagent_status(
         context: ToolContext,
-        run: Annotated[str | None, "Id of a run; leave it out for the last runs"] = None,
-        name: Annotated[str | None, "Only runs of this task or subagent"] = None,
+        run: Annotated[str | None, "its id; without it the last runs"] = None,
+        name: Annotated[str | None, "only of this task or subagent"] = None,
     ) -> Any:
         """Show how runs of tasks and subagents stand, and their results."""
         if run is None:
@@ -148,7 +148,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         return describe_run(one, scheduling) if one is not None else ToolFailure(f"There is no run {run}.")
 
     @tool(permission=Permission.WRITE)
-    async def subagent_cancel(context: ToolContext, run: Annotated[str, "Id of the run"]) -> Any:
+    async def subagent_cancel(context: ToolContext, run: Annotated[str, "its id"]) -> Any:
         """End a run of a task or subagent that goes on."""
         if run == context.run:
             return ToolFailure("This is your own run: just finish.")

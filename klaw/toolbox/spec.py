@@ -23,6 +23,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import TaskName
 from klaw.llm.types import ToolDescription
 from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of
+from klaw.toolbox.telling import told
 from klaw.toolbox.trail import Trail
 
 __all__ = ["Limit", "Permission", "Policy", "ToolContext", "ToolFailure", "ToolSpec", "Unfit", "tool"]
@@ -193,7 +194,7 @@ def tool(
         return ToolSpec(
             name=own_name,
             description=description,
-            parameters=shape.schema,
+            parameters=told(shape.schema),
             permission=permission,
             invoke=invoke,
             bind=bind,

@@ -7,6 +7,7 @@ from klaw.actor.clock import SystemClock
 from klaw.domain.names import UserId
 from klaw.domain.person import Mention, Person, PersonId, PersonSource
 from klaw.memory.people import People
+from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
 
@@ -16,6 +17,10 @@ AT = "2026-11-21T10:00:00.000Z"
 
 def people_of(store: Store) -> People:
     return People(store.writer, store.readers, SystemClock(), lambda: f"p{next(_count)}")
+
+
+def people_drawer(store: Store) -> PeopleDrawer:
+    return PeopleDrawer(people_of(store), store.readers)
 
 
 async def add(store: Store, name: str, *, user: str = "anna", mention: Mention | None = None, **values: Any) -> Person:

@@ -97,6 +97,7 @@ async def archiving(
     config: TopicsConfig | None = None,
     on_topic: Any = (),
     archivist: Archivist | None = None,
+    asker: Asker | None = None,
 ) -> AsyncIterator[tuple[Archivist, TopicMetrics]]:
     """The actor, running."""
     archivist = archivist or Archivist()
@@ -106,7 +107,7 @@ async def archiving(
         readers=store.readers,
         writer=store.writer,
         embedder=embedder,
-        asker=scripted.asker(),
+        asker=asker or scripted.asker(),
         metrics=metrics,
         clock=clock,
         on_topic=on_topic,

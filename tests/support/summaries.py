@@ -19,8 +19,12 @@ from klaw.config.schema import EngineConfig
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.summary import Summary
+from klaw.llm.budget import Budget
+from klaw.llm.meter import Accounts
+from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
+from klaw.memory.spending import Spending
 from klaw.memory.summaries import summarizer as actor
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
@@ -111,11 +115,13 @@ async def summarising(
         config = config_of(server.url, **settings)
         clock = clock or SystemClock()
         router = Router(config, no_local)
+        accounts = Accounts(registry=Registry(config, clock), budget=Budget(None, None, 0.8, clock))
         services = SummaryServices(
             config=config,
             writer=store.writer,
             readers=store.readers,
             route=partial(router.route, task="summarization"),
+            spending=Spending(accounts, store.writer, clock),
             slots=Slots(2),
             correction=TokenCorrection(),
             files=Threads("files", 1),

@@ -30,6 +30,7 @@ from klaw.errors import (
 )
 from klaw.llm.router import Route, context_tokens_of
 from klaw.llm.slots import Slots
+from klaw.memory.spending import Spending
 from klaw.memory.summaries import backoff, copies, noting, rendering
 from klaw.memory.summaries.asking import ANSWER_FACTOR, Asker, Correction, NoSummary
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
@@ -57,7 +58,9 @@ class SummaryServices:
     writer: Writer
     readers: Readers
     route: Callable[[], Route]
-    """The model that summarises, metered; may raise ConfigError."""
+    """The model that summarises; may raise ConfigError."""
+    spending: Spending
+    """Where its cost is kept."""
     slots: Slots
     correction: Correction
     files: Threads
@@ -202,19 +205,20 @@ class Maker:
 
     async def _make(self, found: Uncovered, chunk: Chunk, route: Route) -> Made:
         services, rules = self._services, self._services.rules
-        asker = Asker(
-            route=route,
-            slots=services.slots,
-            correction=services.correction,
-            vitals=self._vitals,
-            temperature=services.config.llm.temperature,
-        )
-        try:
-            text = await self._text(found, chunk, asker, rules)
-            notes = await self._notes(chunk.messages, asker)
-        except KlawError:
-            self._waste(found.session.user, asker)
-            raise
+        async with services.spending.of("summary", found.session.user, found.session.chat) as charge:
+            asker = Asker(
+                route=charge.wrap(route),
+                slots=services.slots,
+                correction=services.correction,
+                vitals=self._vitals,
+                temperature=services.config.llm.temperature,
+            )
+            try:
+                text = await self._text(found, chunk, asker, rules)
+                notes = await self._notes(chunk.messages, asker)
+            except KlawError:
+                self._waste(found.session.user, asker)
+                raise
         made = NewSummary(
             user=found.session.user,
             chat=found.session.chat,
@@ -224,7 +228,7 @@ class Maker:
             text=text,
             tokens=tokens.estimate(text),
             model=asker.model,
-            created_at=iso(services.clock.now()),
+            created_at=charge.at or iso(services.clock.now()),  # the same: so the store knows that it is charged
             prompt_tokens=asker.used.prompt_tokens,
             completion_tokens=asker.used.completion_tokens,
         )

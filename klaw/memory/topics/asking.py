@@ -1,16 +1,19 @@
 """One question to a model that has to be answered in JSON, with one more try when the answer cannot be used."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import attrs
 import trio
 
 from klaw.domain import tokens
+from klaw.domain.names import ChatId, UserId
 from klaw.errors import ProviderTimeout
 from klaw.llm.router import Route, Router, Task
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, JsonSchema, Request
+from klaw.memory.spending import Spending
 from klaw.memory.topics.answers import BadAnswer
 from klaw.prompts import prompt
 
@@ -32,12 +35,24 @@ class Asker:
         slots: they wait behind everybody who waits for a reply.
         temperature: ``llm.temperature``.
         wrap: given every route before it is used: for counting what calls cost.
+        spending: keeps what pieces of work cost, see ``charged``.
     """
 
     router: Router
     slots: Slots
     temperature: float | None = None
     wrap: Callable[[Route], Route] = lambda route: route
+    spending: Spending | None = None
+
+    @asynccontextmanager
+    async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
+        """An asker for one piece of work, whose cost is kept under a source; see ``Spending.of``. Without ``spending``
+        it is this one."""
+        if self.spending is None:
+            yield self
+            return
+        async with self.spending.of(source, user, chat) as charge:
+            yield attrs.evolve(self, wrap=charge.wrap)
 
     def room(self, task: Task, name: str) -> int:
         """About how many tokens of material a question may have.

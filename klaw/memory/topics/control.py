@@ -174,15 +174,16 @@ class TopicControl:
         """What the splitter makes of a topic."""
         left, parts = list(own), list[Drafted]()
         try:
-            while left:
-                done = await divide(self.asker, left, speaks=True, threshold_chars=self.config.split_threshold_chars)
-                if done.refused:
-                    raise TopicRefused(
-                        f"the model gave no answer that divides topic {topic.id}: name messages with --at",
-                        field="topic",
-                    )
-                parts += done.drafts
-                left = left[done.handled :]
+            async with self.asker.charged("topics", topic.user, topic.chat) as asker:
+                while left:
+                    done = await divide(asker, left, speaks=True, threshold_chars=self.config.split_threshold_chars)
+                    if done.refused:
+                        raise TopicRefused(
+                            f"the model gave no answer that divides topic {topic.id}: name messages with --at",
+                            field="topic",
+                        )
+                    parts += done.drafts
+                    left = left[done.handled :]
         except (ProviderError, ConfigError) as error:
             raise TopicRefused(
                 f"no model can divide topic {topic.id} now ({error}): name messages with --at", code="no_model"

@@ -1,4 +1,5 @@
-"""Facts and people drawn from a topic: the archivist calls it once for each, before the topic is compared with others.
+"""Facts and people drawn from what was said: the archivist calls it once for each topic, before that is compared with
+others, and ``memory.daily`` once for each page of a day's talk.
 
 What counts as a source: what the user said. The assistant's answers are shown for the sense of it, but not those of
 turns that called a tool: they may repeat a web page, or what a search of memory brought. Tool results, results of tasks
@@ -12,6 +13,7 @@ from functools import partial
 
 import attrs
 import structlog
+import trio
 
 from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactSource, Origin, normal_form
@@ -23,17 +25,20 @@ from klaw.memory.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.answers import BadAnswer
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.people_drawer import PeopleDrawer, line
+from klaw.memory.topics.source import Source
 from klaw.memory.topics.statements import FACTS_SCHEMA, Change, read_changes
 from klaw.memory.topics.texts import middle_out, minute, render
 from klaw.store.readers import Readers
+from klaw.store.sql import background, messages, passages, topic_vectors
 from klaw.store.sql import facts as sql
-from klaw.store.sql import messages, passages, topic_vectors
 
 PROMPT = "facts"
 NEAREST = 30
 """So many kept facts the model is shown."""
 SHOWN_CHARS = 300
 """Of each."""
+MAX_EMBEDDED = 20_000
+"""Characters of a day's talk whose vector says which kept facts are near."""
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
 _SCHEMA = JsonSchema(name="facts", schema=FACTS_SCHEMA)
@@ -56,13 +61,29 @@ class FactDrawer:
     facts: Facts
     people: PeopleDrawer
     readers: Readers
+    alone: trio.Lock = attrs.field(factory=trio.Lock)
+    """One topic or one page of a day at a time: whoever draws holds it, so that nothing is drawn twice."""
 
     async def __call__(self, topic: Topic, own: Sequence[Message]) -> None:
-        """Draw a topic's facts.
+        """Draw a topic's facts; what was drawn with its day is left out.
 
         Args:
             topic: a new one.
             own: its messages.
+
+        Raises, cancellation: see ``draw``.
+        """
+        async with self.alone:
+            drawn = await self.readers.run(background.drawn_with_day, topic.user, [each.rowid for each in own])
+            left = [each for each in own if each.user == topic.user and each.chat == topic.chat]
+            await self.draw(Source(user=topic.user, topic=topic.id), [each for each in left if each.rowid not in drawn])
+
+    async def draw(self, source: Source, own: Sequence[Message]) -> None:
+        """Draw facts from messages. The caller holds ``alone``.
+
+        Args:
+            source: what they are of.
+            own: messages of one chat of the source's user.
 
         Raises:
             ProviderError, ConfigError: the model cannot be asked now.
@@ -71,19 +92,18 @@ class FactDrawer:
 
         Cancellation: some of the facts may be kept; the next call goes on with the others.
         """
-        left = [message for message in own if message.user == topic.user and message.chat == topic.chat]
-        if not left:
+        if not own:
             return
         # Calls stand before the answer of their turn, maybe in the topic before.
-        first, last = left[0].seq - MOST_CALLS, left[-1].seq
-        turns = await self.readers.run(messages.turns_with_tools, topic.chat, _turns(left), first, last)
-        left = [message for message in left if is_source(message, turns)]
+        first, last = own[0].seq - MOST_CALLS, own[-1].seq
+        turns = await self.readers.run(messages.turns_with_tools, own[0].chat, _turns(own), first, last)
+        left = [message for message in own if is_source(message, turns)]
         while any(message.role is Role.USER for message in left):
-            left = left[await self._draw(topic, left) :]
+            left = left[await self._draw(source, left) :]
 
-    async def _draw(self, topic: Topic, said: Sequence[Message]) -> int:
+    async def _draw(self, source: Source, said: Sequence[Message]) -> int:
         """Ask about the first messages that fit. Returns how many that were."""
-        kept, known = await self._near(topic), await self.people.shown(topic, said)
+        kept, known = await self._near(source, said), await self.people.shown(source, said)
         list_of_facts = "\n".join(_line(number, fact) for number, fact in enumerate(kept, 1)) or "(none)"
         list_of_people = "\n".join(line(number, each) for number, each in enumerate(known, 1)) or "(none)"
         lists = _lists(list_of_facts, list_of_people)
@@ -94,7 +114,8 @@ class FactDrawer:
             return handled
         read = partial(read_changes, kept=len(kept), said=sources, known=len(known))
         try:
-            changes = await self.asker.ask("topics", PROMPT, _material(lists, shown), _SCHEMA, read)
+            async with self.asker.charged("facts", source.user, said[0].chat) as asker:
+                changes = await asker.ask("topics", PROMPT, _material(lists, shown), _SCHEMA, read)
         except BadAnswer:
             # Asked twice. A third time costs as much and seldom brings more; the messages themselves stay findable.
             log.info("facts_refused", messages=handled)
@@ -103,22 +124,26 @@ class FactDrawer:
             raise TopicChanged("some of the messages were forgotten while the model read them")
         done = 0
         for change in changes.wanted:
-            done += await self._apply(topic, change, kept, said[change.message - 1])
-        await self.people.apply(topic, changes.people, known, said[:handled])
+            done += await self._apply(source, change, kept, said[change.message - 1])
+        await self.people.apply(source, changes.people, known, said[:handled])
         log.info("facts_drawn", messages=handled, count=done, missing=changes.refused)
         return handled
 
-    async def _near(self, topic: Topic) -> list[Fact]:
-        """The user's kept facts that are nearest to a topic; without vectors the most important ones."""
-        vector = await self.readers.run(topic_vectors.read, topic.user, topic.id)
+    async def _near(self, source: Source, said: Sequence[Message]) -> list[Fact]:
+        """The user's kept facts that are nearest to what was said; without vectors the most important ones."""
+        if source.topic is not None:
+            vector = await self.readers.run(topic_vectors.read, source.user, source.topic)
+        else:
+            own = " ".join(each.content for each in said if each.role is Role.USER)
+            vector = await self.facts.vector_of(own[:MAX_EMBEDDED])
         if vector is not None:
-            near = await self.readers.run(passages.nearest, "fact", topic.user, vector, NEAREST)
-            found = await self.readers.run(sql.by_rowids, topic.user, [each.rowid for each in near])
+            near = await self.readers.run(passages.nearest, "fact", source.user, vector, NEAREST)
+            found = await self.readers.run(sql.by_rowids, source.user, [each.rowid for each in near])
             if found:
                 return list(found.values())
-        return await self.readers.run(sql.of_user, topic.user, limit=NEAREST)
+        return await self.readers.run(sql.of_user, source.user, limit=NEAREST)
 
-    async def _apply(self, topic: Topic, change: Change, kept: Sequence[Fact], evidence: Message) -> bool:
+    async def _apply(self, source: Source, change: Change, kept: Sequence[Fact], evidence: Message) -> bool:
         """Carry out a change. Returns whether anything became different."""
         old = kept[change.fact - 1] if change.fact else None
         if old is not None and not await self._is_newer(evidence, old):
@@ -129,16 +154,17 @@ class FactDrawer:
         if old is not None and normal_form(old.text) == normal_form(change.text):
             return False
         outcome = await self.facts.save(
-            topic.user,
+            source.user,
             change.text,
             category=change.category,
             importance=change.importance,
             source=FactSource.ARCHIVIST,
             origin=Origin.ASSISTANT,  # a model wrote it down, if also out of the user's words
             replaces=old.id if old is not None else None,
-            chat=topic.chat,
+            chat=evidence.chat,
             message=evidence.id,
-            topic=str(topic.id),
+            topic=str(source.topic) if source.topic is not None else None,
+            day=source.day,
             background=True,
         )
         if isinstance(outcome, NoOlder):

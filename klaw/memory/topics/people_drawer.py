@@ -1,4 +1,4 @@
-"""People drawn from a topic, out of the answer that has its facts: whom the model is shown, and what it may change.
+"""People drawn from what was said, out of the answer that has its facts: whom the model is shown, what it may change.
 
 Only what the user said counts: a new person, and every new name, has to stand in the user's own messages. Called again
 after a crash in between it does no harm.
@@ -13,10 +13,10 @@ import structlog
 from klaw.domain.message import Message, Role
 from klaw.domain.naming import of_words
 from klaw.domain.person import InvalidPerson, Mention, Person, PersonSource, normal_name
-from klaw.domain.topic import Topic
 from klaw.errors import NoSuchPerson
 from klaw.memory.people import People, SamePerson
 from klaw.memory.topics.people_answers import PeopleChanges, PersonChange
+from klaw.memory.topics.source import Source
 from klaw.memory.topics.texts import middle_out
 from klaw.store.readers import Readers
 from klaw.store.sql import people as sql
@@ -47,19 +47,21 @@ class PeopleDrawer:
     people: People
     readers: Readers
 
-    async def shown(self, topic: Topic, said: Sequence[Message]) -> list[Known]:
-        """The user's people that a topic may name: those of whom a name stands in it, then those named most often."""
-        known = await self.readers.run(sql.of_user, topic.user, limit=_MOST_LOOKED_AT)
+    async def shown(self, source: Source, said: Sequence[Message]) -> list[Known]:
+        """The user's people whom it may name: those whose name stands in what was said, then those named most often."""
+        known = await self.readers.run(sql.of_user, source.user, limit=_MOST_LOOKED_AT)
         text = "\n".join(message.content for message in said)
         in_it = [each for each in known if of_words(each.person.names).finds(text)]
         others = [each for each in known if each not in in_it]
         return [*in_it, *others][:MOST_SHOWN]
 
-    async def apply(self, topic: Topic, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message]) -> int:
+    async def apply(
+        self, source: Source, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message]
+    ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
 
         Args:
-            topic: which names them.
+            source: which names them.
             changes: what the model wants.
             shown: the people by whose numbers it names them.
             said: the messages that it was shown.
@@ -75,7 +77,7 @@ class PeopleDrawer:
         done = 0
         for change in changes.wanted:
             try:
-                done += await self._apply(topic, change, shown, said[change.message - 1], own_words)
+                done += await self._apply(source, change, shown, said[change.message - 1], own_words)
             except _Refused as refusal:
                 refused[str(refusal)] += 1
             except InvalidPerson as error:
@@ -89,22 +91,22 @@ class PeopleDrawer:
         return done
 
     async def _apply(
-        self, topic: Topic, change: PersonChange, shown: Sequence[Known], evidence: Message, own_words: str
+        self, source: Source, change: PersonChange, shown: Sequence[Known], evidence: Message, own_words: str
     ) -> bool:
         if change.action == "merge":
             one, other = shown[change.person - 1].person, shown[change.into - 1].person
-            await self.people.merge(topic.user, one.id, other.id)
+            await self.people.merge(source.user, one.id, other.id)
             return True
-        mention = Mention(topic=str(topic.id), message=evidence.id, at=evidence.created_at)
+        mention = Mention(topic=source.name, message=evidence.id, at=evidence.created_at)
         if change.action == "update":
             return await self._note(shown[change.person - 1].person, change, mention, own_words)
         if not of_words([change.name, *change.aliases]).finds(own_words):
             raise _Refused("not_said")
-        same = await self._same(topic, change)
+        same = await self._same(source, change)
         if same is not None:
             return await self._note(same, change, mention, own_words)
         await self.people.add(
-            topic.user,
+            source.user,
             change.name,
             aliases=_said(change.aliases, own_words),
             relation=change.relation,
@@ -125,10 +127,10 @@ class PeopleDrawer:
         )
         return became_other
 
-    async def _same(self, topic: Topic, change: PersonChange) -> Person | None:
+    async def _same(self, source: Source, change: PersonChange) -> Person | None:
         """The known person that an ``add`` names again. Two of one name are two people only when the model gives each
         a relation of its own; which of several is meant nobody can tell."""
-        named = await self.readers.run(sql.by_names, topic.user, [change.name, *change.aliases])
+        named = await self.readers.run(sql.by_names, source.user, [change.name, *change.aliases])
         relation = normal_name(change.relation)
         fitting = [each for each in named if not relation or normal_name(each.relation) in ("", relation)]
         if len(fitting) > 1:

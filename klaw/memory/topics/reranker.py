@@ -118,7 +118,8 @@ class Reranker:
         reason: str | None = "timeout"
         with self._metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, reranking.WHOLE_S))):
             try:
-                choices = await self._converse(user, query, own, state)
+                async with self._asker.charged("reranker", user) as asker:
+                    choices = await self._converse(asker, user, query, own, state)
                 reason = None
             except BadAnswer:
                 reason = "bad_answer"
@@ -133,8 +134,10 @@ class Reranker:
         log.info("topics_reranked", count=len(selection.topics), total=len(own), code=reason)
         return selection
 
-    async def _converse(self, user: UserId, query: str, own: Sequence[TopicHit], state: _State) -> list[Choice]:
-        room = self._asker.room("reranker", PROMPT)
+    async def _converse(
+        self, asker: Asker, user: UserId, query: str, own: Sequence[TopicHit], state: _State
+    ) -> list[Choice]:
+        room = asker.room("reranker", PROMPT)
         lines = [reranking.line(hit.topic, hit.cosine) for hit in own]
         shown = reranking.fitting(lines, room // 2)
         state.left = room // 2
@@ -147,7 +150,7 @@ class Reranker:
         answered_badly = False
         while True:
             with_tool = state.loads < reranking.MAX_LOADS
-            said = await self._call(messages, with_tool=with_tool)
+            said = await self._call(asker, messages, with_tool=with_tool)
             if said.tool_calls and with_tool:
                 messages += (ChatMessage(role="assistant", content=said.text, tool_calls=said.tool_calls),)
                 for call in said.tool_calls:
@@ -165,20 +168,20 @@ class Reranker:
                     ChatMessage(role="user", content=f"This cannot be used: {error}. Answer with the JSON only."),
                 )
 
-    async def _call(self, messages: tuple[ChatMessage, ...], *, with_tool: bool) -> Completion:
-        route: Route = self._asker.wrap(self._asker.router.route(task="reranker"))
+    async def _call(self, asker: Asker, messages: tuple[ChatMessage, ...], *, with_tool: bool) -> Completion:
+        route: Route = asker.wrap(asker.router.route(task="reranker"))
         offers = with_tool and route.tools
         request = Request(
             model=route.model,
             messages=messages,
             tools=(TOOL,) if offers else (),
-            temperature=self._asker.temperature,
+            temperature=asker.temperature,
             max_tokens=min(route.max_output_tokens, route.context_tokens // 3),
             json_schema=None if offers else _SCHEMA,
         )
         if self._priority is None:
             return await route.provider.stream(request, lambda _delta: None)
-        async with self._asker.slots.slot(self._priority):
+        async with asker.slots.slot(self._priority):
             return await route.provider.stream(request, lambda _delta: None)
 
     async def _load(

@@ -120,6 +120,8 @@ def compare(
         (yield from _compare(people_content.CHANGES, live, built, bounds.last_entry)),
         (yield from _compare_people(live, built, bounds.last_entry)),
         (yield from _compare(people_content.MENTIONS, live, built, bounds.last_entry)),
+        (yield from _compare(content.DAYS, live, built, bounds.last_entry)),
+        (yield from _compare(content.SPENT, live, built, bounds.last_entry)),
     ]
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
@@ -147,7 +149,7 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
     """
     by_rowid = (content.MESSAGES, content.FULL_TEXT)
     tables: list[tuple[Table, int | str]] = [(table, bounds.last_rowid) for table in by_rowid]
-    tables.append((content.FACT_CHANGES, bounds.last_entry))
+    tables += [(table, bounds.last_entry) for table in (content.FACT_CHANGES, content.DAYS, content.SPENT)]
     if small:
         tables += [(table, table.first) for table in (content.SESSIONS, content.TASKS, content.CORE)]
     for table, after in tables:
@@ -336,6 +338,8 @@ def digests(connection: apsw.Connection) -> dict[str, str]:
         people_content.PEOPLE,
         people_content.CHANGES,
         people_content.MENTIONS,
+        content.DAYS,
+        content.SPENT,
         content.RUNS,
         content.FULL_TEXT,
         content.VECTORS,

@@ -99,6 +99,10 @@ class Tally:
     """Changes of people, and mentions."""
     forgets: int = 0
     """Forgettings, and notes that they are finished."""
+    days: int = 0
+    """Notes on days whose talk was drawn into facts."""
+    spendings: int = 0
+    """Notes on what work in the background used of models."""
     runs: int = 0
     malformed: int = 0
     """Lines that are no record; they stay in the logs."""

@@ -128,6 +128,12 @@ ORDER BY entry LIMIT :limit
 """
 FACT_CHANGES = Table(name="changes of facts", first=-END, page=by(_FACT_CHANGES))
 
+_DAYS = "SELECT * FROM day_entries WHERE entry > :after AND entry <= :end ORDER BY entry LIMIT :limit"
+DAYS = Table(name="days drawn into facts", first=-END, page=by(_DAYS))
+
+_SPENT = "SELECT * FROM background_charges WHERE entry > :after AND entry <= :end ORDER BY entry LIMIT :limit"
+SPENT = Table(name="spending in the background", first=-END, page=by(_SPENT))
+
 _LAST_OF_FACT = "SELECT max(entry) FROM fact_changes WHERE user_id || '/' || fact_id = ?"
 
 

@@ -23,7 +23,7 @@ from klaw.store.records import dumps
 
 _COLUMNS = (
     "id, user_id, text, category, importance, source, origin, chat_id, message_id, turn_id, topic, created_at,"
-    " updated_at, superseded_by"
+    " updated_at, superseded_by, day"
 )
 
 
@@ -43,6 +43,7 @@ def _fact(row: Sequence[Any]) -> Fact:
         created_at=row[11],
         updated_at=row[12],
         superseded_by=FactId(row[13]) if row[13] is not None else None,
+        day=row[14],
     )
 
 
@@ -152,19 +153,36 @@ def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fac
     ]
 
 
+_ONCE_SUPERSEDED = """
+SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
+"""
+
+
+def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
+    """Active facts of a user that a fact had taken the place of, and that have not changed since they hold again."""
+    found: list[Fact] = []
+    for (older,) in connection.execute(_ONCE_SUPERSEDED, (user, fact)).fetchall():
+        *_, before, last = [None, None, *(change.fact for change in history(connection, user, FactId(str(older))))]
+        if before is None or last is None or before.superseded_by != fact:
+            continue
+        if attrs.evolve(before, superseded_by=None, updated_at=last.updated_at) == last:
+            found.append(last)
+    return found
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id = ? AND id = ?"
 _PUT = """
 INSERT INTO facts (rowid, entry, id, user_id, text, normal, category, importance, source, origin, chat_id, message_id,
-    turn_id, topic, created_at, updated_at, superseded_by)
+    turn_id, topic, created_at, updated_at, superseded_by, day)
 VALUES (:rowid, :entry, :id, :user, :text, :normal, :category, :importance, :source, :origin, :chat_id, :message_id,
-    :turn_id, :topic, :created_at, :updated_at, :superseded_by)
+    :turn_id, :topic, :created_at, :updated_at, :superseded_by, :day)
 ON CONFLICT (rowid) DO UPDATE SET entry = excluded.entry, text = excluded.text, normal = excluded.normal,
     category = excluded.category, importance = excluded.importance, source = excluded.source,
     origin = excluded.origin, chat_id = excluded.chat_id, message_id = excluded.message_id,
     turn_id = excluded.turn_id, topic = excluded.topic, created_at = excluded.created_at,
-    updated_at = excluded.updated_at, superseded_by = excluded.superseded_by
+    updated_at = excluded.updated_at, superseded_by = excluded.superseded_by, day = excluded.day
 """
 _REMOVE = "DELETE FROM facts WHERE rowid = ?"
 _LOG = "INSERT INTO fact_changes (entry, user_id, fact_id, at, value) VALUES (?, ?, ?, ?, ?)"
@@ -195,7 +213,7 @@ def apply(connection: apsw.Connection, entry: FactEntry) -> None:
         return
     value = fact_value(fact)
     own = {"rowid": rowid, "entry": entry.entry, "id": fact.id, "user": fact.user, "normal": normal_form(fact.text)}
-    connection.execute(_PUT, {**value, **own})
+    connection.execute(_PUT, {"day": None, **value, **own})
     if fact.active:
         connection.execute(_INDEX, (rowid, fact.text, fact.user))
     connection.execute(_LOG, (entry.entry, fact.user, fact.id, entry.time, dumps(value)))

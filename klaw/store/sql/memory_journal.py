@@ -4,10 +4,22 @@ from typing import assert_never
 
 import apsw
 
+from klaw.store.background_records import DayEntry, SpentEntry
 from klaw.store.forget_records import ForgetEntry
 from klaw.store.memory_records import CoreEntry, FactEntry, MemoryEntry, SummaryEntry, TaskEntry
 from klaw.store.person_records import MentionEntry, PersonEntry
-from klaw.store.sql import core_memory, facts, forgetting, meta, people, summaries, tasks, topic_changes, topics
+from klaw.store.sql import (
+    background,
+    core_memory,
+    facts,
+    forgetting,
+    meta,
+    people,
+    summaries,
+    tasks,
+    topic_changes,
+    topics,
+)
 from klaw.store.topic_records import TopicEntry
 
 ENTRY = meta.MEMORY_ENTRY
@@ -43,6 +55,8 @@ def apply(connection: apsw.Connection, entry: MemoryEntry) -> bool:
             people.apply(connection, entry)
         case ForgetEntry():
             forgetting.apply(connection, entry)
+        case DayEntry() | SpentEntry():
+            background.apply(connection, entry)
         case _:
             assert_never(entry)
     meta.put(connection, ENTRY, str(entry.entry))
@@ -66,12 +80,16 @@ def kind(entry: MemoryEntry) -> str:
             return "people"
         case ForgetEntry():
             return "forgets"
+        case DayEntry():
+            return "days"
+        case SpentEntry():
+            return "spendings"
         case _:
             assert_never(entry)
 
 
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
-    for each in (tasks, facts, people, core_memory, summaries, topics, topic_changes, forgetting):
+    for each in (tasks, facts, people, core_memory, summaries, topics, topic_changes, forgetting, background):
         each.clear(connection)
     meta.remove(connection, ENTRY)

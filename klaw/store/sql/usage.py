@@ -14,7 +14,7 @@ from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.usage import FIELDS, Spent
 from klaw.store.sql.reading import snapshot
 
-By = Literal["chat", "model", "day", "task"]
+By = Literal["chat", "model", "day", "task", "source"]
 
 MAX_GROUPS = 1000
 """Most rows of an answer; the dearest ones."""
@@ -35,7 +35,8 @@ class Group:
     """One row of an answer."""
 
     key: str | None
-    """The chat's id, the model, the UTC date or the task's name; None for what belongs to no chat or no task."""
+    """The chat's id, the model, the UTC date, the task's name or the source (turn, run, summary, topics, facts …);
+    None for what belongs to no chat or no task."""
     spent: Spent
 
 
@@ -53,7 +54,7 @@ def total(connection: apsw.Connection, filters: UsageFilters) -> Spent:
     return _spent(connection.execute(_TOTAL, attrs.asdict(filters)).get)
 
 
-_KEYS = {"chat": "chat_id", "model": "model", "day": "substr(ended_at, 1, 10)", "task": "task"}
+_KEYS = {"chat": "chat_id", "model": "model", "day": "substr(ended_at, 1, 10)", "task": "task", "source": "source"}
 _GROUPS = {
     by: f"SELECT {key}, {_SUMS} {_WHERE} GROUP BY 1 ORDER BY sum(cost_nano) DESC, sum(calls) DESC, 1 LIMIT :limit"
     for by, key in _KEYS.items()
@@ -62,7 +63,7 @@ _DAYS = f"SELECT {_KEYS['day']}, {_SUMS} {_WHERE} GROUP BY 1 ORDER BY 1 DESC LIM
 
 
 def groups(connection: apsw.Connection, filters: UsageFilters, by: By) -> list[Group]:
-    """The same by chat, model or task, the dearest first; by day, the newest first. At most ``MAX_GROUPS``."""
+    """The same by chat, model, task or source, the dearest first; by day, the newest first. At most ``MAX_GROUPS``."""
     statement = _DAYS if by == "day" else _GROUPS[by]
     rows = connection.execute(statement, {**attrs.asdict(filters), "limit": MAX_GROUPS})
     return [Group(key=row[0], spent=_spent(row[1:])) for row in rows]

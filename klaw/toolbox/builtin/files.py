@@ -19,7 +19,7 @@ _HEAD_CHARS = 600
 """Room for what is said about the lines, so that the executor never cuts a result of ``file_read``."""
 
 T = TypeVar("T")
-_Path = Annotated[str, "path relative to the workspace, for instance notes/plan.md"]
+_Path = Annotated[str, "relative to the workspace: notes/plan.md"]
 
 
 def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tuple[ToolSpec, ...]:
@@ -75,7 +75,7 @@ def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tupl
 
     @tool(permission=Permission.READ)
     async def file_glob(
-        context: ToolContext, pattern: Annotated[str, "for instance **/*.md or memory/2026-*.md"]
+        context: ToolContext, pattern: Annotated[str, "**/*.md, memory/2026-*.md"]
     ) -> str | ToolFailure:
         """Find files of the workspace by a pattern of their path: * ? [abc] in a name, ** for any folders."""
         return await read(context, lambda root: _listed(reading.find(root, pattern, MAX_ENTRIES), "no file fits"))

@@ -30,9 +30,7 @@ from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolS
 MAX_QUERY = 1_000
 MAX_RESULTS = 30
 
-_Query = Annotated[
-    str, "what to look for, in words; the words of the time it was said find best", Limit(at_least=1, at_most=MAX_QUERY)
-]
+_Query = Annotated[str, "in words; those of the time it was said find best", Limit(at_least=1, at_most=MAX_QUERY)]
 _Since = Annotated[str | None, "not before: 2026-05-01, 7d, yesterday"]
 _Until = Annotated[str | None, "not after: 2026-05-31, today"]
 _Results = Annotated[int, "most results", Limit(at_least=1, at_most=MAX_RESULTS)]

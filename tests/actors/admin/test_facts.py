@@ -78,6 +78,23 @@ async def test_taking_back_a_correction_brings_the_older_statement_back(commands
     assert await texts(commands) == ["Anna lives in Berlin"]
 
 
+async def test_the_making_of_a_correction_is_taken_back_as_often_as_one_likes(commands: Commands) -> None:
+    old = (await add(commands, "Аня живёт в Берлине"))["fact"]["id"]
+    new = (await add(commands, "Аня живёт в Мюнхене", replaces=old))["fact"]["id"]
+    for expected in ("Берлине", "Мюнхене", "Берлине", "Мюнхене"):
+        await ask(commands, "fact_undo", fact=new)
+        assert await texts(commands) == [f"Аня живёт в {expected}"]
+
+
+async def test_an_older_statement_that_was_changed_since_it_holds_again_stays(commands: Commands) -> None:
+    old = (await add(commands, "Anna lives in Berlin"))["fact"]["id"]
+    new = (await add(commands, "Anna lives in Munich", replaces=old))["fact"]["id"]
+    await ask(commands, "fact_undo", fact=new)
+    await ask(commands, "fact_edit", fact=old, fields={"text": "Anna works in Berlin"})
+    await ask(commands, "fact_undo", fact=new)
+    assert sorted(await texts(commands)) == ["Anna lives in Munich", "Anna works in Berlin"]
+
+
 async def test_what_undo_cannot_do_is_said(commands: Commands) -> None:
     first = (await add(commands, "one is so"))["fact"]["id"]
     await ask(commands, "fact_delete", fact=first)

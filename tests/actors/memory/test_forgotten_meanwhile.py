@@ -17,6 +17,7 @@ from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
 from tests.support.making import START, running_store
+from tests.support.people import people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving, one_topic, split_answer
 from tests.support.summaries import CHAT, summarising
 from tests.support.topics import ANNA, NO_FLAWS, archive, flaws_of, say
@@ -134,7 +135,7 @@ async def test_no_fact_is_drawn_of_what_is_forgotten_meanwhile(tmp_path: Path) -
         rowids = await tell(store, SECRET["english"], "and more of it")
         (topic,) = await archive(store, rowids)
         scripted = Slow(answer)
-        drawer = FactDrawer(scripted.asker(), NoFacts(), store.readers)  # type: ignore[arg-type]
+        drawer = FactDrawer(scripted.asker(), NoFacts(), people_drawer(store), store.readers)  # type: ignore[arg-type]
         async with archiving(store, scripted, TestClock(LATER), off(), on_topic=[drawer]) as (archivist, _):
             archivist.nudge()
             with trio.fail_after(20):

@@ -11,14 +11,17 @@ import pytest
 import trio
 import trio.testing
 
-from klaw.actor.clock import from_iso, iso
+from klaw.actor.clock import SystemClock, from_iso, iso
+from klaw.actor.vitals import Vitals
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary, SummaryState
 from klaw.errors import StorageError, SummaryOutdated
 from klaw.llm.slots import Priority
 from klaw.memory.summaries import backoff, copies
-from klaw.store.sql import messages, passages, summaries, tool_notes
+from klaw.memory.summaries.making import Made, Maker
+from klaw.store.sql import messages, passages, summaries, tool_notes, usage
+from klaw.store.sql.usage import UsageFilters
 from tests.support.clock import TrioClock
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
 from tests.support.making import START, new
@@ -186,6 +189,21 @@ async def test_a_bad_answer_is_asked_for_once_more(tmp_path: Path, bad: str, sai
         await s.settle()
         assert said in s.llm.requests[1].last_user
         assert (await s.live())[0].text == "The user wants to visit Anna."
+
+
+async def test_every_call_for_a_summary_is_in_usage_once(tmp_path: Path) -> None:
+    no = text_reply("I'm sorry, but I can't help with that.", usage=(500, 10))
+    async with summarising(tmp_path) as s:
+        s.llm.replies += [no, no]  # the first attempt fails
+        s.llm.respond = lambda _request: text_reply("The user wants to visit Anna.", usage=(600, 20))
+        said = await s.say(*texts())
+        await s.settle()
+        filters = UsageFilters(chat=said[0].chat)
+        (failed,) = await s.store.readers.run(usage.groups, filters, "source")
+        assert (failed.key, failed.spent.calls, failed.spent.prompt_tokens) == ("summary", 2, 1000)
+        assert isinstance(await Maker(s.services, Vitals(SystemClock())).make(said[0].chat, 0), Made)
+        (group,) = await s.store.readers.run(usage.groups, filters, "source")
+        assert (group.spent.calls, group.spent.prompt_tokens, group.spent.completion_tokens) == (3, 1600, 40)
 
 
 async def test_a_summary_of_50_000_characters_is_cut(tmp_path: Path) -> None:

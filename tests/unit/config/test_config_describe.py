@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from klaw.cli.config import check_command, schema_command, show_command
+from klaw.config.background import DailyFactsConfig
 from klaw.config.describe import json_schema, key_paths, show
 from klaw.config.keys import file_key, rule_of
 from klaw.config.load import parse
@@ -22,7 +23,12 @@ ROOT = Path(__file__).parents[3]
 SHIPPED = (ROOT / "conf" / "engine.json").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = {file_key(field.name): field.type for field in attrs.fields(EngineConfig) if attrs.has(field.type)}
-NESTED = {"routing: tasks": TaskRoutingConfig, "tools: web": WebToolConfig, "tools: exec": ExecToolConfig}
+NESTED = {
+    "routing: tasks": TaskRoutingConfig,
+    "tools: web": WebToolConfig,
+    "tools: exec": ExecToolConfig,
+    "facts: daily": DailyFactsConfig,
+}
 TABLES = SECTIONS | NESTED | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
 TABLES |= {"mcp: servers": McpServerConfig}
 

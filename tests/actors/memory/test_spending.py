@@ -1,0 +1,136 @@
+"""What work in the background spends is kept for good, whatever comes of it, and known again at the next start."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from klaw.actor.clock import iso
+from klaw.config.schema import EngineConfig
+from klaw.domain.names import UserId, chat_id
+from klaw.errors import OverBudget, ProviderTimeout
+from klaw.llm.budget import Budget
+from klaw.llm.meter import Accounts
+from klaw.llm.registry import Registry
+from klaw.llm.slots import Slots
+from klaw.llm.types import ChatMessage, Completion, Request, TextDelta, Usage
+from klaw.memory.facts import Facts
+from klaw.memory.spending import Spending
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.drawer import FactDrawer
+from klaw.store.sql import usage
+from klaw.store.sql.usage import UsageFilters
+from klaw.store.store import Store
+from tests.actors.memory.test_archivist import off
+from tests.actors.memory.test_drawing_facts import of_facts
+from tests.support.making import START, new, running_store
+from tests.support.people import people_drawer
+from tests.support.scripted import Scripted, TestClock, archiving, one_topic
+
+ANNA = UserId("anna")
+MAIN = chat_id(ANNA, "main")
+NOW = START + 1_000_000
+USAGE = Usage(prompt_tokens=100, completion_tokens=10)
+
+
+def accounts(clock: TestClock, tokens_a_day: int | None = None) -> Accounts:
+    return Accounts(registry=Registry(EngineConfig(), clock), budget=Budget(None, tokens_a_day, 0.8, clock))
+
+
+def asker(model: Scripted, store: Store, clock: TestClock, shared: Accounts) -> Asker:
+    spending = Spending(shared, store.writer, clock)
+    return Asker(router=model, slots=Slots(1), spending=spending)  # type: ignore[arg-type]
+
+
+async def sums(store: Store, **filters: Any) -> dict[str | None, tuple[int, int]]:
+    """Calls and tokens by source."""
+    groups = await store.readers.run(usage.groups, UsageFilters(**filters), "source")
+    return {group.key: (group.spent.calls, group.spent.tokens) for group in groups}
+
+
+async def test_topics_and_facts_are_in_usage_by_source_also_answers_of_no_use(tmp_path: Path) -> None:
+    def answer(request: Request) -> Completion:
+        text = "I would rather not." if of_facts(request) else one_topic(request)
+        return Completion(text=text, usage=USAGE)
+
+    model, clock = Scripted(answer), TestClock(NOW)
+    async with running_store(tmp_path) as store:
+        await store.writer.append([new("hello", user="anna"), new("hello", user="boris")])
+        asks = asker(model, store, clock, accounts(clock))
+        facts = Facts(store.writer, store.readers, off(), clock, lambda: "id")
+        hook = FactDrawer(asks, facts, people_drawer(store), store.readers)
+        async with archiving(store, model, clock, off(), on_topic=[hook], asker=asks) as (archivist, _):
+            archivist.nudge()
+            with trio.fail_after(30):
+                await archivist.wait_idle()
+        # For each user one division, and two questions for facts whose answers were of no use.
+        assert await sums(store) == {"topics": (2, 220), "facts": (4, 440)}
+        assert await sums(store, user=ANNA, chat=MAIN) == {"topics": (1, 110), "facts": (2, 220)}
+
+
+async def test_a_call_that_broke_off_and_one_that_was_cancelled_count_as_estimated(tmp_path: Path) -> None:
+    class Breaks(Scripted):
+        async def stream(self, request: Request, on_delta: Any) -> Completion:
+            on_delta(TextDelta(text="half of an ans"))
+            if request.model == "model":
+                raise ProviderTimeout("slow")
+            scope.cancel()
+            await trio.sleep_forever()
+            raise AssertionError
+
+    model, clock = Breaks(lambda _request: ""), TestClock(NOW)
+    async with running_store(tmp_path) as store:
+        spending = Spending(accounts(clock), store.writer, clock)
+        for name in ("model", "other"):
+            with trio.CancelScope() as scope:
+                try:
+                    async with spending.of("reranker", ANNA) as charge:
+                        route = charge.wrap(model.route())
+                        request = Request(model=name, messages=(ChatMessage(role="user", content="hello"),))
+                        await route.provider.stream(request, lambda _delta: None)
+                except ProviderTimeout:
+                    pass
+        (group,) = await store.readers.run(usage.groups, UsageFilters(user=ANNA), "source")
+        assert (group.key, group.spent.calls, group.spent.estimated_calls) == ("reranker", 2, 2)
+        assert group.spent.completion_tokens > 0
+
+
+async def test_nothing_is_noted_when_nothing_was_asked(tmp_path: Path) -> None:
+    clock = TestClock(NOW)
+    async with running_store(tmp_path) as store:
+        async with Spending(accounts(clock), store.writer, clock).of("facts", ANNA) as charge:
+            pass
+        assert charge.at == ""
+        assert await sums(store) == {}
+
+
+async def test_a_restart_does_not_free_the_daily_limit(tmp_path: Path) -> None:
+    model, clock = Scripted(lambda _request: Completion(text="{}", usage=USAGE)), TestClock(NOW)
+
+    async def ask(store: Store, shared: Accounts) -> None:
+        async with Spending(shared, store.writer, clock).of("facts", ANNA) as charge:
+            request = Request(model="model", messages=(ChatMessage(role="user", content="hi"),), max_tokens=20)
+            await charge.wrap(model.route()).provider.stream(request, lambda _delta: None)
+
+    today = iso(NOW)[:10]
+    async with running_store(tmp_path) as store:
+        await ask(store, accounts(clock, 130))
+    async with running_store(tmp_path) as store:
+        shared = accounts(clock, 130)
+        shared.budget.restore(today, await store.readers.run(usage.total, UsageFilters(since=today)))
+        assert shared.budget.report().unpriced_tokens == 110
+        with pytest.raises(OverBudget):
+            await ask(store, shared)
+
+
+async def test_a_full_disk_does_not_end_the_work(tmp_path: Path) -> None:
+    """The note is lost, and the daily limit of this process knows of it all the same."""
+    model, clock = Scripted(lambda _request: Completion(text="{}", usage=USAGE)), TestClock(NOW)
+    shared = accounts(clock)
+    async with running_store(tmp_path) as store:
+        writer = store.writer
+    async with Spending(shared, writer, clock).of("facts", ANNA) as charge:
+        request = Request(model="model", messages=(ChatMessage(role="user", content="hi"),))
+        await charge.wrap(model.route()).provider.stream(request, lambda _delta: None)
+    assert shared.budget.report().unpriced_tokens == 110
