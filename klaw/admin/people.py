@@ -138,9 +138,9 @@ async def _show(readers: Readers, user: UserId, person: PersonId) -> dict[str, A
         "person": await _told(readers, found),
         "was": [person_json(each) for each in await readers.run(sql.merged_into, user, person)],
         "mentions": [
-            {"topic": each.topic, "message": each.mention.message, "at": each.mention.at}
+            {"topic": each.topic, "day": each.day, "message": each.mention.message, "at": each.mention.at}
             for each in spoken
-            if each.topic is not None
+            if each.topic is not None or each.day
         ],
     }
 

@@ -18,7 +18,10 @@ def show_command(args: argparse.Namespace) -> int:
     """Prints a person with the topics that name it. 0 done, 1 failed."""
 
     def show(answer: dict[str, Any]) -> list[str]:
-        topics = [[_minute(each["at"]), f"topic {each['topic']}"] for each in answer["mentions"]]
+        topics = [
+            [_minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
+            for each in answer["mentions"]
+        ]
         was = [f"was also known as {line(each['id'])}: {line(each['name'])}" for each in answer["was"]]
         return [*person_lines(answer["person"]), *was, *table(topics)]
 

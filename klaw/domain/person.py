@@ -71,10 +71,10 @@ class Person:
 
 @attrs.frozen(kw_only=True)
 class Mention:
-    """A topic that names a person."""
+    """A topic that names a person, or a day's talk."""
 
     topic: str
-    """Its id when it was read; it may be a part of another one since."""
+    """Its id when it was read, it may be a part of another one since; or ``day`` and the date."""
     message: str
     """Id of the user's message."""
     at: str

@@ -73,7 +73,7 @@ class Known:
 
     person: Person
     topics: int
-    """That name it; one that is gone does not count."""
+    """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
     last_at: str | None
     """When it was last named in one of them."""
 
@@ -83,14 +83,14 @@ WITH RECURSIVE heir (id, now) AS (
     SELECT id, id FROM people WHERE user_id = ?1 AND merged_into IS NULL
     UNION SELECT p.id, h.now FROM people AS p JOIN heir AS h ON p.merged_into = h.id WHERE p.user_id = ?1),
 home (topic, now) AS (
-    SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1
+    SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1 AND topic NOT LIKE 'day %'
     UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
         WHERE e.into_id IS NOT NULL),
 spoken (id, topics, last_at) AS (
-    SELECT heir.now, count(DISTINCT home.now), max(m.at) FROM person_mentions AS m
-    JOIN heir ON heir.id = m.person_id JOIN home ON home.topic = m.topic
-    JOIN topics AS t ON t.id = home.now AND t.user_id = ?1
-    WHERE m.user_id = ?1 GROUP BY heir.now)
+    SELECT heir.now, count(DISTINCT coalesce(t.id, m.topic)), max(m.at) FROM person_mentions AS m
+    JOIN heir ON heir.id = m.person_id LEFT JOIN home ON home.topic = m.topic
+    LEFT JOIN topics AS t ON t.id = home.now AND t.user_id = ?1
+    WHERE m.user_id = ?1 AND (t.id IS NOT NULL OR m.topic LIKE 'day %') GROUP BY heir.now)
 SELECT {_COLUMNS}, coalesce(s.topics, 0), s.last_at FROM people AS p LEFT JOIN spoken AS s ON s.id = p.id
 WHERE p.user_id = ?1 AND p.merged_into IS NULL AND (?2 IS NULL OR p.id = ?2)
 ORDER BY coalesce(s.topics, 0) DESC, p.updated_at DESC, p.id LIMIT ?3 OFFSET ?4
@@ -142,7 +142,12 @@ class Spoken:
 
     mention: Mention
     topic: TopicId | None
-    """The topic that has it now; None: it is gone."""
+    """The topic that has it now; None: it is gone, or there was none."""
+
+    @property
+    def day(self) -> str | None:
+        """The date of whose talk it was drawn; None: it was drawn of a topic."""
+        return self.mention.topic.removeprefix("day ") if self.mention.topic.startswith("day ") else None
 
 
 _MENTIONS = """

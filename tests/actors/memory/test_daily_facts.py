@@ -23,7 +23,7 @@ from klaw.memory import daily as daily_actor
 from klaw.memory.daily import Daily, DailyMetrics, DailyServices
 from klaw.memory.facts import Facts
 from klaw.memory.topics.drawer import FactDrawer
-from klaw.store.sql import background, facts
+from klaw.store.sql import background, facts, people
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
 from tests.actors.memory.test_drawing_facts import item, of_facts, said, scripted
@@ -298,6 +298,20 @@ async def test_nothing_of_another_user_is_shown_or_kept(tmp_path: Path) -> None:
         async with drawing(store, scripted(answer), TestClock(DUE)):
             assert await texts(store) == ["The user said mine"]
             assert await texts(store, "boris") == ["The user said yours"]
+
+
+async def test_people_are_drawn_too(tmp_path: Path) -> None:
+    anya = {"action": "add", "person": 0, "into": 0, "name": "Аня", "aliases": [], "relation": "сестра", "message": 1}
+    model = scripted(lambda _request: json.dumps({"facts": [], "people": [anya]}))
+    async with running_store(tmp_path) as store:
+        await tell(store, "Моя сестра Аня звонила")
+        async with drawing(store, model, TestClock(DUE)) as daily:
+            await settled(daily)
+        (known,) = await store.readers.run(people.of_user, UserId("anna"))
+        assert (known.person.name, known.person.relation, known.topics) == ("Аня", "сестра", 1)
+        (spoken,) = await store.readers.run(people.mentions, UserId("anna"), known.person.id)
+        assert (spoken.topic, spoken.day) == (None, "2026-11-21")
+        assert await store.readers.run(people.of_user, UserId("boris")) == []
 
 
 async def test_the_journal_alone_brings_the_days_back(tmp_path: Path) -> None:
