@@ -98,5 +98,6 @@ def config_text(model: Model) -> str:
         tree = {
             "routing": {"default": f"{model.provider}/{model.model}".replace("$", "$$")},
             "providers": {model.provider: provider},
+            "topics": {"enabled": True},  # written out: it costs calls, and the built-in model is too weak for it
         }
     return _HEAD + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)

@@ -61,6 +61,7 @@ def test_a_new_workspace_and_configuration(tmp_path, language, said):
     assert stat.S_IMODE((workspace / "SOUL.md").stat().st_mode) == 0o600
     config, warnings = load(tmp_path / "home" / "config" / "engine.json", {})
     assert (config.routing.default_provider, warnings) == ("local", [])
+    assert not config.topics.enabled
     assert "made     SOUL.md" in done.stdout
     assert "klaw serve" in done.stdout
 
@@ -96,6 +97,7 @@ def test_a_provider_with_a_key_keeps_the_key_in_the_environment(tmp_path):
     assert "export OPENROUTER_API_KEY=..." in done.stdout
     config, _ = load(tmp_path / "config" / "engine.json", {"OPENROUTER_API_KEY": "secret"})
     assert config.routing.default == "openrouter/qwen/qwen3-32b"
+    assert config.topics.enabled
     assert config.providers["openrouter"].base_url == answers.PRESETS["openrouter"].base_url
     assert "secret" not in (tmp_path / "config" / "engine.json").read_text()
 
