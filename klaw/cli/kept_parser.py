@@ -17,7 +17,7 @@ def add(commands: Any, new_group: NewGroup, new_command: NewCommand) -> None:
 
 
 def _facts_commands(commands: Any, new_group: NewGroup, new_command: NewCommand) -> None:
-    group = new_group(commands, "facts", "list, add, change and remove what is kept about a user (docs/memory.md)")
+    group = new_group(commands, "facts", "list, add, change and remove what is kept about a user (docs/topics.md)")
 
     def command(name: str, text: str, *, of_fact: bool = True) -> argparse.ArgumentParser:
         made = new_command(group, name, text, "facts", f"{name}_command")
@@ -45,7 +45,7 @@ def _facts_commands(commands: Any, new_group: NewGroup, new_command: NewCommand)
 
 
 def _people_commands(commands: Any, new_group: NewGroup, new_command: NewCommand) -> None:
-    group = new_group(commands, "people", "list, change, merge and remove the people a user speaks of (docs/memory.md)")
+    group = new_group(commands, "people", "list, change, merge and remove the people a user speaks of (docs/topics.md)")
 
     def command(name: str, text: str, *, of_person: bool = True) -> argparse.ArgumentParser:
         made = new_command(group, name, text, "people", f"{name}_command")
