@@ -320,7 +320,7 @@ def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list
             return ["No search finds it, but the next request has the summary that was made of it."]
         case "not_searched":
             return [
-                "Commands, their answers and tool rows are not searched by design; it is in the history and the log."
+                "Commands and tool rows are not searched by design; of a forgotten message only its number is left."
             ]
         case "wordless":
             return ["It holds no word and has no vector, so no question can name it; it is in the history and the log."]

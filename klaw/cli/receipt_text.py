@@ -42,7 +42,9 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
 
 def _turn(answer: Mapping[str, Any]) -> list[str]:
     timings = ", ".join(f"{step} {spent:g} ms" for step, spent in answer["timings"].items())
-    usage = ", ".join(f"{name} {value}" for name, value in answer["usage"].items() if value is not None)
+    counts = {name: value for name, value in answer["usage"].items() if isinstance(value, int | float)}
+    # Zeros say nothing, but for the cache; what each model used is in the JSON.
+    usage = ", ".join(f"{name} {value}" for name, value in counts.items() if value or name == "cached_tokens")
     error = f" ({answer['error']})" if answer["error"] else ""
     rows = [
         ["turn", answer["id"]],

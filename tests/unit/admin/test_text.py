@@ -265,6 +265,12 @@ def test_a_turn_without_a_context_says_so() -> None:
     assert printed[-1] == "No context was put together for this turn."
 
 
+def test_a_receipt_shows_the_sums_of_usage_and_no_raw_data() -> None:
+    usage = {"calls": 1, "prompt_tokens": 7, "cached_tokens": 0, "cost_nano": 0, "models": [{"model": "local/m"}]}
+    printed = receipt_text.lines({**TURN, "receipt": {}, "usage": usage})
+    assert "usage    calls 1, prompt_tokens 7, cached_tokens 0" in printed
+
+
 def test_a_receipt_says_why_each_candidate_was_cut() -> None:
     """The new form: settings, what was found in all, steps, and the reasons in words."""
     recall = {
