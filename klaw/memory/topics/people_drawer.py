@@ -52,7 +52,7 @@ class PeopleDrawer:
         return await self.readers.run(sql.named_first, source.user, text, MOST_SHOWN)
 
     async def apply(
-        self, source: Source, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message]
+        self, source: Source, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
 
@@ -61,9 +61,10 @@ class PeopleDrawer:
             changes: what the model wants.
             shown: the people by whose numbers it names them.
             said: the messages that it was shown.
+            as_of: the memory journal's last entry before any of it was read.
 
         Raises:
-            StorageError: nothing can be written.
+            StorageError: nothing can be written, or (SourceForgotten) something was forgotten meanwhile.
             ActorStopped: the store is gone.
 
         Cancellation: some of it may be done; the next call goes on.
@@ -73,7 +74,7 @@ class PeopleDrawer:
         done = 0
         for change in changes.wanted:
             try:
-                done += await self._apply(source, change, shown, said[change.message - 1], own_words)
+                done += await self._apply(source, change, shown, said[change.message - 1], own_words, as_of)
             except _Refused as refusal:
                 refused[str(refusal)] += 1
             except InvalidPerson as error:
@@ -87,20 +88,26 @@ class PeopleDrawer:
         return done
 
     async def _apply(
-        self, source: Source, change: PersonChange, shown: Sequence[Known], evidence: Message, own_words: Words
+        self,
+        source: Source,
+        change: PersonChange,
+        shown: Sequence[Known],
+        evidence: Message,
+        own_words: Words,
+        as_of: int,
     ) -> bool:
         if change.action == "merge":
             one, other = shown[change.person - 1].person, shown[change.into - 1].person
-            await self.people.merge(source.user, one.id, other.id)
+            await self.people.merge(source.user, one.id, other.id, as_of=as_of)
             return True
         mention = Mention(topic=source.name, message=evidence.id, at=evidence.created_at)
         if change.action == "update":
-            return await self._note(shown[change.person - 1].person, change, mention, own_words)
+            return await self._note(shown[change.person - 1].person, change, mention, own_words, as_of)
         if not own_words.name([change.name, *change.aliases]):
             raise _Refused("not_said")
         same = await self._same(source, change)
         if same is not None:
-            return await self._note(same, change, mention, own_words)
+            return await self._note(same, change, mention, own_words, as_of)
         await self.people.add(
             source.user,
             change.name,
@@ -109,10 +116,11 @@ class PeopleDrawer:
             source=PersonSource.ARCHIVIST,
             said_at=evidence.created_at,
             mention=mention,
+            as_of=as_of,
         )
         return True
 
-    async def _note(self, person: Person, change: PersonChange, mention: Mention, own_words: Words) -> bool:
+    async def _note(self, person: Person, change: PersonChange, mention: Mention, own_words: Words, as_of: int) -> bool:
         became_other, _ = await self.people.note(
             person.user,
             person.id,
@@ -120,6 +128,7 @@ class PeopleDrawer:
             name="".join(_said([change.name], own_words)),
             aliases=_said(change.aliases, own_words),
             relation=change.relation,
+            as_of=as_of,
         )
         return became_other
 
