@@ -17,7 +17,18 @@ from klaw.domain.names import UserId
 from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
 from klaw.store.memory_records import SummaryEntry
 from klaw.store.records import dumps
-from klaw.store.sql import coverage, facts, messages, meta, people, summaries, topic_changes, topics, vector_codes
+from klaw.store.sql import (
+    coverage,
+    facts,
+    messages,
+    meta,
+    people,
+    person_past,
+    summaries,
+    topic_changes,
+    topics,
+    vector_codes,
+)
 from klaw.store.sql.forget_scope import Extra, Scope, fact_texts, scope
 from klaw.store.sql.reading import snapshot
 from klaw.store.topic_records import TopicEntry
@@ -36,9 +47,10 @@ _QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("topic_changes", "entry", ("before",)),
 )
 """Where a text may be quoted, and in what: table, key, columns."""
-JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before"})
+JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before", "value"})
 KEPT = (
     ("facts", "facts", "text"),
+    ("people", "person_changes", "value"),
     ("core memory", "core_memory", "document"),
     ("tasks", "tasks", "message"),
     ("memory files", "chunks", "text"),
@@ -132,6 +144,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
         connection.execute(_HISTORY, (entry.user, fact))
     for person in entry.people:
         people.forget(connection, entry.user, person)
+    person_past.forget(connection, entry.user, entry.past)
     people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in found.own])
     for message in found.own:
         _erase(connection, message, entry)
@@ -139,7 +152,8 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
     redact(connection, entry.user, pieces)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
     _put_pending(connection, [*pending(connection), entry])
-    return Forgot(entry=entry, pieces=pieces, own=found.own)
+    states = person_past.values(connection, entry.user, entry.past)
+    return Forgot(entry=entry, pieces=pieces, own=found.own, states=states)
 
 
 def _texts(connection: apsw.Connection, found: Scope, entry: ForgetEntry) -> list[str]:
