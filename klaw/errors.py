@@ -140,7 +140,7 @@ class SummaryOutdated(StorageError):
 
 
 class SourceForgotten(SummaryOutdated):
-    """The user has forgotten something since the messages were read; it can be made anew at once."""
+    """The user has forgotten something since what it is made of was read; it can be made anew at once."""
 
 
 class ProtocolError(KlawError):
@@ -212,9 +212,13 @@ class ProviderPaused(ProviderError):
 
 
 class ProviderMalformed(ProviderError):
-    """The provider's answer is not what its protocol promises."""
+    """The provider's answer is not what its protocol promises.
+
+    ``used``: tokens of the prompt and of the answer, where the provider told: what is of no use is paid all the same.
+    """
 
     code = "llm_malformed"
+    used: tuple[int, int] | None = None
 
 
 class OverBudget(ProviderError):

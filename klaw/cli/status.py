@@ -33,6 +33,7 @@ def lines(answer: dict[str, Any]) -> list[str]:
         ["address", f"{answer['address'] or 'not listening'}, {answer['connections']} connections"],
         ["memory", size(answer["rss_bytes"])],
         ["content", f"{counts['messages']} messages, {counts['chats']} chats, {counts['users']} users"],
+        ["kept", f"{counts['topics']} topics, {counts['facts']} facts, {counts['people']} people"],
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
         ["spent today", _spent(llm["today"], llm["budget"])],
         *[["provider", _provider(each)] for each in llm["providers"]],

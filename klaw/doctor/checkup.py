@@ -18,6 +18,7 @@ from klaw.store.journal import COMMIT_LOG
 from klaw.store.logcheck import LogReport, read_logs
 from klaw.store.offline import read_offline
 from klaw.store.sql import checkup as sql
+from klaw.store.sql.kept_checkup import kept_checked
 from klaw.store.sql.topic_checkup import topics_checked
 
 SECOND_LOOK_S = 1.0
@@ -127,6 +128,10 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
         done.findings.append(judge.judge_topics(read_offline(paths.database, topics_checked)))
     except StorageError as error:
         done.findings.append(problem("topics", f"cannot be read: {error}", judge.REBUILD))
+    try:
+        done.findings += judge.judge_kept(read_offline(paths.database, kept_checked))
+    except StorageError as error:
+        done.findings.append(problem("facts", f"they, or people, cannot be read: {error}", judge.REBUILD))
     return covered.model
 
 

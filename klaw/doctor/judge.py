@@ -7,6 +7,7 @@ from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
 from klaw.domain.names import ChatId
 from klaw.store.logcheck import LogReport
 from klaw.store.sql.checkup import Covered, Schema
+from klaw.store.sql.kept_checkup import KeptChecked
 from klaw.store.sql.topic_checkup import TopicsChecked
 
 REBUILD = "stop the server, move klaw.db* away and start: Klaw rebuilds it from the logs (docs/operations.md)"
@@ -105,6 +106,21 @@ def judge_topics(found: TopicsChecked) -> Finding:
     if not found.topics:
         return ok("topics", "there are none")
     return ok("topics", f"{plural(found.topics, 'topic')} in order, {found.waiting} wait for a vector")
+
+
+def judge_kept(found: KeptChecked) -> list[Finding]:
+    """Facts and people against their history."""
+    return [
+        _of_history("facts", plural(found.facts, "fact"), found.facts, found.fact_faults),
+        _of_history("people", f"{found.people} known", found.people, found.person_faults),
+    ]
+
+
+def _of_history(name: str, text: str, number: int, faults: Mapping[str, int]) -> Finding:
+    said = "; ".join(f"{count} {fault}" for fault, count in faults.items() if count)
+    if said:
+        return problem(name, said, REBUILD)
+    return ok(name, f"{text}, in order" if number else "there are none")
 
 
 def judge_covered(covered: Covered) -> Finding:

@@ -71,9 +71,21 @@ class Finder:
         return self._pattern.search(folded(text)) is not None
 
 
-def of_words(names: Iterable[str]) -> Finder:
-    """A finder of each single word of names, for telling who may be meant. Words of one letter do not count."""
-    return Finder(tuple(dict.fromkeys(word for name in names for word in _words(name) if len(word) > 1)))
+@attrs.frozen
+class Words:
+    """The words of a text, for telling who may be meant in it: looked up, so many people cost little."""
+
+    said: frozenset[str]
+
+    def name(self, names: Iterable[str]) -> bool:
+        """Whether they have a single word of one of the names, in any form. Words of one letter do not count."""
+        words = (word for name in names for word in _words(name) if len(word) > 1)
+        return any(not self.said.isdisjoint(word_forms(word)) for word in words)
+
+
+def words_of(text: str) -> Words:
+    """The words of a text."""
+    return Words(frozenset(_words(text)))
 
 
 def _words(name: str) -> list[str]:

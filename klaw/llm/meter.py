@@ -10,7 +10,7 @@ import attrs
 
 from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
-from klaw.errors import OverBudget
+from klaw.errors import OverBudget, ProviderMalformed
 from klaw.llm.adapt import estimate_tokens
 from klaw.llm.budget import Budget, Refused, Reservation
 from klaw.llm.prices import spent_of
@@ -87,6 +87,13 @@ class _Metered:
 
         try:
             completion = await self._inner.stream(request, relay)
+        except ProviderMalformed as error:
+            # What came was of no use, and is paid: a model that thought until its answer had no room, for instance.
+            used = estimated() if written else None
+            if error.used is not None:
+                used = Usage(prompt_tokens=error.used[0], completion_tokens=error.used[1])
+            self._count(reservation, self._route.name, used, estimated=error.used is None)
+            raise
         except BaseException:
             self._count(reservation, self._route.name, estimated() if written else None, estimated=True)
             raise

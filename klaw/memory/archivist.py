@@ -292,6 +292,7 @@ class _Worker:
 
     async def _embed(self, user: UserId, topic_id: TopicId) -> bool:
         readers = self.services.readers
+        as_of = await readers.run(memory_journal.last_entry)
         topic = await readers.run(topics.get, user, topic_id)
         model = await readers.run(vectors.model)
         if topic is None or model is None:
@@ -301,7 +302,7 @@ class _Worker:
         if vector is None:
             return False  # the embedder is not ready; the next sweep asks again
         made = TopicVector(topic.id, topic.updated_at, vector)
-        if not await self.services.writer.store_topic_vectors(model[0], [made]):
+        if not await self.services.writer.store_topic_vectors(model[0], [made], as_of=as_of):
             self.archivist.backoff.fail(("vector", topic.id), trio.current_time())
         return True
 

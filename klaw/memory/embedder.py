@@ -31,7 +31,7 @@ from klaw.memory.backlog import split_batches
 from klaw.memory.embed_passages import embed_passages
 from klaw.memory.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.readers import Readers
-from klaw.store.sql import vectors
+from klaw.store.sql import meta, vectors
 from klaw.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -398,6 +398,7 @@ class _Worker:
         Raises:
             StorageFull, VectorsDamaged: some of it could not be stored.
         """
+        as_of = await self.readers.run(meta.last_entry)
         rows = await self.readers.run(vectors.unembedded, self.min_tokens, BACKFILL_ROWS + len(self.failing))
         rows = [row for row in rows if row.rowid not in self.failing]
         waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
@@ -411,19 +412,19 @@ class _Worker:
         batches = iter(split_batches(texts, self.config.batch_tokens))
         async with trio.open_nursery() as nursery:
             for _ in range(self.config.threads):
-                nursery.start_soon(self._embed_batches, batches)
+                nursery.start_soon(self._embed_batches, batches, as_of)
         if self.refused is not None:
             raise self.refused
         return True
 
-    async def _embed_batches(self, batches: Iterator[list[Waiting]]) -> None:
+    async def _embed_batches(self, batches: Iterator[list[Waiting]], as_of: int) -> None:
         """One of the workers that share a fetch of rows: each takes the next batch when it is done with one."""
         try:
             for batch in batches:
                 if self.refused is not None:
                     return
                 await self._embed_slowly()
-                await self._embed_batch(batch)
+                await self._embed_batch(batch, as_of)
         except (StorageFull, VectorsDamaged) as error:
             self.refused = error
 
@@ -432,9 +433,9 @@ class _Worker:
             await self.writer.end_reembedding()
             self.embedder.enter(EmbedderState.READY)
 
-    async def _embed_batch(self, batch: Sequence[Waiting]) -> None:
+    async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
         try:
-            stored = await self._store(batch)
+            stored = await self._store(batch, as_of)
         except ModelError as error:
             log.warning("embed_failed", count=len(batch), error=error_class(error))
             if len(batch) == 1:
@@ -442,15 +443,15 @@ class _Worker:
                 return
             await trio.sleep(FAILED_BATCH_PAUSE_S)
             for row in batch:
-                await self._embed_batch([row])
+                await self._embed_batch([row], as_of)
             return
         status = self.embedder.status
         self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
 
-    async def _store(self, batch: Sequence[Waiting]) -> int:
+    async def _store(self, batch: Sequence[Waiting], as_of: int) -> int:
         made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
         pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
-        return await self.writer.store_vectors(self.vectors_id, pairs)
+        return await self.writer.store_vectors(self.vectors_id, pairs, as_of=as_of)
 
     def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
         return [bytes(vector.tobytes()) for vector in self.model.embed(passages, kind="passage").astype("<f4")]

@@ -19,7 +19,7 @@ from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.same import NEAR_COSINE, adds_nothing
 from klaw.store.memory_requests import FactVector
 from klaw.store.readers import Readers
-from klaw.store.sql import facts, passages, vectors
+from klaw.store.sql import facts, memory_journal, passages, vectors
 from klaw.store.writer import Writer
 
 EMBED_S = 2.0
@@ -98,6 +98,7 @@ class Facts:
         topic: str | None = None,
         day: str | None = None,
         background: bool = False,
+        as_of: int | None = None,
     ) -> Outcome:
         """Keep a statement, unless it is kept already.
 
@@ -107,9 +108,11 @@ class Facts:
             category, importance, source, origin, chat, message, turn, topic, day: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
             background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
+            as_of: the memory journal's last entry before what it is drawn from was read.
 
         Raises:
             InvalidFact: the text is none.
+            SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
             StorageError: another value breaks its rule, or nothing can be written.
             ActorStopped: the store is gone.
 
@@ -139,7 +142,8 @@ class Facts:
                 return Known(known)
             taken: FactExists | None = None
             try:
-                return Saved(await self._writer.put_fact(fact, "new", supersedes=replaces, vector=vector))
+                put = self._writer.put_fact
+                return Saved(await put(fact, "new", supersedes=replaces, vector=vector, as_of=as_of))
             except NoSuchFact:
                 return NoOlder()
             except FactExists as error:  # put there by somebody who saves without this class
@@ -171,6 +175,7 @@ class Facts:
         """
         wanted = fact_text(text) if text is not None else None
         async with self._one_at_a_time:
+            as_of = await self._entry()
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
@@ -185,7 +190,7 @@ class Facts:
                 vector = await self._vector(wanted)
             if changed == present:
                 return Saved(present)
-            return await self._put(changed, vector)
+            return await self._put(changed, vector, as_of)
 
     async def remove(self, user: UserId, fact: FactId) -> Fact:
         """Remove a fact and return what it was. Its history stays, so that it can be taken back.
@@ -227,6 +232,7 @@ class Facts:
         Cancellation: it may be done or not; to ask again finishes it or takes it back.
         """
         async with self._one_at_a_time:
+            as_of = await self._entry()
             past = await self._readers.run(facts.history, user, fact)
             if not past:
                 raise NoSuchFact
@@ -237,43 +243,49 @@ class Facts:
                 wanted = next(change.fact for change in past if change.entry == to)
             now = iso(self._clock.now())
             if wanted is None:
-                return await self._unmake(user, fact, now)
+                return await self._unmake(user, fact, now, as_of)
             if wanted == past[-1].fact:
                 raise CannotUndo("the fact is so already")
-            return await self._restore(wanted, new=past[-1].fact is None)
+            return await self._restore(wanted, as_of, new=past[-1].fact is None)
 
-    async def _unmake(self, user: UserId, fact: FactId, now: str) -> Undone:
+    async def _unmake(self, user: UserId, fact: FactId, now: str, as_of: int) -> Undone:
         older = await self._readers.run(facts.superseded_by, user, fact)
         revived = []
         for each in older:  # first: a crash in between leaves both, and nothing is lost
-            back = await self._put(
-                attrs.evolve(each, superseded_by=None, updated_at=now), await self._vector(each.text)
-            )
+            again = attrs.evolve(each, superseded_by=None, updated_at=now)
+            back = await self._put(again, await self._vector(each.text), as_of)
             revived += [back.fact] if isinstance(back, Saved) else []
         if await self._readers.run(facts.get, user, fact) is None:
             raise CannotUndo("the fact is gone already")
         await self._writer.remove_fact(user, fact, now)
         return Undone(None, tuple(revived))
 
-    async def _restore(self, wanted: Fact, *, new: bool) -> Undone | Known:
+    async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Undone | Known:
         vector = await self._vector(wanted.text) if wanted.active else None
         again = await self._readers.run(facts.revived_from, wanted.user, wanted.id) if new and wanted.active else []
-        done = await self._put(wanted, vector, new=new, supersedes=again[0].id if again else None)
+        done = await self._put(wanted, vector, as_of, new=new, supersedes=again[0].id if again else None)
         if isinstance(done, Known):
             return done
         for each in again[1:]:
-            await self._put(attrs.evolve(each, superseded_by=wanted.id), None)
+            await self._put(attrs.evolve(each, superseded_by=wanted.id), None, as_of)
         return Undone(done.fact)
 
     async def _put(
-        self, fact: Fact, vector: FactVector | None, *, new: bool = False, supersedes: FactId | None = None
+        self,
+        fact: Fact,
+        vector: FactVector | None,
+        as_of: int,
+        *,
+        new: bool = False,
+        supersedes: FactId | None = None,
     ) -> Saved | Known:
         """Store a changed fact; Known when another active one says the same in the same words."""
         fact = attrs.evolve(fact, updated_at=iso(self._clock.now()))
         taken: FactExists | None = None
         try:
             expected: Literal["new", "existing"] = "new" if new else "existing"
-            stored = await self._writer.put_fact(fact, expected, supersedes=supersedes, vector=vector)
+            put = self._writer.put_fact
+            stored = await put(fact, expected, supersedes=supersedes, vector=vector, as_of=as_of)
             self._embedder.nudge()  # it makes the vector when there was no time for it
             return Saved(stored)
         except FactExists as error:
@@ -282,6 +294,10 @@ class Facts:
         if there is None:
             raise taken
         return Known(there)
+
+    async def _entry(self) -> int:
+        """What is read from now on is not older than this entry of the memory journal."""
+        return await self._readers.run(memory_journal.last_entry)
 
     async def _known(self, fact: Fact, vector: FactVector | None, replaced: FactId | None) -> Fact | None:
         """A kept fact of the user that the new one adds nothing to; not the one that it is to replace."""

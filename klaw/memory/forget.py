@@ -234,7 +234,7 @@ class Forgetter:
     async def _clean(self, done: Forgot) -> int:
         lines = 0
         for own in (False, True):
-            cleaner = Cleaner(done.entry, done.pieces, own)
+            cleaner = Cleaner(done.entry, done.pieces, own, done.states)
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
                 changed = await self.writer.clean_logs(cleaner, paths) if paths else 0

@@ -24,6 +24,7 @@ from klaw.domain.person import (
 )
 from klaw.errors import KlawError, NoSuchPerson
 from klaw.store.readers import Readers
+from klaw.store.sql import memory_journal
 from klaw.store.sql import people as sql
 from klaw.store.writer import Writer
 
@@ -53,7 +54,9 @@ class People:
         writer, readers: of the store.
         clock, new_id: for what is new.
 
-    Each method may raise StorageError and ActorStopped.
+    Each method may raise StorageError (SourceForgotten: the user forgot something meanwhile, nothing was changed) and
+    ActorStopped. ``as_of``: the memory journal's last entry before what a change is made of was read; None: it is made
+    of nothing older than the call.
 
     Cancellation: a change may be made or not.
     """
@@ -82,6 +85,7 @@ class People:
         source: PersonSource,
         said_at: str | None = None,
         mention: Mention | None = None,
+        as_of: int | None = None,
     ) -> Person:
         """Keep a person. Whether somebody of this name is known the caller has to look before.
 
@@ -108,7 +112,7 @@ class People:
             updated_at=now,
         )
         noted = [(person.id, mention)] if mention is not None else []
-        await self._writer.change_people(user, now, put=[person], mentions=noted)
+        await self._writer.change_people(user, now, put=[person], mentions=noted, as_of=as_of)
         return person
 
     async def edit(
@@ -127,6 +131,7 @@ class People:
             NoSuchPerson: the user has no such person, or it was merged.
         """
         async with self._one_at_a_time:
+            as_of = await self._entry()
             present = await self._active(user, person)
             kept = present.name if name is None else person_name(name)
             given = present.aliases if aliases is None else tuple(aliases)
@@ -140,7 +145,7 @@ class People:
                 return present
             now = iso(self._clock.now())
             changed = attrs.evolve(changed, source=PersonSource.USER, said_at=now, updated_at=now)
-            await self._writer.change_people(user, now, put=[changed])
+            await self._writer.change_people(user, now, put=[changed], as_of=as_of)
             return changed
 
     async def note(
@@ -152,6 +157,7 @@ class People:
         name: str = "",
         aliases: Sequence[str] = (),
         relation: str = "",
+        as_of: int | None = None,
     ) -> tuple[bool, bool]:
         """Note that a topic names a person, and what it says that is new. Aliases are added; another name and another
         relation count only when they were said after what is known, and the former name stays as an alias.
@@ -164,6 +170,7 @@ class People:
             NoSuchPerson: the user has no such person, nor one that it was merged into.
         """
         async with self._one_at_a_time:
+            as_of = await self._entry(as_of)
             present = await self._readers.run(sql.resolve, user, person)
             if present is None:
                 raise NoSuchPerson
@@ -184,10 +191,10 @@ class People:
                 put = [attrs.evolve(changed, said_at=said_at, updated_at=now)]
             known = await self._readers.run(sql.is_mentioned, user, present.id, mention.topic)
             if put or not known:
-                await self._writer.change_people(user, now, put=put, mentions=[(present.id, mention)])
+                await self._writer.change_people(user, now, put=put, mentions=[(present.id, mention)], as_of=as_of)
             return bool(put), not known
 
-    async def merge(self, user: UserId, person: PersonId, into: PersonId) -> Person:
+    async def merge(self, user: UserId, person: PersonId, into: PersonId, *, as_of: int | None = None) -> Person:
         """Say that a person is another one; returns that one, with the names of both.
 
         Raises:
@@ -197,12 +204,13 @@ class People:
         async with self._one_at_a_time:
             if person == into:
                 raise SamePerson("these are one person already")
+            as_of = await self._entry(as_of)
             loser, keeper = await self._active(user, person), await self._active(user, into)
             now = iso(self._clock.now())
             # The loser's change first: so the keeper's stands for both when it is taken back.
             gone = attrs.evolve(loser, merged_into=keeper.id, updated_at=now)
             both = attrs.evolve(merged(keeper, loser), updated_at=now)
-            await self._writer.change_people(user, now, put=[gone, both])
+            await self._writer.change_people(user, now, put=[gone, both], as_of=as_of)
             return both
 
     async def remove(self, user: UserId, person: PersonId) -> Person:
@@ -230,6 +238,7 @@ class People:
             CannotUndoPerson: ``to`` is none of its entries, or it is so already.
         """
         async with self._one_at_a_time:
+            as_of = await self._entry()
             past = await self._readers.run(sql.history, user, person)
             if not past:
                 raise NoSuchPerson
@@ -248,13 +257,17 @@ class People:
             if wanted is None and newest is None:
                 raise CannotUndoPerson("the person is gone already")
             if wanted is None:
-                await self._writer.change_people(user, now, put=revived, removed=[person])
+                await self._writer.change_people(user, now, put=revived, removed=[person], as_of=as_of)
                 return Undone(None, tuple(revived))
             if wanted == newest:
                 raise CannotUndoPerson("the person is so already")
             restored = attrs.evolve(wanted, updated_at=now)
-            await self._writer.change_people(user, now, put=[restored, *revived])
+            await self._writer.change_people(user, now, put=[restored, *revived], as_of=as_of)
             return Undone(restored, tuple(revived))
+
+    async def _entry(self, as_of: int | None = None) -> int:
+        """What is read from now on is not older than this entry of the memory journal, unless it is said to be."""
+        return as_of if as_of is not None else await self._readers.run(memory_journal.last_entry)
 
     async def _active(self, user: UserId, person: PersonId) -> Person:
         found = await self._readers.run(sql.get, user, person)

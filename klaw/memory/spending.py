@@ -70,8 +70,10 @@ class Spending:
             models = charge.meter.record().get("models")
             if models:
                 charge.at = iso(self.clock.now())
-                with trio.move_on_after(WRITE_S, shield=True):
+                with trio.move_on_after(WRITE_S, shield=True) as scope:
                     try:
                         await self.writer.note_spent(source, user, chat, models, charge.at)
                     except KlawError as error:  # the daily limit has it; only a restart would forget it
                         log.warning("spending_not_noted", error=error_class(error), name=source)
+                if scope.cancelled_caught:  # it may be stored all the same
+                    log.warning("spending_not_noted", error="TooSlow", name=source)

@@ -184,7 +184,7 @@ def _execute(connection: apsw.Connection, request: Request, entries: list[Entry]
             if any(len(vector) != stored[1] * FLOAT_BYTES for _, vector in request.vectors):
                 raise StorageError(f"a vector has another dimension than {stored[1]}, the model's; none was stored")
             with _damage_named():
-                count = vectors.store(connection, request.vectors)
+                count = vectors.store(connection, request.vectors, request.as_of)
                 vector_codes.advance(connection)
                 return count
         case PrepareVectors():

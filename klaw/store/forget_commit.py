@@ -8,7 +8,7 @@ from klaw.store.forget_records import ForgetEntry, Forgot
 from klaw.store.forget_requests import AloneForForgetting, CleanLogs, Forget, OfForgetting
 from klaw.store.journal import Entry, Journal
 from klaw.store.memory_records import memory_line, memory_path
-from klaw.store.sql import forgetting, memory_journal, meta, people
+from klaw.store.sql import forgetting, memory_journal, meta, people, person_past
 from klaw.store.sql.forget_scope import scope
 
 
@@ -47,6 +47,7 @@ def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, en
         topics=found.topics,
         summaries=found.summaries,
         people=found.people,
+        past=person_past.past_of_others(connection, request.user, found.people),
     )
     return _carry_out(connection, entry, entries)
 

@@ -6,7 +6,7 @@ forgotten texts, then the texts' own lines. All functions block; those that writ
 
 import json
 import mmap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from klaw.store.core_files import FILE as CORE_FILE
 from klaw.store.forget_records import FORGET, ForgetEntry
 from klaw.store.journal import COMMIT_LOG, Entry, Journal
 from klaw.store.person_records import MENTION, PERSON
-from klaw.store.sql import forgetting, memory_journal, messages
+from klaw.store.sql import forgetting, memory_journal, messages, person_past
 from klaw.store.summary_records import COPIES, copy_path, summary_key
 
 LOGS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
@@ -164,11 +164,13 @@ class Cleaner:
         entry: the forgetting.
         pieces: texts that are taken out wherever the user's records quote them.
         own: whether the texts' own lines go too.
+        states: what people are to have been, by entries of the memory journal.
     """
 
     entry: ForgetEntry
     pieces: Sequence[str]
     own: bool
+    states: Mapping[int, Any] = attrs.field(factory=dict)
 
     def line_of(self, path: str) -> Callable[[bytes], bytes]:
         """For ``Journal.rewrite``."""
@@ -221,6 +223,8 @@ class Cleaner:
         if not isinstance(value, dict) or what in (FORGET, MENTION, memory_records.TASK, memory_records.CORE):
             return record
         before = record.get("entry", 0) < self.entry.entry
+        if what == PERSON and self.own and record.get("entry") in self.states:
+            return {**record, "value": self.states[record["entry"]]}
         if what in (memory_records.FACT, PERSON):
             gone: Sequence[str] = self.entry.facts if what == memory_records.FACT else self.entry.people
             if record.get("key") not in gone or not before:
@@ -285,7 +289,7 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
         with connection:
             forgetting.redact(connection, entry.user, pieces)
         for own in (False, True):
-            clean(journal, root, Cleaner(entry, pieces, own))
+            clean(journal, root, Cleaner(entry, pieces, own, person_past.values(connection, entry.user, entry.past)))
         remove_copies(root, entry, pieces)
         compact(connection, vacuum=True)
         _note_done(connection, journal, entry)

@@ -1,5 +1,6 @@
 """What was forgotten, as entries of the memory journal: numbers and ids only, never the text. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -31,6 +32,8 @@ class ForgetEntry:
     summaries: tuple[tuple[ChatId, int], ...] = ()
     """Chat and number of those that were made of the messages."""
     people: tuple[PersonId, ...] = ()
+    past: tuple[int, ...] = ()
+    """Entries of the memory journal by which others once had names of these people: they say what those were last."""
     done: int | None = None
     """Number of the entry that is finished."""
 
@@ -44,6 +47,8 @@ class Forgot:
     """Texts to look for. Content: never logged."""
     own: tuple[Message, ...]
     """The messages as they were."""
+    states: Mapping[int, Any] = attrs.field(factory=dict)
+    """What the lines of ``entry.past`` are to say. Content: never logged."""
 
 
 def forget_value(entry: ForgetEntry) -> dict[str, Any] | None:
@@ -55,6 +60,7 @@ def forget_value(entry: ForgetEntry) -> dict[str, Any] | None:
         "topics": list(entry.topics),
         "summaries": [summary_key(chat, number) for chat, number in entry.summaries],
         "people": list(entry.people),
+        "past": list(entry.past),
     }
 
 
@@ -71,4 +77,5 @@ def read_forget(record: dict[str, Any]) -> ForgetEntry:
         topics=tuple(TopicId(whole(each)) for each in value["topics"]),
         summaries=tuple(read_key(text(each)) for each in value["summaries"]),
         people=tuple(PersonId(text(each)) for each in value.get("people", [])),  # none in older entries
+        past=tuple(whole(each) for each in value.get("past", [])),
     )

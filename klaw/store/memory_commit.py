@@ -8,6 +8,7 @@ import attrs
 from klaw.domain import core_memory as core
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import Fact, InvalidFact, check
+from klaw.domain.names import UserId
 from klaw.domain.summary import Summary
 from klaw.domain.summary import check as check_summary
 from klaw.errors import CoreNotChanged, FactExists, NoSuchFact, SourceForgotten, StorageError, SummaryOutdated
@@ -66,12 +67,23 @@ def journal(connection: apsw.Connection, entries: list[Entry], entry: MemoryEntr
     entries.append(Entry(path, line))
 
 
+def check_nothing_forgotten(connection: apsw.Connection, user: UserId, as_of: int | None) -> None:
+    """What was read before a forgetting may hold what is forgotten: nothing that is made of it is stored.
+
+    Raises:
+        SourceForgotten: the user has forgotten something since an entry of the memory journal.
+    """
+    if as_of is not None and forgetting.last_of(connection, user) > as_of:
+        raise SourceForgotten("something was forgotten since it was read: nothing was changed, ask again")
+
+
 def _put_fact(connection: apsw.Connection, request: PutFact, entries: list[Entry]) -> Fact:
     fact = request.fact
     try:
         check(fact)
     except InvalidFact as error:
         raise StorageError(f"the fact cannot be stored: {error}") from None
+    check_nothing_forgotten(connection, fact.user, request.as_of)
     present = facts.get(connection, fact.user, fact.id)
     if request.expected == "new" and present is not None:
         if present == fact:
@@ -119,8 +131,7 @@ def _put_summary(connection: apsw.Connection, request: PutSummary, entries: list
     session = messages.session(connection, new.chat)
     if session is None or session.user != new.user or session.segment != new.segment:
         raise SummaryOutdated("the segment is over")
-    if request.as_of is not None and forgetting.last_of(connection, new.user) > request.as_of:
-        raise SourceForgotten("something was forgotten since its messages were read")
+    check_nothing_forgotten(connection, new.user, request.as_of)
     present = {each.number: each for each in summaries.live(connection, new.chat, new.segment)}
     covered = summaries.covered_to(connection, new.chat, new.segment)
     replaced = [present.pop(number, None) for number in request.supersedes]

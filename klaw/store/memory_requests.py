@@ -31,6 +31,9 @@ class PutFact:
     supersedes: FactId | None
     """The older statement in whose place this one comes."""
     vector: FactVector | None
+    as_of: int | None
+    """The memory journal's last entry before what it is made of was read: refused when the user has forgotten something
+    since."""
     reply: Reply[Fact]
 
 

@@ -40,6 +40,7 @@ class MemoryWrites:
         *,
         supersedes: FactId | None = None,
         vector: FactVector | None = None,
+        as_of: int | None = None,
     ) -> Fact:
         """Store a fact. To put the same new one again is safe.
 
@@ -48,8 +49,10 @@ class MemoryWrites:
             expected: whether the user has one of its id.
             supersedes: an active fact of the user that becomes history by it.
             vector: of its text, if it is known; else the embedder makes it.
+            as_of: the memory journal's last entry before what it is made of was read.
 
         Raises:
+            SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
             FactExists: another active fact of the user has the same text, or a new one's id is taken; ``fact`` of the
                 error is that one's id.
             NoSuchFact: the one to change, or to supersede, is not there.
@@ -57,7 +60,7 @@ class MemoryWrites:
         """
 
         def request(reply: Reply[Fact]) -> PutFact:
-            return PutFact(fact=fact, expected=expected, supersedes=supersedes, vector=vector, reply=reply)
+            return PutFact(fact=fact, expected=expected, supersedes=supersedes, vector=vector, as_of=as_of, reply=reply)
 
         return await self.mailbox.ask(request)
 

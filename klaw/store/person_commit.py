@@ -5,7 +5,7 @@ import apsw
 from klaw.domain.person import InvalidPerson, check
 from klaw.errors import NoSuchPerson, StorageError
 from klaw.store.journal import Entry
-from klaw.store.memory_commit import journal
+from klaw.store.memory_commit import check_nothing_forgotten, journal
 from klaw.store.person_records import MentionEntry, PersonEntry
 from klaw.store.person_requests import ChangePeople
 from klaw.store.sql import people
@@ -18,6 +18,7 @@ def execute_of_people(connection: apsw.Connection, request: ChangePeople, entrie
         KlawError: it is refused; the caller takes back what was done.
     """
     user = request.user
+    check_nothing_forgotten(connection, user, request.as_of)
     for person in request.put:
         if person.user != user:
             raise StorageError("the person is another user's")

@@ -15,5 +15,7 @@ class ChangePeople:
     put: tuple[Person, ...]
     removed: tuple[PersonId, ...]
     mentions: tuple[tuple[PersonId, Mention], ...]
+    as_of: int | None
+    """See ``PutFact``."""
     at: str
     reply: Reply[None]

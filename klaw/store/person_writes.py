@@ -26,6 +26,7 @@ class PersonWrites:
         put: Sequence[Person] = (),
         removed: Sequence[PersonId] = (),
         mentions: Sequence[tuple[PersonId, Mention]] = (),
+        as_of: int | None = None,
     ) -> None:
         """Change a user's people; durable when it returns, and all or nothing.
 
@@ -35,15 +36,23 @@ class PersonWrites:
             put: people as they are to be, new ones or in place of those of their ids.
             removed: ids of people who go; their history stays.
             mentions: topics that name them; what is noted already is left out.
+            as_of: the memory journal's last entry before what it is made of was read.
 
         Raises:
+            SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
             NoSuchPerson: one that is removed, named, or merged into is not there.
             StorageError: a value breaks its rule.
         """
 
         def request(reply: Reply[None]) -> ChangePeople:
             return ChangePeople(
-                user=user, put=tuple(put), removed=tuple(removed), mentions=tuple(mentions), at=at, reply=reply
+                user=user,
+                put=tuple(put),
+                removed=tuple(removed),
+                mentions=tuple(mentions),
+                as_of=as_of,
+                at=at,
+                reply=reply,
             )
 
         await self.mailbox.ask(request)

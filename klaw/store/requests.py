@@ -126,6 +126,9 @@ class StoreVectors:
 
     model_id: str
     vectors: tuple[tuple[int, bytes], ...]
+    as_of: int | None
+    """The memory journal's last entry before the texts were read: of a user who has forgotten something since none is
+    stored, because what was read may hold it."""
     reply: Reply[int]
 
 

@@ -47,7 +47,7 @@ def execute_of_topics(
         case RemoveTopic():
             return _remove(connection, request, entries)
         case StoreTopicVectors():
-            return topic_vectors.store(connection, request.model_id, request.vectors)
+            return topic_vectors.store(connection, request.model_id, request.vectors, request.as_of)
         case RebuildTopics():
             return rebuild(connection, request, entries)
         case UndoTopics():

@@ -88,6 +88,8 @@ class StoreTopicVectors:
 
     model_id: str
     vectors: tuple[TopicVector, ...]
+    as_of: int | None
+    """See ``StoreVectors``."""
     reply: Reply[int]
 
 

@@ -175,10 +175,13 @@ class TopicWrites:
 
         return await self.mailbox.ask(request)
 
-    async def store_topic_vectors(self, model_id: str, vectors: Sequence[TopicVector]) -> int:
-        """Store vectors of topics; returns how many. Of a topic that changed meanwhile none is."""
+    async def store_topic_vectors(
+        self, model_id: str, vectors: Sequence[TopicVector], *, as_of: int | None = None
+    ) -> int:
+        """Store vectors of topics; returns how many. Of a topic that changed meanwhile, or whose user has forgotten
+        something since ``as_of``, none is."""
 
         def request(reply: Reply[int]) -> StoreTopicVectors:
-            return StoreTopicVectors(model_id=model_id, vectors=tuple(vectors), reply=reply)
+            return StoreTopicVectors(model_id=model_id, vectors=tuple(vectors), as_of=as_of, reply=reply)
 
         return await self.mailbox.ask(request)

@@ -134,15 +134,15 @@ class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites, 
             await self.mailbox.post(request)
         return reply
 
-    async def store_vectors(self, model_id: str, vectors: Sequence[tuple[int, bytes]]) -> int:
-        """Store vectors; returns how many were new. Raises like ``append``.
+    async def store_vectors(self, model_id: str, vectors: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:
+        """Store vectors; returns how many were new; ``as_of``: see ``StoreVectors``. Raises like ``append``.
 
         Raises:
             VectorsDamaged: the vector table cannot take them; nothing of the request was stored.
         """
 
         def request(reply: Reply[int]) -> StoreVectors:
-            return StoreVectors(model_id=model_id, vectors=tuple(vectors), reply=reply)
+            return StoreVectors(model_id=model_id, vectors=tuple(vectors), as_of=as_of, reply=reply)
 
         return await self.mailbox.ask(request)
 

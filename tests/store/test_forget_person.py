@@ -35,7 +35,9 @@ async def past(store: Store) -> list[int]:
     person = await add(store, NAME, relation="тётя", mention=in_topic(topic.id, "m2"))
     twin = await add(store, ALIAS, mention=in_topic(other.id, "m1"))
     await people_of(store).merge(ANNA, twin.id, person.id)
-    await add(store, "Борис", mention=in_topic(topic.id, "m3"))
+    friend = await add(store, "Борис", mention=in_topic(topic.id, "m3"))
+    await people_of(store).merge(ANNA, person.id, friend.id)  # a mistake
+    await people_of(store).undo(ANNA, friend.id)
     await add(store, NAME, user="boris")
     for text in (f"{NAME} любит чай с вареньем", f"День рождения Цецилии в мае, {ALIAS} ждёт", "Погода важна"):
         await store.writer.put_fact(fact(text, user="anna"), "new")

@@ -241,3 +241,30 @@ async def _all(store: Store, user: UserId) -> list[tuple[PersonId, object]]:
     by_name = [each.id for each in await store.readers.run(sql.by_names, user, NAMES)]
     assert sorted(by_name) == sorted(each.person.id for each in found)
     return [(each.person.id, (each, await store.readers.run(sql.mentions, user, each.person.id))) for each in found]
+
+
+async def test_a_list_of_many_merged_people_costs_no_more_for_each(tmp_path: Path) -> None:
+    """Steps of SQLite's machine, which no other load of the computer changes."""
+    async with running_store(tmp_path):
+        pass
+    connection = apsw.Connection(str(tmp_path / "klaw.db"))
+    steps = []
+    for count in (500, 2_000):
+        with connection:
+            connection.execute("DELETE FROM people")
+            for number in range(count):
+                into = f"p{number - 1}" if number % 2 else None
+                row = (number, number, f"p{number}", "anna", f"N{number}", AT, AT, AT, into)
+                connection.execute("INSERT INTO people VALUES (?, ?, ?, ?, ?, '[]', '', 'user', ?, ?, ?, ?)", row)
+        ticks = [0]
+
+        def tick(ticks: list[int] = ticks) -> bool:
+            ticks[0] += 1
+            return False
+
+        connection.set_progress_handler(tick, 100)
+        assert len(sql.of_user(connection, ANNA, limit=5_000)) == count // 2
+        connection.set_progress_handler(None)
+        steps.append(ticks[0])
+    connection.close()
+    assert steps[1] < 8 * steps[0]

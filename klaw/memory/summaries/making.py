@@ -1,6 +1,5 @@
 """Making one summary of one chat: read what is uncovered, choose, ask the model, store. State is in the store only."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from klaw.config.schema import EngineConfig
 from klaw.context.inputs import Budget
 from klaw.domain import tokens
 from klaw.domain.message import Message
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId
 from klaw.domain.summary import NewSummary, Summary, SummaryState, ToolNote
 from klaw.errors import (
     ActorStopped,
@@ -109,8 +108,6 @@ class Maker:
     def __init__(self, services: SummaryServices, vitals: Vitals) -> None:
         self._services = services
         self._vitals = vitals
-        self._wasted: Counter[tuple[UserId, str]] = Counter()
-        """Tokens of attempts that failed, by user and UTC day; those of the others are in the store."""
 
     async def make(self, chat: ChatId, failures: int) -> Nothing | Again | Made | Failed:
         """Make the next summary of a chat, if one is due.
@@ -199,7 +196,7 @@ class Maker:
             return None
         now = services.clock.now()
         day = iso(now)[:10]
-        used = await services.readers.run(summaries.tokens_since, user, day) + self._wasted[user, day]
+        used = await services.readers.run(summaries.tokens_since, user, day)
         needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + services.rules.part_tokens
         return Failed("limit_tokens", until=backoff.next_day(now)) if used + needed > limit else None
 
@@ -213,12 +210,8 @@ class Maker:
                 vitals=self._vitals,
                 temperature=services.config.llm.temperature,
             )
-            try:
-                text = await self._text(found, chunk, asker, rules)
-                notes = await self._notes(chunk.messages, asker)
-            except KlawError:
-                self._waste(found.session.user, asker)
-                raise
+            text = await self._text(found, chunk, asker, rules)
+            notes = await self._notes(chunk.messages, asker)
         made = NewSummary(
             user=found.session.user,
             chat=found.session.chat,
@@ -233,17 +226,13 @@ class Maker:
             completion_tokens=asker.used.completion_tokens,
         )
         self._vitals.doing("storing a summary")
-        try:
-            stored = await services.writer.put_summary(
-                made,
-                supersedes=() if chunk.base is None else (chunk.base.number,),
-                evicts=evicted(found.live, chunk.base, made.tokens, rules),
-                notes=notes,
-                as_of=found.as_of,
-            )
-        except KlawError:
-            self._waste(found.session.user, asker)
-            raise
+        stored = await services.writer.put_summary(
+            made,
+            supersedes=() if chunk.base is None else (chunk.base.number,),
+            evicts=evicted(found.live, chunk.base, made.tokens, rules),
+            notes=notes,
+            as_of=found.as_of,
+        )
         await self._copy(stored, chunk.base)
         log.info("summary_made", chat=stored.chat, count=len(chunk.messages), tokens=stored.tokens)
         return Made(stored)
@@ -289,12 +278,6 @@ class Maker:
     async def _copy(self, stored: Summary, base: Summary | None) -> None:
         past = [] if base is None else [attrs.evolve(base, state=SummaryState.SUPERSEDED)]
         await self._services.files.run(copies.settle, self._services.data_dir, [stored, *past])
-
-    def _waste(self, user: UserId, asker: Asker) -> None:
-        day = iso(self._services.clock.now())[:10]
-        for old in [key for key in self._wasted if key[1] != day]:
-            del self._wasted[old]
-        self._wasted[user, day] += asker.used.prompt_tokens + asker.used.completion_tokens
 
     def _failed(self, chat: ChatId, error: KlawError) -> Failed:
         match error:

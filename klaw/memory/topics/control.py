@@ -257,12 +257,16 @@ class TopicControl:
         """Give topics their vectors; without the archivist nobody else does. What is not made now a start of the
         archivist makes."""
         model = await self._model()
-        for topic in changed:
+        for before in changed:
+            as_of = await self.readers.run(memory_journal.last_entry)
+            topic = await self.readers.run(topics.get, before.user, before.id)
+            if topic is None:
+                continue
             own = await self.readers.run(topics.read, topic.user, topic.id)
             vector = await self._vector(topic.summary, own)
             if vector is None or model is None:
                 return
-            await self.writer.store_topic_vectors(model, [TopicVector(topic.id, topic.updated_at, vector)])
+            await self.writer.store_topic_vectors(model, [TopicVector(topic.id, topic.updated_at, vector)], as_of=as_of)
 
     async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
         try:

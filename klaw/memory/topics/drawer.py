@@ -29,7 +29,7 @@ from klaw.memory.topics.source import Source
 from klaw.memory.topics.statements import FACTS_SCHEMA, Change, read_changes
 from klaw.memory.topics.texts import middle_out, minute, render
 from klaw.store.readers import Readers
-from klaw.store.sql import background, messages, passages, topic_vectors
+from klaw.store.sql import background, memory_journal, messages, passages, topic_vectors
 from klaw.store.sql import facts as sql
 
 PROMPT = "facts"
@@ -103,6 +103,8 @@ class FactDrawer:
 
     async def _draw(self, source: Source, said: Sequence[Message]) -> int:
         """Ask about the first messages that fit. Returns how many that were."""
+        # Before anything that the model is shown is read, the kept facts and people too: it may quote any of it.
+        as_of = await self.readers.run(memory_journal.last_entry)
         kept, known = await self._near(source, said), await self.people.shown(source, said)
         list_of_facts = "\n".join(_line(number, fact) for number, fact in enumerate(kept, 1)) or "(none)"
         list_of_people = "\n".join(line(number, each) for number, each in enumerate(known, 1)) or "(none)"
@@ -124,8 +126,8 @@ class FactDrawer:
             raise TopicChanged("some of the messages were forgotten while the model read them")
         done = 0
         for change in changes.wanted:
-            done += await self._apply(source, change, kept, said[change.message - 1])
-        await self.people.apply(source, changes.people, known, said[:handled])
+            done += await self._apply(source, change, kept, said[change.message - 1], as_of)
+        await self.people.apply(source, changes.people, known, said[:handled], as_of)
         log.info("facts_drawn", messages=handled, count=done, missing=changes.refused)
         return handled
 
@@ -143,7 +145,7 @@ class FactDrawer:
                 return list(found.values())
         return await self.readers.run(sql.of_user, source.user, limit=NEAREST)
 
-    async def _apply(self, source: Source, change: Change, kept: Sequence[Fact], evidence: Message) -> bool:
+    async def _apply(self, source: Source, change: Change, kept: Sequence[Fact], evidence: Message, as_of: int) -> bool:
         """Carry out a change. Returns whether anything became different."""
         old = kept[change.fact - 1] if change.fact else None
         if old is not None and not await self._is_newer(evidence, old):
@@ -166,6 +168,7 @@ class FactDrawer:
             topic=str(source.topic) if source.topic is not None else None,
             day=source.day,
             background=True,
+            as_of=as_of,
         )
         if isinstance(outcome, NoOlder):
             log.info("fact_gone_meanwhile")

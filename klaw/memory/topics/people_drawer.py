@@ -11,7 +11,7 @@ import attrs
 import structlog
 
 from klaw.domain.message import Message, Role
-from klaw.domain.naming import of_words
+from klaw.domain.naming import Words, words_of
 from klaw.domain.person import InvalidPerson, Mention, Person, PersonSource, normal_name
 from klaw.errors import NoSuchPerson
 from klaw.memory.people import People, SamePerson
@@ -26,7 +26,6 @@ MOST_SHOWN = 30
 """So many known people the model is shown."""
 SHOWN_CHARS = 200
 """Of each."""
-_MOST_LOOKED_AT = 2_000
 
 log = structlog.get_logger("klaw.people")
 
@@ -49,14 +48,11 @@ class PeopleDrawer:
 
     async def shown(self, source: Source, said: Sequence[Message]) -> list[Known]:
         """The user's people whom it may name: those whose name stands in what was said, then those named most often."""
-        known = await self.readers.run(sql.of_user, source.user, limit=_MOST_LOOKED_AT)
         text = "\n".join(message.content for message in said)
-        in_it = [each for each in known if of_words(each.person.names).finds(text)]
-        others = [each for each in known if each not in in_it]
-        return [*in_it, *others][:MOST_SHOWN]
+        return await self.readers.run(sql.named_first, source.user, text, MOST_SHOWN)
 
     async def apply(
-        self, source: Source, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message]
+        self, source: Source, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
 
@@ -65,19 +61,20 @@ class PeopleDrawer:
             changes: what the model wants.
             shown: the people by whose numbers it names them.
             said: the messages that it was shown.
+            as_of: the memory journal's last entry before any of it was read.
 
         Raises:
-            StorageError: nothing can be written.
+            StorageError: nothing can be written, or (SourceForgotten) something was forgotten meanwhile.
             ActorStopped: the store is gone.
 
         Cancellation: some of it may be done; the next call goes on.
         """
         refused = Counter(changes.refused)
-        own_words = "\n".join(message.content for message in said if message.role is Role.USER)
+        own_words = words_of("\n".join(message.content for message in said if message.role is Role.USER))
         done = 0
         for change in changes.wanted:
             try:
-                done += await self._apply(source, change, shown, said[change.message - 1], own_words)
+                done += await self._apply(source, change, shown, said[change.message - 1], own_words, as_of)
             except _Refused as refusal:
                 refused[str(refusal)] += 1
             except InvalidPerson as error:
@@ -91,20 +88,26 @@ class PeopleDrawer:
         return done
 
     async def _apply(
-        self, source: Source, change: PersonChange, shown: Sequence[Known], evidence: Message, own_words: str
+        self,
+        source: Source,
+        change: PersonChange,
+        shown: Sequence[Known],
+        evidence: Message,
+        own_words: Words,
+        as_of: int,
     ) -> bool:
         if change.action == "merge":
             one, other = shown[change.person - 1].person, shown[change.into - 1].person
-            await self.people.merge(source.user, one.id, other.id)
+            await self.people.merge(source.user, one.id, other.id, as_of=as_of)
             return True
         mention = Mention(topic=source.name, message=evidence.id, at=evidence.created_at)
         if change.action == "update":
-            return await self._note(shown[change.person - 1].person, change, mention, own_words)
-        if not of_words([change.name, *change.aliases]).finds(own_words):
+            return await self._note(shown[change.person - 1].person, change, mention, own_words, as_of)
+        if not own_words.name([change.name, *change.aliases]):
             raise _Refused("not_said")
         same = await self._same(source, change)
         if same is not None:
-            return await self._note(same, change, mention, own_words)
+            return await self._note(same, change, mention, own_words, as_of)
         await self.people.add(
             source.user,
             change.name,
@@ -113,10 +116,11 @@ class PeopleDrawer:
             source=PersonSource.ARCHIVIST,
             said_at=evidence.created_at,
             mention=mention,
+            as_of=as_of,
         )
         return True
 
-    async def _note(self, person: Person, change: PersonChange, mention: Mention, own_words: str) -> bool:
+    async def _note(self, person: Person, change: PersonChange, mention: Mention, own_words: Words, as_of: int) -> bool:
         became_other, _ = await self.people.note(
             person.user,
             person.id,
@@ -124,6 +128,7 @@ class PeopleDrawer:
             name="".join(_said([change.name], own_words)),
             aliases=_said(change.aliases, own_words),
             relation=change.relation,
+            as_of=as_of,
         )
         return became_other
 
@@ -138,9 +143,9 @@ class PeopleDrawer:
         return fitting[0] if fitting else None
 
 
-def _said(names: Sequence[str], own_words: str) -> list[str]:
+def _said(names: Sequence[str], own_words: Words) -> list[str]:
     """The names that the user said; the model may know others."""
-    return [name for name in names if name and of_words([name]).finds(own_words)]
+    return [name for name in names if name and own_words.name([name])]
 
 
 def line(number: int, known: Known) -> str:

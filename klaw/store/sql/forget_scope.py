@@ -41,12 +41,22 @@ SELECT DISTINCT c.fact_id FROM fact_changes c WHERE c.user_id = ?1 AND instr(c.v
 _FACT_TEXTS = "SELECT value ->> '$.text' FROM fact_changes WHERE user_id = ? AND fact_id = ? AND value IS NOT NULL"
 
 
+# One and the same are all who were merged into somebody, with that one; a removed person stands alone.
 _PEOPLE_MADE = """
-SELECT p.id FROM people AS p WHERE p.user_id = ?1 AND p.source = 'archivist'
-    AND EXISTS (SELECT 1 FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id = p.id)
-    AND NOT EXISTS (SELECT 1 FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id = p.id
-        AND m.message_id NOT IN (
-            SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
+WITH RECURSIVE heir (id, now) AS (
+    SELECT id, id FROM people WHERE user_id = ?1
+    UNION SELECT h.id, p.merged_into FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now
+        WHERE p.merged_into IS NOT NULL),
+same (id, now) AS (
+    SELECT h.id, h.now FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now WHERE p.merged_into IS NULL
+    UNION SELECT person_id, person_id FROM person_changes AS c WHERE user_id = ?1 AND value IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM people WHERE user_id = ?1 AND id = c.person_id)),
+gone (id) AS (SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)))
+SELECT id FROM same WHERE now IN (
+    SELECT s.now FROM same AS s LEFT JOIN people AS p ON p.user_id = ?1 AND p.id = s.id
+        LEFT JOIN person_mentions AS m ON m.user_id = ?1 AND m.person_id = s.id
+    GROUP BY s.now HAVING count(m.entry) > 0 AND count(m.entry) = count(iif(m.message_id IN gone, 1, NULL))
+        AND min(coalesce(p.source, 'archivist')) = 'archivist' AND max(coalesce(p.source, 'archivist')) = 'archivist')
 """
 
 

@@ -17,15 +17,24 @@ from klaw.domain.names import UserId
 from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
 from klaw.store.memory_records import SummaryEntry
 from klaw.store.records import dumps
-from klaw.store.sql import coverage, facts, messages, meta, people, summaries, topic_changes, topics, vector_codes
+from klaw.store.sql import (
+    coverage,
+    facts,
+    messages,
+    meta,
+    people,
+    person_past,
+    summaries,
+    topic_changes,
+    topics,
+    vector_codes,
+)
 from klaw.store.sql.forget_scope import Extra, Scope, fact_texts, scope
 from klaw.store.sql.reading import snapshot
 from klaw.store.topic_records import TopicEntry
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""
-_LAST = "forget_last:"
-"""In ``meta``, with a user's name behind it: number of their last forgetting."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts")
 
 _QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -38,9 +47,10 @@ _QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("topic_changes", "entry", ("before",)),
 )
 """Where a text may be quoted, and in what: table, key, columns."""
-JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before"})
+JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before", "value"})
 KEPT = (
     ("facts", "facts", "text"),
+    ("people", "person_changes", "value"),
     ("core memory", "core_memory", "document"),
     ("tasks", "tasks", "message"),
     ("memory files", "chunks", "text"),
@@ -134,14 +144,16 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
         connection.execute(_HISTORY, (entry.user, fact))
     for person in entry.people:
         people.forget(connection, entry.user, person)
+    person_past.forget(connection, entry.user, entry.past)
     people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in found.own])
     for message in found.own:
         _erase(connection, message, entry)
     topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
     redact(connection, entry.user, pieces)
-    meta.put(connection, f"{_LAST}{entry.user}", str(entry.entry))
+    meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
     _put_pending(connection, [*pending(connection), entry])
-    return Forgot(entry=entry, pieces=pieces, own=found.own)
+    states = person_past.values(connection, entry.user, entry.past)
+    return Forgot(entry=entry, pieces=pieces, own=found.own, states=states)
 
 
 def _texts(connection: apsw.Connection, found: Scope, entry: ForgetEntry) -> list[str]:
@@ -155,10 +167,25 @@ def _erase(connection: apsw.Connection, message: Message, entry: ForgetEntry) ->
     if coverage.has_text(connection, message.rowid):
         connection.execute(_UNINDEX, (message.rowid,))
     _drop_vector(connection, message)
+    _drop_next_vector(connection, message)
     topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
     connection.execute(_ERASE, (message.rowid, dumps(tombstone(entry.time))))
     if topic is not None:  # of a topic that the entry does not name: it was made between two starts
         topics.count_again(connection, message.user, topic, entry.entry, entry.time)
+
+
+_NEXT = """
+SELECT rowid FROM messages
+WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') ORDER BY seq LIMIT 1
+"""
+
+
+def _drop_next_vector(connection: apsw.Connection, message: Message) -> None:
+    """The next message was embedded in the light of this one (``memory.passage``): it is embedded again."""
+    following = connection.execute(_NEXT, (message.chat, message.seq)).get
+    for each in messages.by_rowids(connection, [following] if following is not None else []):
+        _drop_vector(connection, each)
+        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (each.rowid,))
 
 
 def _drop_vector(connection: apsw.Connection, message: Message) -> None:
@@ -190,6 +217,9 @@ UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM message
 WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
 """
 
+_NO_TOPIC_VECTOR = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)"
+"""It is made of the messages, too."""
+
 
 def _redact_row(
     connection: apsw.Connection, table: str, key: str, columns: Sequence[str], row: int | str, pieces: Sequence[str]
@@ -204,6 +234,7 @@ def _redact_row(
         connection.execute(_INDEX, (row,))
         connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (row,))
         connection.execute(_TOPIC_CHARS, (row,))
+        connection.execute(_NO_TOPIC_VECTOR, (row,))
     elif table in ("topics", "tool_notes"):
         connection.execute(
             f"INSERT INTO {table}_fts (rowid, content, scope) SELECT rowid, content, scope FROM {table}_search"  # noqa: S608
@@ -222,6 +253,7 @@ def _before(connection: apsw.Connection, table: str, row: int | str) -> None:
             connection.execute(_UNINDEX, (row,))
         for message in messages.by_rowids(connection, [int(row)]):
             _drop_vector(connection, message)
+            _drop_next_vector(connection, message)
     elif table in ("topics", "tool_notes"):
         connection.execute(
             f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope)"  # noqa: S608 - constants
@@ -245,7 +277,7 @@ def merge_small_indexes(connection: apsw.Connection) -> None:
 
 def last_of(connection: apsw.Connection, user: UserId) -> int:
     """Number of a user's last forgetting; 0 for none. What was read before it may hold what is forgotten."""
-    return int(meta.get(connection, f"{_LAST}{user}") or 0)
+    return int(meta.get(connection, f"{meta.LAST_FORGETTING}{user}") or 0)
 
 
 # -- what is not finished ----------------------------------------------------------------------------------------------
@@ -271,4 +303,4 @@ def _put_pending(connection: apsw.Connection, entries: Sequence[ForgetEntry]) ->
 def clear(connection: apsw.Connection) -> None:
     """For a database that is being made from the logs."""
     meta.remove(connection, _PENDING)
-    meta.remove_all(connection, _LAST)
+    meta.remove_all(connection, meta.LAST_FORGETTING)

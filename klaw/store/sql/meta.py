@@ -32,6 +32,23 @@ def remove_all(connection: apsw.Connection, prefix: str) -> None:
     connection.execute(_REMOVE_ALL, (prefix,))
 
 
+LAST_FORGETTING = "forget_last:"
+"""With a user's name behind it: number of their last forgetting."""
+
+
+def forgotten_since(user: str, as_of: str) -> str:
+    """The condition that a user has forgotten something since an entry of the memory journal: what was read before may
+    hold it. Never true of NULL.
+
+    Args:
+        user, as_of: SQL expressions.
+    """
+    return (
+        f"EXISTS (SELECT 1 FROM meta WHERE key = '{LAST_FORGETTING}' || {user}"  # noqa: S608 - expressions of callers
+        f" AND CAST(value AS INTEGER) > {as_of})"
+    )
+
+
 MEMORY_ENTRY = "memory_entry"
 """A task that was removed leaves no row, so the number of the memory journal's last entry has to be kept here."""
 

@@ -12,7 +12,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.naming import Finder
 from klaw.domain.person import PersonId, normal_name
 from klaw.domain.topic import TopicId
-from klaw.store.sql import people
+from klaw.store.sql import people, person_past
 from klaw.store.sql.reading import snapshot
 
 _OTHERS = (
@@ -75,7 +75,7 @@ def look(connection: apsw.Connection, user: UserId, person: PersonId) -> Named |
             messages=tuple(row[0] for row in _naming(connection, finder, _MESSAGES, user)),
             topics=tuple(TopicId(row[0]) for row in _naming(connection, finder, _TOPICS, user)),
             summaries=tuple(sorted(found)),
-            others=_count_others(connection, user, finder),
+            others=_count_others(connection, user, finder, same),
         )
 
 
@@ -94,21 +94,19 @@ def count(connection: apsw.Connection, user: UserId, names: Sequence[str]) -> di
     return {kind: number for kind, number in counts.items() if number}
 
 
+# What they were last: who was somebody else for a time, by a merge that was taken back, is none of these.
 _DEAD = """
-SELECT DISTINCT c.person_id, c.value FROM person_changes AS c WHERE c.user_id = ?1 AND c.value IS NOT NULL
+SELECT c.person_id, c.value FROM person_changes AS c WHERE c.user_id = ?1 AND c.value IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM people AS p WHERE p.user_id = c.user_id AND p.id = c.person_id)
+    AND c.entry = (SELECT max(entry) FROM person_changes
+        WHERE user_id = c.user_id AND person_id = c.person_id AND value IS NOT NULL)
 """
 
 
 def _names(connection: apsw.Connection, user: UserId, person: PersonId) -> tuple[tuple[str, ...], tuple[PersonId, ...]]:
     merged = [each.id for each in people.merged_into(connection, user, person)]
-    names: dict[str, str] = {}
-    same: dict[PersonId, None] = {}
-    for each in (person, *merged):
-        for change in people.history(connection, user, each):
-            same[each] = None
-            for name in change.person.names if change.person is not None else ():
-                names.setdefault(normal_name(name), name)
+    same = dict.fromkeys(each for each in (person, *merged) if people.history(connection, user, each))
+    names = person_past.own_names(connection, user, same)
     for gone, value in connection.execute(_DEAD, (user,)):
         past = json.loads(value)
         if names and any(normal_name(name) in names for name in (past["name"], *past["aliases"])):
@@ -121,8 +119,16 @@ def _naming(connection: apsw.Connection, finder: Finder, statement: str, user: U
     return (row for row in connection.execute(statement, (user,)) if row[-1] and finder.finds(_plain(row[-1])))
 
 
-def _count_others(connection: apsw.Connection, user: UserId, finder: Finder) -> dict[str, int]:
-    found = {}
+_PEOPLE = """
+SELECT person_id, value ->> '$.name' || ' ' || (value ->> '$.aliases') || ' ' || (value ->> '$.relation')
+FROM person_changes WHERE user_id = ? AND value IS NOT NULL
+"""
+
+
+def _count_others(
+    connection: apsw.Connection, user: UserId, finder: Finder, same: Sequence[PersonId] = ()
+) -> dict[str, int]:
+    found = {"people": len({row[0] for row in _naming(connection, finder, _PEOPLE, user)} - set(same))}
     for kind, table, column in _OTHERS:
         statement = f"SELECT {column} FROM {table} WHERE user_id = ?"  # noqa: S608 - constants
         found[kind] = sum(1 for _ in _naming(connection, finder, statement, user))

@@ -22,6 +22,10 @@ class Counts:
     chats: int
     messages: int
     turns: int
+    topics: int
+    facts: int
+    """Those that hold; history does not count."""
+    people: int
 
 
 _COUNTS = """
@@ -29,14 +33,26 @@ SELECT
     (SELECT count(DISTINCT user_id) FROM sessions),
     (SELECT count(*) FROM sessions),
     (SELECT count(*) FROM messages),
-    (SELECT count(*) FROM turns)
+    (SELECT count(*) FROM turns),
+    (SELECT count(*) FROM topics),
+    (SELECT count(*) FROM facts WHERE superseded_by IS NULL),
+    (SELECT count(*) FROM people WHERE merged_into IS NULL)
 """
 
 
 def counts(connection: apsw.Connection) -> Counts:
     """Count everything; reads whole indexes, so not for every message."""
-    users, chats, messages, turns_ = connection.execute(_COUNTS).get
-    return Counts(schema=migrations.current(connection), users=users, chats=chats, messages=messages, turns=turns_)
+    users, chats, messages, turns_, topics, facts, people = connection.execute(_COUNTS).get
+    return Counts(
+        schema=migrations.current(connection),
+        users=users,
+        chats=chats,
+        messages=messages,
+        turns=turns_,
+        topics=topics,
+        facts=facts,
+        people=people,
+    )
 
 
 _COUNT_PENDING = """

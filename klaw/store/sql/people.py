@@ -8,6 +8,7 @@ import apsw
 import attrs
 
 from klaw.domain.names import UserId
+from klaw.domain.naming import words_of
 from klaw.domain.person import Mention, Person, PersonId, PersonSource, normal_name
 from klaw.domain.topic import TopicId
 from klaw.store.person_records import MentionEntry, PersonEntry, person_value, read_person
@@ -79,9 +80,10 @@ class Known:
 
 
 _LIST = f"""
-WITH RECURSIVE heir (id, now) AS (
-    SELECT id, id FROM people WHERE user_id = ?1 AND merged_into IS NULL
-    UNION SELECT p.id, h.now FROM people AS p JOIN heir AS h ON p.merged_into = h.id WHERE p.user_id = ?1),
+WITH RECURSIVE heir (id, now) AS ( -- from each person up: an index finds who it was merged into, and not the others
+    SELECT id, id FROM people WHERE user_id = ?1
+    UNION SELECT h.id, p.merged_into FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now
+        WHERE p.merged_into IS NOT NULL),
 home (topic, now) AS (
     SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1 AND topic NOT LIKE 'day %'
     UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
@@ -105,6 +107,16 @@ def of_user(
         Known(_person(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
         for row in connection.execute(_LIST, (user, only, limit, offset))
     ]
+
+
+_MOST_LOOKED_AT = 10_000
+
+
+def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int) -> list[Known]:
+    """A user's people, those first of whose names a word stands in a text, then those named in the most topics."""
+    said = words_of(text)
+    known = of_user(connection, user, limit=_MOST_LOOKED_AT)
+    return sorted(known, key=lambda each: not said.name(each.person.names))[:limit]
 
 
 _COUNT = "SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL"

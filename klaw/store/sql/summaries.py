@@ -88,12 +88,13 @@ def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int,
 
 
 _TOKENS = """
-SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM summaries WHERE user_id = ? AND created_at >= ?
+SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM charges
+WHERE source = 'summary' AND user_id = ? AND ended_at >= ?
 """
 
 
 def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
-    """Tokens that a user's summaries used from a moment on."""
+    """Tokens that a user's summaries used from a moment on; also attempts that failed, and summaries that are gone."""
     return int(connection.execute(_TOKENS, (user, since)).get)
 
 

@@ -11,7 +11,7 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
-from klaw.store.sql import vectors
+from klaw.store.sql import meta, vectors
 
 FLOAT_BYTES = 4
 
@@ -26,21 +26,22 @@ class TopicVector:
     """Little-endian float32, of unit length."""
 
 
-_STORE = """
+_STORE = f"""
 INSERT OR REPLACE INTO vec_topics (rowid, user_id, model, embedding)
-SELECT id, user_id, ?3, ?4 FROM topics WHERE id = ?1 AND updated_at = ?2
-"""
+SELECT id, user_id, ?3, ?4 FROM topics WHERE id = ?1 AND updated_at = ?2 AND NOT {meta.forgotten_since("user_id", "?5")}
+"""  # noqa: S608 - a constant condition
 
 
-def store(connection: apsw.Connection, model: str, made: Sequence[TopicVector]) -> int:
-    """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, none is."""
+def store(connection: apsw.Connection, model: str, made: Sequence[TopicVector], as_of: int | None = None) -> int:
+    """Store vectors of the model in use. Returns how many: of a topic that changed meanwhile, or is gone, or whose user
+    has forgotten something since ``as_of``, none is."""
     now = vectors.model(connection)
     if now is None or now[0] != model:
         return 0  # made by a model that was replaced meanwhile
     stored = 0
     for each in made:
         if len(each.vector) == now[1] * FLOAT_BYTES:
-            connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector))
+            connection.execute(_STORE, (each.topic, each.updated_at, model, each.vector, as_of))
             stored += connection.changes()
     return stored
 

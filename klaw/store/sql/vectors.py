@@ -169,23 +169,24 @@ def _create(connection: apsw.Connection, dimension: int) -> None:
     connection.execute(table(dimension))
 
 
-_TAKE = """
+_TAKE = f"""
 UPDATE messages SET embedded = 1 WHERE rowid = ?1 AND embedded = 0
     AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') -- not one that was forgotten meanwhile
+    AND NOT {meta.forgotten_since("messages.user_id", "?2")}
 RETURNING (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_id), user_id, seq,
     coalesce(unixepoch(created_at), 0), role
-"""
+"""  # noqa: S608 - a constant condition
 _HAS_VECTOR = "SELECT 1 FROM vec_messages_rowids WHERE rowid = ?"
 _DELETE = "DELETE FROM vec_messages WHERE rowid = ?"
 _INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, ?, ?, ?)"
 
 
-def store(connection: apsw.Connection, made: Sequence[tuple[int, bytes]]) -> int:
+def store(connection: apsw.Connection, made: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:
     """Store messages' vectors (rowid, little-endian float32). Returns how many; a message that has one already, or is
-    gone, is left out."""
+    gone, or whose user has forgotten something since ``as_of``, is left out."""
     stored: list[Coded] = []
     for rowid, vector in made:
-        row = connection.execute(_TAKE, (rowid,)).fetchone()
+        row = connection.execute(_TAKE, (rowid, as_of)).fetchone()
         if row is not None:
             key, user, seq, created_s, role = row
             if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that came back from the logs

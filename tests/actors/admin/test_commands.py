@@ -58,7 +58,11 @@ async def test_status(app: App, commands: Commands) -> None:
     await fail_a_turn(app, BORIS, "main", "a question")
     status = await commands.run(Status())
     assert status["version"] == "9.9.9"
-    assert status["counts"] == {"users": 2, "chats": 2, "messages": 2, "turns": 2}
+    assert status["counts"] == {"users": 2, "chats": 2, "messages": 2, "turns": 2} | {
+        "topics": 0,
+        "facts": 0,
+        "people": 0,
+    }
     assert status["schema"] == app.store.opened.schema
     assert status["address"] == "127.0.0.1:8181"
     assert status["rss_bytes"] > 10 << 20

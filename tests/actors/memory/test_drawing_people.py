@@ -1,25 +1,30 @@
 """People drawn from topics in the same answer as facts, with a scripted model and a real store."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from klaw.domain import naming
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.person import MAX_NAME, MAX_RELATION, PersonSource
 from klaw.llm.types import Request
 from klaw.memory.topics.people_answers import MAX_PEOPLE
 from klaw.memory.topics.people_drawer import MOST_SHOWN
+from klaw.memory.topics.source import Source
 from klaw.prompts import prompt
+from klaw.store.sql import messages
 from klaw.store.sql import people as sql
 from klaw.store.sql.people import Known
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import tell
 from tests.actors.memory.test_drawing_facts import asked, drawing, item, scripted, texts
 from tests.support.making import START, new, running_store
-from tests.support.people import add, in_topic, names
+from tests.support.people import add, in_topic, names, people_drawer
+from tests.support.topics import say
 
 ANNA = UserId("anna")
 
@@ -216,3 +221,27 @@ async def test_who_is_named_is_shown_before_who_is_named_often(tmp_path: Path) -
         async with drawing(store, model):
             lines = shown(asked(model)[0])
             assert (len(lines), lines[0]) == (MOST_SHOWN, "1. Пётр Семёнов; врач; topics: 0")
+
+
+async def test_names_of_many_people_are_looked_for_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of thousands of names in a long text takes seconds together: no reply may wait for that."""
+    threads: set[int] = set()
+
+    def spied(self: naming.Words, wanted: Any) -> bool:
+        threads.add(threading.get_ident())
+        return bool(self_name(self, wanted))
+
+    self_name = naming.Words.name
+    monkeypatch.setattr(naming.Words, "name", spied)
+    async with running_store(tmp_path) as store:
+        for number in range(MOST_SHOWN + 5):
+            await add(store, f"Friend {chr(65 + number % 26)}{chr(97 + number // 26)}", mention=in_topic(1))
+        await add(store, "Пётр Семёнов")
+        (row,) = await say(store, "спроси у Петра про склад")
+        said = await store.readers.run(messages.by_rowids, [row])
+        found = await people_drawer(store).shown(Source(user=ANNA, day="2026-11-21"), said)
+        assert (found[0].person.name, len(found)) == ("Пётр Семёнов", MOST_SHOWN)
+    assert threads
+    assert threading.get_ident() not in threads

@@ -1,5 +1,6 @@
 """What models are asked about is forgotten before they answer: nothing of it is stored, and it is made anew."""
 
+import json
 from pathlib import Path
 
 import attrs
@@ -11,13 +12,16 @@ from klaw.domain.fact import Fact
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary
 from klaw.errors import SourceForgotten
+from klaw.memory.facts import Facts
 from klaw.memory.topics.drawer import FactDrawer
-from klaw.store.sql import meta, topics
+from klaw.memory.topics.source import Source
+from klaw.store.sql import messages, meta, topics
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
+from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
 from tests.support.making import START, running_store
-from tests.support.people import people_drawer
+from tests.support.people import add, people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving, one_topic, split_answer
 from tests.support.summaries import CHAT, summarising
 from tests.support.topics import ANNA, NO_FLAWS, archive, flaws_of, say
@@ -147,4 +151,35 @@ async def test_no_fact_is_drawn_of_what_is_forgotten_meanwhile(tmp_path: Path) -
             scripted.go.set()
             await settled(archivist)
         assert await store.readers.run(topics.get, ANNA, topic.id) is None
+        assert holding(tmp_path, CANARY) == {}
+
+
+async def test_an_answer_that_quotes_a_kept_fact_is_dropped_when_that_is_forgotten_meanwhile(tmp_path: Path) -> None:
+    """The model is shown kept facts and people, and may repeat them: not only the messages count."""
+    item = {"action": "add", "fact": 0, "text": SECRET["english"], "category": "other", "importance": 60, "message": 1}
+    person = {"action": "update", "person": 1, "into": 0, "name": "", "aliases": [], "message": 1}
+    answer = {"facts": [item], "people": [{**person, "relation": f"knows {CANARY}"}]}
+    async with running_store(tmp_path) as store:
+        own = await store.readers.run(messages.by_rowids, await tell(store, "Vera asked about the safe"))
+        await add(store, "Vera")
+        kept = await store.writer.put_fact(fact(SECRET["english"], user="anna"), "new")
+        scripted = Slow(lambda _: json.dumps(answer))
+        facts = Facts(store.writer, store.readers, off(), TestClock(LATER), lambda: "drawn")
+        drawer = FactDrawer(scripted.asker(), facts, people_drawer(store), store.readers)
+        refused = []
+
+        async def draw() -> None:
+            try:
+                await drawer.draw(Source(user=ANNA, day="2026-11-21"), own)
+            except SourceForgotten as error:
+                refused.append(error)
+
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(draw)
+                await scripted.asked.wait()
+                tool = forgetter(store, tmp_path)
+                await tool.forget(await tool.find(f"fact:{kept.id}", ANNA))
+                scripted.go.set()
+        assert len(refused) == 1
         assert holding(tmp_path, CANARY) == {}

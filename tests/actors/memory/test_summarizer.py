@@ -23,6 +23,7 @@ from klaw.memory.summaries.making import Made, Maker
 from klaw.store.sql import messages, passages, summaries, tool_notes, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.support.clock import TrioClock
+from tests.support.forgetting import forgetter
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
 from tests.support.making import START, new
 from tests.support.summaries import CHAT, begin_segment, say, summarising
@@ -383,6 +384,29 @@ async def test_the_daily_limit_is_kept_over_restarts(tmp_path: Path) -> None:
     async with summarising(tmp_path, dailyTokens=1_500) as s:
         await s.settle()
         assert s.llm.requests == []
+
+
+async def test_what_came_to_nothing_counts_for_the_daily_limit_also_later(tmp_path: Path) -> None:
+    """An attempt that failed, over a restart; and a summary that went with a forgotten message."""
+    today = iso(0)
+    async with summarising(tmp_path) as s:
+        s.llm.respond = lambda _request: text_reply("", usage=(900, 100))
+        await s.say(*texts())
+        await s.settle()
+        assert s.summarizer.report()["failing"] == 1
+        asked = len(s.llm.requests)
+    async with summarising(tmp_path) as s:
+        assert await s.store.readers.run(summaries.tokens_since, UserId("local"), today) == 1_000 * asked
+        s.llm.respond = lambda _request: text_reply("Riga.", usage=(900, 100))
+        await s.say(*texts(), chat="two")
+        await s.settle(chat_id(UserId("local"), "two"))
+        used = await s.store.readers.run(summaries.tokens_since, UserId("local"), today)
+        assert used == 1_000 * (asked + len(s.llm.requests))
+        tool = forgetter(s.store, tmp_path)
+        await tool.forget(await tool.find("two#1", UserId("local")))
+        assert await s.all(chat_id(UserId("local"), "two")) == []
+        assert await s.store.readers.run(summaries.tokens_since, UserId("local"), today) == used
+        assert await s.store.readers.run(summaries.tokens_since, UserId("anna"), today) == 0
 
 
 async def test_a_sweep_finds_what_no_nudge_told_of(tmp_path: Path) -> None:

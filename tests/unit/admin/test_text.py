@@ -158,7 +158,7 @@ def test_status_lists_what_is_degraded() -> None:
         "address": None,
         "connections": 0,
         "schema": 1,
-        "counts": {"messages": 5, "chats": 2, "users": 1},
+        "counts": {"messages": 5, "chats": 2, "users": 1, "topics": 3, "facts": 4, "people": 6},
         "llm": {
             "model": "local/m",
             "slots": {"busy": 0, "total": 2, "waiting": 0},

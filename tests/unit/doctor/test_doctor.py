@@ -21,12 +21,16 @@ from klaw.doctor.checkup import Checkup, check_up
 from klaw.doctor.finding import Finding, Level, listed
 from klaw.doctor.places import Server
 from klaw.domain.message import Kind
+from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
 from klaw.store.connect import prepare_writer
+from klaw.store.sql import facts, messages
 from klaw.store.store import Store
 from tests.conftest import CANARY
+from tests.support.facts import fact
 from tests.support.making import new, running_store
+from tests.support.people import add, in_topic, people_of
 from tests.support.tasks import exchange, result, run_of, task
 from tests.support.topics import archive
 from tests.support.turns import record
@@ -146,6 +150,50 @@ def test_topics_that_do_not_fit_their_messages(paths: Paths, statement: str, sai
     found = one(look(paths), "topics")
     assert found.level is Level.PROBLEM
     assert said in found.text
+    assert found.todo
+
+
+UNFIT = [
+    ("facts", "UPDATE facts SET text = 'another'", "1 facts do not say what their history says"),
+    ("facts", "DELETE FROM fact_changes", "1 facts do not say what their history says"),
+    ("facts", "DELETE FROM facts", "1 facts are only in their history"),
+    ("facts", "DELETE FROM facts_fts_docsize", "1 facts are not in full text"),
+    ("facts", "INSERT INTO facts_fts_docsize VALUES (80, x'00')", "1 rows of full text are of no fact"),
+    ("facts", "INSERT INTO vec_facts VALUES (80, x'00')", "1 vectors are of no fact"),
+    ("people", "UPDATE people SET name = 'Another'", "2 people do not say what their history says"),
+    ("people", "UPDATE person_changes SET user_id = 'boris'", "2 people do not say what their history says"),
+    ("people", "DELETE FROM people WHERE merged_into IS NULL", "1 people are only in their history; 2 names are of"),
+    ("people", "DELETE FROM person_names", "1 people are not found by a name"),
+    ("people", "UPDATE person_names SET user_id = 'boris'", "2 names are of nobody"),
+    ("people", "UPDATE person_mentions SET person_id = 'nobody'", "1 mentions are of nobody"),
+    ("people", "UPDATE person_mentions SET user_id = 'boris'", "1 mentions are by no message of their user"),
+]
+
+
+@pytest.mark.parametrize(("name", "statement", "said"), UNFIT)
+def test_facts_and_people_that_do_not_fit_their_history(paths: Paths, name: str, statement: str, said: str) -> None:
+    async def kept(store: Store) -> None:
+        await store.writer.put_fact(fact(f"Тайна {CANARY}"), "new")
+        past = await store.writer.put_fact(fact("old"), "new")
+        await store.writer.put_fact(fact("new"), "new", supersedes=past.id)
+        for gone in (past.id, (await store.readers.run(facts.of_user, UserId("local")))[0].id):
+            await store.writer.remove_fact(UserId("local"), gone, "2026-11-22T10:00:00.000Z")
+        (message,) = await store.readers.run(messages.by_rowids, [1])
+        anna = await add(store, f"Анна {CANARY}", user="local", mention=in_topic(1, message.id))
+        anya = await add(store, "Аня", user="local")
+        gone = await add(store, "Gone", user="local")
+        await people_of(store).merge(UserId("local"), anya.id, anna.id)
+        await people_of(store).remove(UserId("local"), gone.id)
+
+    assert [one(look(paths), each).text for each in ("facts", "people")] == ["there are none"] * 2
+    use(paths, kept)
+    assert one(look(paths), "facts").text == "1 fact, in order"
+    assert one(look(paths), "people").text == "2 known, in order"
+    spoil(paths, "PRAGMA foreign_keys = OFF", statement)
+    found = one(look(paths), name)
+    assert found.level is Level.PROBLEM
+    assert said in found.text
+    assert CANARY not in found.text
     assert found.todo
 
 

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from klaw.domain.names import UserId
-from klaw.domain.naming import Finder, of_words
+from klaw.domain.naming import Finder, words_of
 from klaw.domain.person import (
     MAX_ALIASES,
     MAX_NAME,
@@ -129,8 +129,10 @@ def test_a_text_names_somebody(name: str, named: list[str], others: list[str]) -
 def test_without_names_nothing_is_found() -> None:
     assert not Finder(()).finds("Anna")
     assert not Finder(("…",)).finds("… and so on")
-    assert of_words(["Anna Petrova"]).finds("Petrova's book")
-    assert not of_words(["J K"]).finds("j k")
+    assert words_of("Petrova's book").name(["Anna Petrova"])
+    assert words_of("спроси у ПЕТРА, мол").name(["Boris", "Пётр Семёнов"])
+    assert not words_of("j k").name(["J K"])
+    assert not words_of("").name(["Anna", "…"])
 
 
 def test_many_long_names_are_found_quickly_enough_to_end() -> None:

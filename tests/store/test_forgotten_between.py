@@ -1,0 +1,109 @@
+"""Something is forgotten between a reading and the writing of what was made of it: that is refused, and brings nothing
+back."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klaw.actor.clock import SystemClock
+from klaw.domain.names import UserId
+from klaw.errors import SourceForgotten
+from klaw.memory.facts import Facts
+from klaw.memory.people import People
+from klaw.store.sql import facts, meta
+from klaw.store.store import Store
+from klaw.store.writer import Writer
+from tests.actors.memory.test_archivist import off
+from tests.support.facts import fact
+from tests.support.forgetting import forgetter, holding
+from tests.support.making import running_store
+from tests.support.people import AT, add, in_topic, names, people_of
+from tests.support.topics import ANNA, say
+
+CANARY = "Kanarienvogel8842"
+
+
+class Between:
+    """A writer before whose first change of a kind something happens: what was read for the change is old then."""
+
+    def __init__(self, writer: Writer, name: str, happens: Callable[[], Awaitable[Any]]) -> None:
+        self._writer, self._name, self._happens = writer, name, [happens]
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._writer, name)
+        if name != self._name:
+            return real
+
+        async def late(*args: Any, **values: Any) -> Any:
+            while self._happens:
+                await self._happens.pop()()
+            return await real(*args, **values)
+
+        return late
+
+
+async def forget(store: Store, root: Path, what: str) -> None:
+    tool = forgetter(store, root)
+    await tool.forget(await tool.find(what, ANNA))
+
+
+PEOPLE: dict[str, Callable[[People, str, str], Awaitable[Any]]] = {
+    "edit": lambda people, gone, _: people.edit(ANNA, gone, relation="тётя"),
+    "note": lambda people, gone, _: people.note(ANNA, gone, in_topic(7), aliases=["Ци"]),
+    "merge": lambda people, gone, other: people.merge(ANNA, gone, other),
+    "merge the other way": lambda people, gone, other: people.merge(ANNA, other, gone),
+    "undo": lambda people, gone, _: people.undo(ANNA, gone),
+    "add": lambda people, _gone, _other: people.add(ANNA, CANARY, source="archivist", as_of=2),
+}
+
+
+@pytest.mark.parametrize("change", PEOPLE)
+async def test_no_change_brings_a_person_back(tmp_path: Path, change: str) -> None:
+    async with running_store(tmp_path) as store:
+        gone, other = await add(store, CANARY), await add(store, "Борис")
+        await people_of(store).edit(ANNA, gone.id, relation="сестра")
+        await add(store, CANARY, user="boris")
+        writer = Between(store.writer, "change_people", lambda: forget(store, tmp_path, f"person:{gone.id}"))
+        people = People(writer, store.readers, SystemClock(), lambda: "new")  # type: ignore[arg-type]
+        with pytest.raises(SourceForgotten):
+            await PEOPLE[change](people, gone.id, other.id)
+        assert await names(store) == ["Борис"]
+        forgetting = forgetter(store, tmp_path)
+        await forgetting.forget(await forgetting.find(f"person:{CANARY}", UserId("boris")))
+        # Another user's forgetting is none of hers.
+        as_of = await store.readers.run(meta.last_entry)
+        await add(store, "Вера", user="boris")
+        await store.writer.change_people(ANNA, AT, removed=[other.id], as_of=as_of)
+        assert holding(tmp_path, CANARY) == {}
+
+
+@pytest.mark.parametrize("change", ["save", "edit", "undo", "undo a removal"])
+async def test_no_change_brings_a_fact_back(tmp_path: Path, change: str) -> None:
+    async with running_store(tmp_path) as store:
+        await say(store, f"The key is under {CANARY}")
+        kept = await store.writer.put_fact(fact(f"The key is under {CANARY}", user="anna"), "new")
+        plain = Facts(store.writer, store.readers, off(), SystemClock(), lambda: "other")
+        await plain.edit(ANNA, kept.id, importance=70)
+        if change == "undo a removal":
+            await plain.remove(ANNA, kept.id)
+        as_of = await store.readers.run(meta.last_entry)
+
+        async def happens() -> None:
+            await forget(store, tmp_path, f"fact:{kept.id}")
+            await forget(store, tmp_path, "main#1")
+
+        writer = Between(store.writer, "put_fact", happens)
+        late = Facts(writer, store.readers, off(), SystemClock(), lambda: "new")  # type: ignore[arg-type]
+        values: dict[str, Any] = {"category": "other", "source": "archivist", "origin": "assistant", "as_of": as_of}
+        changing = {
+            "save": lambda: late.save(ANNA, f"{CANARY} hides a key", **values),
+            "edit": lambda: late.edit(ANNA, kept.id, importance=80),
+            "undo": lambda: late.undo(ANNA, kept.id),
+            "undo a removal": lambda: late.undo(ANNA, kept.id),
+        }
+        with pytest.raises(SourceForgotten):
+            await changing[change]()
+        assert await store.readers.run(facts.count, ANNA) == 0
+        assert holding(tmp_path, CANARY) == {}
