@@ -435,7 +435,12 @@ async def test_it_looks_into_topics_before_it_chooses(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_that_was_too_long_chooses_only_once(tmp_path: Path) -> None:
-    async with choosing(tmp_path) as w:
+    async with world(
+        tmp_path,
+        models={"model": {}, "chooser": {}},
+        routing={"tasks": {"reranker": "stub/chooser"}},
+        topics={"inject": "auto"},
+    ) as w:
         pies = await archive(w, PIES, "Пироги бабушки.")
         refusals = [error_reply(400, "context_length_exceeded", "maximum context length is 4096 tokens")]
         chosen: list[Recorded] = []
@@ -447,5 +452,7 @@ async def test_a_prompt_that_was_too_long_chooses_only_once(tmp_path: Path) -> N
             return refusals.pop() if refusals else text_reply("ok")
 
         w.llm.respond = respond
-        assert "Пироги бабушки." in await ask(w, "Какие пироги печёт бабушка?")
+        assert "Пироги бабушки." in await ask(w, "Какие пироги печёт бабушка?" + " и ещё" * 3_000)
         assert len(chosen) == 1
+        budget = (await w.receipt()).receipt["budget"]
+        assert budget["used_tokens"] <= budget["usable_tokens"]
