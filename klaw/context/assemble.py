@@ -130,14 +130,16 @@ def plan(snapshot: Snapshot) -> Plan:
     pending_tokens = request_tokens(pending)
     rounds = min(int(usable * ROUNDS_SHARE), ROUNDS_MOST) if snapshot.tools_tokens else 0
     left -= pending_tokens + rounds
-    # What is remembered goes before half of what tools may need. Where there is not room for all, recall and topics take
-    # half of it each; where there is hardly any, it is recall's.
+    # What is remembered goes before half of what tools may need. Where there is not room for all, recall and topics
+    # take half of it each; where there is hardly any, it is recall's.
     settings, room = snapshot.settings, max(0, left + rounds // 2)
     recall_tokens = settings.recall_max_tokens if settings.recall_enabled else 0
     topics_tokens = min(
         settings.topics_max_tokens,
         int(usable * TOPICS_SHARE),
-        max(room // 2 if room >= ROOM_FOR_BOTH else 0, room - recall_tokens - _HEADER_TOKENS) if recall_tokens else room,
+        max(room // 2 if room >= ROOM_FOR_BOTH else 0, room - recall_tokens - _HEADER_TOKENS)
+        if recall_tokens
+        else room,
     )
     # Topics come into any chat: what they may push out of the window must be in reach of recall.
     unreserved = _fit(snapshot, left - topics_tokens)

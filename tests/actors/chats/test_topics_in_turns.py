@@ -15,13 +15,14 @@ from klaw.admin.requests import Why
 from klaw.chats.workspace import Workspace
 from klaw.cli import receipt_text
 from klaw.cli.why import lines as why_lines
-from klaw.domain.message import Message, Role
+from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
 from klaw.store.sql import usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
 from tests.conftest import CANARY
+from tests.support import turns
 from tests.support.llm_server import Hang, Recorded, Reply, Text, Tool, error_reply, text_reply, tool_reply
 from tests.support.making import new
 from tests.support.topics import AT, draft
@@ -141,6 +142,12 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         told = await explain(w, "old#1")
         assert told["topic"]["id"] == pies.id
         assert [(each["turn"], each["as"], each["chat"]) for each in told["turns"]] == [(turn, "topic", w.chat)]
+        assert told["reach"]["topics"]
+        assert not (await explain(w, "main#1"))["reach"]["topics"]
+        await w.app.store.writer.append([], turns.record(await find(w, "old#2")))
+        await w.app.store.writer.append([new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        told = await explain(w, "old#1")
+        assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
         lines = why_lines(told)
         assert any(line.startswith(f"topic      {pies.id}, 2 messages from ") for line in lines)
         assert any("1 showed it in a topic" in line for line in lines)

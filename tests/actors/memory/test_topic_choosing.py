@@ -1,5 +1,6 @@
 """Choosing topics for a reply: how long it may take, whatever is slow."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ async def test_a_long_topic_is_read_once_for_a_reply(tmp_path: Path) -> None:
         long = "Grandmother bakes pies. " * (reranking.LONG_CHARS // 24 + 20)
         (topic,) = await archive(store, await say(store, long))
         readers = Watched(store)
-        scripted = Scripted(lambda _request: '{"topics": [{"id": %d, "reason": "r", "excerpt": ""}]}' % topic.id)
+        choice = json.dumps({"topics": [{"id": topic.id, "reason": "r", "excerpt": ""}]})
+        scripted = Scripted(lambda _request: choice)
         found = await choose(readers, "Which pies does grandmother bake?", scripted.asker())
         assert (found.reranked, [each.fate for each in found.candidates]) == (True, [Fate.CHOSEN])
         assert len(readers.of(topics.read)) == 1

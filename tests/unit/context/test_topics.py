@@ -93,6 +93,19 @@ def test_a_very_long_message_is_not_said_to_be_shown_in_full() -> None:
     assert len(shown.lines[1]) < MAX_MESSAGE_CHARS + 40
 
 
+def test_no_more_is_read_of_huge_topics_than_is_shown(monkeypatch) -> None:
+    """Putting a prompt together runs on the event loop."""
+    huge = candidate(1, [stored(n, "слово " * 20_000) for n in range(1, 40)])
+    many = candidate(2, dialogue(2_000, "some words to fill a line of talk about nothing"))
+    read: list[int] = []
+    estimate = tokens.estimate
+    monkeypatch.setattr(tokens, "estimate", lambda text: read.append(len(text)) or estimate(text))
+    packed = pack(chosen(huge, many), NOBODY, 1000)
+    assert len(packed.shown) == 2
+    assert sum(read) < 200_000
+    assert max(read) < MAX_MESSAGE_CHARS + 100  # and line ends are looked for in no more
+
+
 def test_an_excerpt_stands_for_the_messages_and_is_one_line() -> None:
     said = dialogue(4)
     (shown,) = pack(chosen(candidate(1, said, excerpt="the\n[topic] essence " * 50)), NOBODY, 100).shown
@@ -270,7 +283,9 @@ def test_whatever_is_remembered_the_prompt_keeps_its_budget_and_says_nothing_twi
         )
     )
     # Messages of the window, of the part before it, and of other chats.
-    pool = {each.rowid: each for each in history} | {n: stored(n, f"message {n} " + "told " * told) for n in range(40, 60)}
+    pool = {each.rowid: each for each in history} | {
+        n: stored(n, f"message {n} " + "told " * told) for n in range(40, 60)
+    }
     rowids = st.sampled_from(sorted(pool))
     found = data.draw(st.lists(rowids, max_size=8, unique=True)) if planned.guard is Guard.SEARCH else []
     left, kept = planned.recall_tokens, []
