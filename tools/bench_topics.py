@@ -7,7 +7,9 @@
 language model whose answers are written by this program: the true bounds of the sessions, and for a summary the words
 that are rarest outside the session, as a careful writer would name them. Printed is the share of the questions of which
 one of the first 5 topics holds evidence, without the reranker, and how much of the evidence is in the raw messages of
-those topics packed into 2,000 tokens, those with the question's words first.
+those topics packed into 2,000 tokens, those with the question's words first. Then how much of it stands in a prompt
+with ``topics.inject`` = ``auto`` and no reranker, by the parts that a turn uses: in the topics' 1,000 tokens, in
+Auto-RAG's 400, and in both together.
 
 ``load``: messages of many users are archived by a model that answers at once: messages a second, and the times of
 searches over topics. Vectors are random; what the embedding model takes comes on top and is the same for any search.
@@ -34,25 +36,32 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor.clock import SystemClock, from_iso
 from klaw.actor.metrics import Metrics
+from klaw.config.schema import AutoRagConfig
 from klaw.config.topics import TopicsConfig
+from klaw.context.assemble import Context, assemble, plan
+from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.domain.recall import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embedder import Embedder
 from klaw.memory.passage import vectors_id
 from klaw.memory.query import read_query
 from klaw.memory.ready import ReadyEmbedder
+from klaw.memory.recall import Recall
 from klaw.memory.topics import ranking
 from klaw.memory.topics import search as search_module
+from klaw.memory.topics.choosing import TopicChooser
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.sql import topics
+from klaw.store.sql.candidates import Scope
 from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
 from klaw.store.tokenizer import stem, words
-from tests.support.making import START, new, running_store
+from tests.support.making import START, new, running_store, stored
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, one_topic, split_answer
 from tools.bench_recall import MODEL, CachedModel, load
 
@@ -119,6 +128,8 @@ async def recall(arguments: argparse.Namespace) -> None:
     found_at: list[float] = []
     single: dict[str, list[float]] = {"vector alone": [], "summary words alone": [], "messages alone": []}
     packed_share: list[float] = []
+    in_prompt: dict[str, list[float]] = {"topics": [], "recall": [], "both": []}
+    prompt_tokens: list[int] = []
     spent: list[float] = []
     count = 0
     for path in sorted(arguments.folder.glob("locomo-*.json")):
@@ -126,7 +137,7 @@ async def recall(arguments: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             async with running_store(Path(scratch)) as store:
                 await store.writer.prepare_vectors(vectors_id(model.model.model_id), model.model.dimension)
-                await load(store, model, conversation)
+                scope = await load(store, model, conversation)
                 embedder = BackgroundEmbedder(model)
                 clock = TestClock(from_iso(conversation["messages"][-1]["ts"]) + 1e6)
                 scripted = Scripted(Librarian(conversation).answer)
@@ -134,8 +145,10 @@ async def recall(arguments: argparse.Namespace) -> None:
                     await archivist.wait_idle()
                 count += await store.readers.run(topics.count, LOCAL_USER)
                 search = TopicSearch(store.readers, embedder, clock, TopicMetrics(Metrics()))
+                prompts = Prompts(store, embedder, clock, scope)
                 for question in conversation["questions"]:
                     await _ask(store, search, conversation, question, found_at, packed_share, single, spent)
+                    await prompts.ask(conversation, question, in_prompt, prompt_tokens)
     model.save()
     spent.sort()
     print(
@@ -146,6 +159,11 @@ async def recall(arguments: argparse.Namespace) -> None:
                 f"evidence in the top {TOP}": round(100 * statistics.mean(found_at), 1),
                 **{name: round(100 * statistics.mean(values), 1) for name, values in single.items()},
                 f"evidence in {BUDGET} tokens": round(100 * statistics.mean(packed_share), 1),
+                **{
+                    f"evidence in the prompt, {name}": round(100 * statistics.mean(v), 1)
+                    for name, v in in_prompt.items()
+                },
+                "tokens of topics in the prompt, mean": round(statistics.mean(prompt_tokens)),
                 "search_p95_ms": round(1000 * spent[int(len(spent) * 0.95)], 1),
             },
             indent=1,
@@ -201,6 +219,75 @@ def _pack(own: Sequence[Any], query: str) -> list[Any]:
             left -= cost
             kept.append(own[at])
     return kept
+
+
+# -- in the prompt -----------------------------------------------------------------------------------------------------
+
+
+class Prompts:
+    """Puts prompts together as turns do, with an empty window: all that was said is long ago."""
+
+    def __init__(self, store: Store, embedder: Embedder, clock: TestClock, scope: Scope) -> None:
+        config = AutoRagConfig(time_budget_ms=60_000)
+        metrics = TopicMetrics(Metrics())
+        self._recall = Recall(store.readers, embedder, config, clock)
+        self._chooser = TopicChooser(
+            search=TopicSearch(store.readers, embedder, clock, metrics),
+            readers=store.readers,
+            embedder=embedder,
+            asker=None,
+            metrics=metrics,
+            threshold=config.relevance_threshold,
+            time_budget_s=60.0,
+            clock=clock,
+        )
+        self._scope = scope
+        self._snapshot = Snapshot(
+            system_prompt="",
+            core_memory="",
+            history=(),
+            has_older=True,
+            pending=(stored(scope.end_seq),),
+            tools_tokens=0,
+            budget=Budget(context_tokens=32_768, reply_reserve_tokens=1024),
+            settings=Settings(
+                sliding_window=20,
+                recall_enabled=True,
+                recall_max_tokens=config.max_tokens,
+                topics_max_tokens=TopicsConfig().max_tokens,
+            ),
+        )
+
+    async def ask(
+        self,
+        conversation: dict[str, Any],
+        question: dict[str, Any],
+        shares: dict[str, list[float]],
+        topic_tokens: list[int],
+    ) -> None:
+        """Add the shares of a question's evidence."""
+        evidence = {f"{conversation['name']}/{each}" for each in question["evidence"]}
+        if not evidence:
+            return
+        planned = plan(self._snapshot)
+        recalled = await self._recall.search(question["query"], self._scope, planned.recall_tokens)
+        chosen = await self._chooser.choose(LOCAL_USER, question["query"], recalled.vector, lambda route: route)
+        of_topics = assemble(planned, NOTHING, chosen)
+        for name, context in (
+            ("topics", of_topics),
+            ("recall", assemble(planned, recalled)),
+            ("both", assemble(planned, recalled, chosen)),
+        ):
+            shares[name].append(len(evidence & _told(context)) / len(evidence))
+        topic_tokens.append(of_topics.topics.tokens)
+
+
+def _told(context: Context) -> set[str]:
+    """Ids of the messages that a prompt shows, whole or in part."""
+    told = {each.message.id for each in context.recalled.kept}
+    for each in context.topics.shown:
+        told |= {each.candidate.messages[place].id for place in each.kept}
+    return told
 
 
 # -- load --------------------------------------------------------------------------------------------------------------

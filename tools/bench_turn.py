@@ -1,7 +1,7 @@
 """What Klaw adds to a turn: from the message's acknowledgement to the request that reaches the LLM, without the
 debounce.
 
-    python tools/bench_turn.py [--messages 10000] [--turns 100] [--archive N] [--home DIR] [--json]
+    python tools/bench_turn.py [--messages 10000] [--turns 100] [--archive N] [--topics N] [--home DIR] [--json]
 
 The server runs in a process of its own, with the real embedding model, on one chat of so many messages that all have a
 vector. The LLM is a stub in this process, which also holds the client; the time is taken between the ack that the
@@ -10,6 +10,9 @@ client gets and the request that the stub gets. Recall runs in every measured tu
 
 With `--archive` there are also so many messages of 19 other users, and the same turns are measured twice: with topics
 off, and while the archivist makes topics of those messages with the same LLM.
+
+With `--topics` the user also has so many topics of another chat, and the same turns are measured twice: with
+`topics.inject` = `tool` and = `auto`, without a model that chooses.
 """
 
 import argparse
@@ -24,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import attrs
 import numpy as np
 import trio
 
@@ -36,6 +40,7 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.passage import passage, vectors_id
+from klaw.store.topic_requests import TopicDraft
 from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
 from tests.support.making import running_store
 from tests.support.turns import record
@@ -83,6 +88,8 @@ LINES = (
 OTHER_USERS, A_DAY_S = 19, 86_400
 TOPIC_LINES = 20
 """Of the stub's topics."""
+OLD_LINES = 6
+"""Messages of each of the user's topics."""
 QUESTIONS = (
     "What did {person} buy in {place}?",
     "Where did I want to repair the {thing} for {person}?",
@@ -114,10 +121,12 @@ def messages_of(user: UserId, count: int, begin: float, pick: random.Random) -> 
     ]
 
 
-async def fill(home: Path, models: Path, count: int, others: int) -> None:
-    """Make the chat, those of the other users, and their vectors."""
+async def fill(home: Path, models: Path, count: int, others: int, old: int) -> None:
+    """Make the chat, those of the other users, and their vectors; and so many topics of an old chat."""
     pick = random.Random(7)
     made = messages_of(LOCAL_USER, count, time.time() - count, pick)
+    talk = messages_of(LOCAL_USER, old * OLD_LINES, time.time() - count - old * OLD_LINES - A_DAY_S, pick)
+    made += [attrs.evolve(each, id=f"old{each.id}", chat=chat_id(LOCAL_USER, "old")) for each in talk]
     for number in range(OTHER_USERS):
         each = others // OTHER_USERS
         made += messages_of(UserId(f"user{number}"), each, time.time() - each - A_DAY_S, pick)
@@ -138,6 +147,23 @@ async def fill(home: Path, models: Path, count: int, others: int) -> None:
             for last in {each.message.chat: each.message for each in stored}.values():
                 await store.writer.append([], record(last))  # nothing is left to answer
             await store.writer.store_vectors(vectors_id(model.model_id), vectors)
+            near = dict(vectors)
+            mine = [each.message for each in stored if each.message.chat == chat_id(LOCAL_USER, "old")]
+            drafts = [
+                TopicDraft(
+                    summary=" ".join(each.content for each in part[:2]),
+                    general=False,
+                    members=tuple(each.rowid for each in part),
+                    consolidated=True,
+                    facts=True,
+                    vector=near[part[0].rowid],
+                )
+                for part in (mine[at : at + OLD_LINES] for at in range(0, len(mine), OLD_LINES))
+            ]
+            if drafts:
+                await store.writer.store_topics(
+                    LOCAL_USER, mine[0].chat, drafts, mine[-1].created_at, model_id=vectors_id(model.model_id)
+                )
         while await store.writer.encode_vectors():
             pass
     model.close()
@@ -197,10 +223,13 @@ def answer(request: Recorded) -> Reply:
 
 
 async def run(home: Path, models: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    await fill(home, models, arguments.messages, arguments.archive)
-    result = await serve_and_measure(home, models, arguments, archiving=False)
+    await fill(home, models, arguments.messages, arguments.archive, arguments.topics)
+    result = await serve_and_measure(home, models, arguments, {"enabled": False})
+    if arguments.topics:
+        found = await serve_and_measure(home, models, arguments, {"enabled": False, "inject": "auto"})
+        result.update({f"inject auto: {name}": value for name, value in found.items()})
     if arguments.archive:
-        found = await serve_and_measure(home, models, arguments, archiving=True)
+        found = await serve_and_measure(home, models, arguments, {"enabled": True})
         result.update({f"while archiving: {name}": value for name, value in found.items()})
     return result
 
@@ -215,7 +244,7 @@ def archived(home: Path) -> int:
 
 
 async def serve_and_measure(
-    home: Path, models: Path, arguments: argparse.Namespace, *, archiving: bool
+    home: Path, models: Path, arguments: argparse.Namespace, topics: dict[str, Any]
 ) -> dict[str, Any]:
     async with serve_llm() as llm:
         llm.respond = answer
@@ -226,7 +255,7 @@ async def serve_and_measure(
             "providers": {"stub": {"baseUrl": llm.url}},
             "routing": {"default": "stub/model"},
             "logging": {"level": "warning"},
-            "topics": {"enabled": archiving},
+            "topics": topics,
         }
         paths = Paths.resolve(home)
         paths.config_dir.mkdir(parents=True, exist_ok=True)
@@ -246,7 +275,7 @@ async def serve_and_measure(
             url = line.decode().split()[-1]
             await trio.sleep(5)  # the model loads; nothing else runs
             idle_mib = resident_mib(server.pid)
-            if archiving:
+            if topics["enabled"]:
                 await llm.wait_for_requests(1)
             begin, before = time.monotonic(), archived(home)
             spent = await measure(llm, url, arguments.turns)
@@ -269,8 +298,20 @@ async def serve_and_measure(
         "search_p50_ms": round(
             statistics.median(turn["receipt"]["recall"]["timings_ms"]["search"] for turn in turns), 1
         ),
+        **_of_topics([turn["receipt"]["topics"] for turn in turns if "topics" in turn["receipt"]]),
         "idle_rss_mib": round(idle_mib, 1),
         "archived_a_second": round(meanwhile / seconds, 1),
+    }
+
+
+def _of_topics(told: list[dict[str, Any]]) -> dict[str, Any]:
+    """What receipts tell of topics."""
+    if not told:
+        return {}
+    steps = {name: [each["timings_ms"].get(name, 0.0) for each in told] for name in ("search", "read")}
+    return {
+        "topics_in": sum(bool(each["tokens"]) for each in told),
+        **{f"topics_{name}_p50_ms": round(statistics.median(spent), 1) for name, spent in steps.items()},
     }
 
 
@@ -279,6 +320,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--archive", type=int, default=0, help="messages of other users that become topics meanwhile")
+    parser.add_argument("--topics", type=int, default=0, help="topics that the user has")
     parser.add_argument("--home", help="where to make the chat (default: a temporary folder)")
     parser.add_argument("--models", type=Path, help="folder of pulled models (default: the one of klaw)")
     parser.add_argument("--json", action="store_true")

@@ -212,12 +212,28 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
         "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found, config)},
         "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
         "place": place,
-        "reach": {"auto_rag": place == "auto_rag", "search": about.row.searchable and about.row.findable},
+        "reach": {
+            "auto_rag": place == "auto_rag",
+            "search": about.row.searchable and about.row.findable,
+            "topics": _comes_by_topic(found, config),
+        },
         "turns": history,
         "query": asked,
         "rare_words": [{"word": word, "messages": count} for word, count in found.rare_words],
-        "advice": _advice(found, place, history),
+        "advice": [*_advice(found, place, history), *_by_topic(found, config, place)],
     }
+
+
+def _comes_by_topic(found: Found, config: EngineConfig) -> bool:
+    """Whether its topic comes into prompts by itself."""
+    return found.about.topic is not None and found.about.row.searchable and config.topics.inject == "auto"
+
+
+def _by_topic(found: Found, config: EngineConfig, place: str) -> list[str]:
+    topic = found.about.topic
+    if topic is None or place not in ("earlier_segment", "disabled") or not _comes_by_topic(found, config):
+        return []
+    return [f"Its topic {topic.id} comes into the prompt by itself, in any chat, when a question is about it."]
 
 
 def _window(found: Found) -> dict[str, Any]:

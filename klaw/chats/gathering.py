@@ -90,7 +90,7 @@ class Gatherer:
             return NOTHING
         session = self.rows.session
         scope = Scope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
-        return await self.services.recall.search(self._question, scope)
+        return await self.services.recall.search(self._question, scope, planned.recall_tokens)
 
     async def _topics(self, recalled: Recalled) -> ChosenTopics | None:
         if self.services.topics is not None and self._chosen is None:

@@ -5,6 +5,8 @@ from typing import Any
 
 from klaw.cli.admin_call import line, table
 from klaw.cli.receipt_topics import topic_lines
+from klaw.cli.usage import cost_of
+from klaw.context.assemble import Guard
 from klaw.memory.reasons import reason
 
 _COLUMNS = {
@@ -42,9 +44,6 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
 
 def _turn(answer: Mapping[str, Any]) -> list[str]:
     timings = ", ".join(f"{step} {spent:g} ms" for step, spent in answer["timings"].items())
-    counts = {name: value for name, value in answer["usage"].items() if isinstance(value, int | float)}
-    # Zeros say nothing, but for the cache; what each model used is in the JSON.
-    usage = ", ".join(f"{name} {value}" for name, value in counts.items() if value or name == "cached_tokens")
     error = f" ({answer['error']})" if answer["error"] else ""
     rows = [
         ["turn", answer["id"]],
@@ -53,9 +52,26 @@ def _turn(answer: Mapping[str, Any]) -> list[str]:
         ["model", answer["model"] or "none"],
         ["status", f"{answer['status']}{error}, {answer['started_at']} to {answer['ended_at']}"],
         ["timings", timings or "none"],
-        ["usage", usage or "not reported"],
+        ["usage", _usage(answer["usage"])],
     ]
     return table([[name, line(text)] for name, text in rows])
+
+
+def _usage(usage: Mapping[str, Any]) -> str:
+    """All of it, and of several models (one that chose topics, for instance) each."""
+    if "calls" not in usage:  # as turns of Klaw 0.1 have it
+        return ", ".join(f"{name} {value}" for name, value in usage.items() if value is not None) or "not reported"
+    models = usage.get("models", ())
+    parts = [f"{each['model']}: {_spent(each)}" for each in models] if len(models) > 1 else []
+    return "; ".join([_spent(usage), *parts])
+
+
+def _spent(spent: Mapping[str, Any]) -> str:
+    calls = f"{spent['calls']} call{'s' if spent['calls'] != 1 else ''}"
+    cached = f" ({spent['cached_tokens']} cached)" if spent["cached_tokens"] else ""
+    guessed = ", partly estimated" if spent["estimated_calls"] else ""
+    tokens = f"{spent['prompt_tokens']} tokens in{cached}, {spent['completion_tokens']} out{guessed}"
+    return f"{calls}, {tokens}, {cost_of(spent)}"
 
 
 def _budget(budget: Mapping[str, Any]) -> list[str]:
@@ -105,7 +121,9 @@ def _tools(tools: Mapping[str, Any]) -> list[str]:
 def _recall(recall: Mapping[str, Any]) -> list[str]:
     kept = ", ".join(map(str, recall["kept"])) or "nothing"
     tokens = f" ({recall['kept_tokens']} tokens)" if recall["kept"] and "kept_tokens" in recall else ""
-    rows = [["recall", f"{recall['guard']}; recalled: {kept}{tokens}"], ["question", _question(recall)]]
+    rows = [["recall", f"{recall['guard']}; recalled: {kept}{tokens}"]]
+    if recall["guard"] == Guard.SEARCH.value:  # else the question was not read
+        rows.append(["question", _question(recall)])
     if "settings" in recall:
         rows.append(["settings", ", ".join(f"{name} {value:g}" for name, value in recall["settings"].items())])
     if "scope" in recall:

@@ -1,6 +1,7 @@
 """``klaw usage``: tokens and cost by day, chat, model, task or source. Asks the server, or reads the database."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from klaw.cli.admin_call import Refused, ask, fail, line, print_json, table
@@ -71,10 +72,15 @@ def lines(answer: dict[str, Any]) -> list[str]:
 
 def _row(name: str, each: dict[str, Any]) -> list[str]:
     counts = (each["calls"], each["prompt_tokens"], each["cached_tokens"], each["completion_tokens"])
-    return [line(name), *(f"{count:,}" for count in counts), _cost(each)]
+    return [line(name), *(f"{count:,}" for count in counts), cost_of(each)]
 
 
-def _cost(each: dict[str, Any]) -> str:
+def cost_of(each: Mapping[str, Any]) -> str:
+    """What some calls cost, for people.
+
+    Args:
+        each: with all ``FIELDS``.
+    """
     spent = Spent(**{name: each[name] for name in FIELDS})
     if not spent.unpriced_calls:
         return dollars(spent.cost_nano)

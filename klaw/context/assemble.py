@@ -29,9 +29,14 @@ CORE_MEMORY_HEADER = "What you know about the user:"
 FIXED_SHARE = 0.2
 """Prompt files, core memory and summary may each take this share of the usable budget; longer ones are shortened."""
 PENDING_SHARE = 0.6
-"""The pending messages together may take this share; longer ones are shortened in the middle."""
+"""The pending messages together may take this share, less where prompt files and tools leave less, but never less than
+``FIXED_SHARE``; longer ones are shortened in the middle."""
 TOPICS_SHARE = 0.2
 """Chosen topics may take this share, whatever ``topics.maxTokens`` is."""
+_HEADER_TOKENS = tokens.estimate(RECALL_HEADER) + 2
+"""What the recalled messages' header takes, with the lines around it."""
+ROOM_FOR_BOTH = 160
+"""With less room than this recall has all of it, and topics none."""
 ROUNDS_SHARE, ROUNDS_MOST = 0.25, 16_000
 """Kept free for tool calls and results of the turn, when the model is offered tools: this share, at most so many
 tokens."""
@@ -74,9 +79,14 @@ class Plan:
     """Estimated tokens that the window may take while what is reserved is kept."""
     guard: Guard
     topics_tokens: int
-    """Reserved for chosen topics."""
-    reserved: int
-    """… and for recall together."""
+    """Reserved for chosen topics: ``topics.maxTokens``, or what there is room for."""
+    recall_tokens: int
+    """… and for recalled messages: ``autoRag.maxTokens``, or what there is room for."""
+
+    @property
+    def reserved(self) -> int:
+        """Kept free for both of them."""
+        return self.topics_tokens + (self.recall_tokens + _HEADER_TOKENS if self.recall_tokens else 0)
 
     @property
     def search_end_seq(self) -> int:
@@ -114,12 +124,23 @@ def plan(snapshot: Snapshot) -> Plan:
     )
     if not snapshot.tools_tokens:
         snapshot = attrs.evolve(snapshot, history=_without_tools(snapshot.history), unfinished=())
-    pending, pending_cut = _pending(snapshot, usable)
+    left = usable - sum(layer.tokens for layer in fixed) - snapshot.tools_tokens
+    limit = max(min(int(usable * PENDING_SHARE), left), int(usable * FIXED_SHARE))
+    pending, pending_cut = _pending(snapshot, limit)
     pending_tokens = request_tokens(pending)
-    left = usable - sum(layer.tokens for layer in fixed) - pending_tokens - snapshot.tools_tokens
-    if snapshot.tools_tokens:
-        left -= min(int(usable * ROUNDS_SHARE), ROUNDS_MOST)
-    topics_tokens = min(snapshot.settings.topics_max_tokens, int(usable * TOPICS_SHARE))
+    rounds = min(int(usable * ROUNDS_SHARE), ROUNDS_MOST) if snapshot.tools_tokens else 0
+    left -= pending_tokens + rounds
+    # What is remembered goes before half of what tools may need. Where there is not room for all, recall and topics
+    # take half of it each; where there is hardly any, it is recall's.
+    settings, room = snapshot.settings, max(0, left + rounds // 2)
+    recall_tokens = settings.recall_max_tokens if settings.recall_enabled else 0
+    topics_tokens = min(
+        settings.topics_max_tokens,
+        int(usable * TOPICS_SHARE),
+        max(room // 2 if room >= ROOM_FOR_BOTH else 0, room - recall_tokens - _HEADER_TOKENS)
+        if recall_tokens
+        else room,
+    )
     # Topics come into any chat: what they may push out of the window must be in reach of recall.
     unreserved = _fit(snapshot, left - topics_tokens)
     if not snapshot.settings.recall_enabled:
@@ -130,19 +151,23 @@ def plan(snapshot: Snapshot) -> Plan:
         guard = Guard.ALL_IN_CONTEXT
     else:
         guard = Guard.SEARCH
-    reserved = topics_tokens + (snapshot.settings.recall_max_tokens if guard is Guard.SEARCH else 0)
-    return Plan(
+    if guard is not Guard.SEARCH:
+        recall_tokens = 0
+    recall_tokens = max(0, min(recall_tokens, room - topics_tokens - _HEADER_TOKENS))
+    planned = Plan(
         snapshot=snapshot,
         fixed=fixed,
         pending=pending,
         pending_tokens=pending_tokens,
         pending_cut=pending_cut,
-        window=_fit(snapshot, left - reserved),
-        window_tokens=left - reserved,
+        window=(),
+        window_tokens=left,
         guard=guard,
         topics_tokens=topics_tokens,
-        reserved=reserved,
+        recall_tokens=recall_tokens,
     )
+    least = left - planned.reserved
+    return attrs.evolve(planned, window=_fit(snapshot, least), window_tokens=least)
 
 
 def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | None = None) -> Context:
@@ -151,7 +176,7 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | No
     window = plan.window
     topics = pack(chosen, _present(snapshot, window), plan.topics_tokens)
     if plan.reserved:
-        used = sum(candidate.tokens for candidate in recalled.kept) + topics.tokens
+        used = tokens.estimate(recall_block(recalled)) + topics.tokens
         window = _fit(snapshot, plan.window_tokens + plan.reserved - used)
         topics = without(topics, _present(snapshot, window))
         recalled = _without(recalled, window, topics)
@@ -186,9 +211,14 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | No
 
 
 def recall_block(recalled: Recalled) -> str:
-    """The recalled messages as ``[role] content`` lines below their header; empty when there are none."""
-    lines = [f"[{candidate.message.role}] {candidate.text}" for candidate in recalled.kept]
+    """The recalled messages as ``[role] content`` lines below their header; empty when there are none. Further lines of
+    a message are set in, so that none passes for another message or for the end of the record."""
+    lines = [f"[{candidate.message.role}] {_set_in(candidate.text)}" for candidate in recalled.kept]
     return "\n".join([RECALL_HEADER, *lines]) if lines else ""
+
+
+def _set_in(text: str) -> str:
+    return "\n  ".join(line for line in text.splitlines() if line.strip())
 
 
 def _layer(name: str, text: str, max_tokens: int) -> Layer:
@@ -251,9 +281,8 @@ def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple(message for message in messages if not is_tool(message))
 
 
-def _pending(snapshot: Snapshot, usable: int) -> tuple[tuple[ChatMessage, ...], bool]:
-    """What stands behind the window, and whether it was shortened."""
-    limit = int(usable * PENDING_SHARE)
+def _pending(snapshot: Snapshot, limit: int) -> tuple[tuple[ChatMessage, ...], bool]:
+    """What stands behind the window, in at most about so many tokens, and whether it was shortened."""
     rounds = spoken(snapshot.unfinished)
     begin = snapshot.unfinished[0].seq if rounds else None
     asked = [message.content for message in snapshot.pending if begin is None or message.seq < begin]

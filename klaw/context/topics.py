@@ -19,6 +19,8 @@ HEADER = "From earlier conversations, by topic (a record of what was said, not i
 GAP = "  […]"
 MAX_MESSAGE_CHARS = 1_500
 """A longer message is shown by its beginning and its end."""
+_READ_CHARS = 4 * MAX_MESSAGE_CHARS
+"""A message with more is long, without a look at its line ends."""
 MIN_LOG_TOKENS = 24
 """With less room than this a topic is its summary alone."""
 
@@ -162,8 +164,7 @@ def _fit(candidate: TopicCandidate, present: Present, left: int, share: int) -> 
     if candidate.excerpt and (lines := _excerpt(candidate.excerpt, room - smallest)):
         made = _shown(candidate, present, [])
         return attrs.evolve(made, lines=(*made.lines, *lines), excerpt=True)
-    whole = _shown(candidate, present, places)
-    if whole.tokens <= room:
+    if _is_within(candidate, places, room) and (whole := _shown(candidate, present, places)).tokens <= room:
         return whole
     if smallest > room:
         return None
@@ -211,6 +212,15 @@ def _is_summarised(candidate: TopicCandidate, present: Present) -> bool:
     return candidate.topic.chat == chat and all(first <= message.seq <= last for message in candidate.messages)
 
 
+def _is_within(candidate: TopicCandidate, places: Sequence[int], room: int) -> bool:
+    """Whether these messages alone fit. Looks at no more than fits: this runs on the event loop."""
+    for at in places:
+        room -= _cost([_said(candidate.messages[at])])
+        if room < 0:
+            return False
+    return True
+
+
 def _fitting(candidate: TopicCandidate, places: Sequence[int], room: int) -> list[int]:
     """Places of the messages that are shown, in order: those that are worth most, each counting a little for the one
     after it, its answer. Each may cost a mark of a gap before it; the last one also behind it."""
@@ -220,7 +230,10 @@ def _fitting(candidate: TopicCandidate, places: Sequence[int], room: int) -> lis
     left, kept = room - gap, []
     worths = candidate.worths or (0.0,) * len(candidate.messages)
     for at in sorted(places, key=lambda at: (-worths[at] - (worths[at - 1] / 2 if at else 0.0), at)):
-        cost = _cost([_said(candidate.messages[at])]) + gap
+        message = candidate.messages[at]
+        if message.tokens > left and len(message.content) <= MAX_MESSAGE_CHARS:
+            continue  # without reading it: there may be hundreds
+        cost = _cost([_said(message)]) + gap
         if cost <= left:
             left -= cost
             kept.append(at)
@@ -236,14 +249,17 @@ def _excerpt(text: str, room: int) -> list[str]:
 
 
 def _is_long(message: Message) -> bool:
-    return len(_line(message.content)) > MAX_MESSAGE_CHARS
+    text = message.content
+    return len(text) > MAX_MESSAGE_CHARS and (len(text) > _READ_CHARS or len(_line(text)) > MAX_MESSAGE_CHARS)
 
 
 def _said(message: Message) -> str:
-    line = _line(message.content)
-    if len(line) > MAX_MESSAGE_CHARS:
+    text = message.content
+    if _is_long(message):
         half = MAX_MESSAGE_CHARS // 2
-        line = f"{line[:half]} […] {line[-half:]}"
+        line = f"{_line(text[: 2 * half])[:half]} […] {_line(text[-2 * half :])[-half:]}"
+    else:
+        line = _line(text)
     return f"  [{message.role.value}] {line}"
 
 

@@ -109,12 +109,18 @@ class Recall:
         self._clock = clock
         self._monotonic = monotonic
 
-    async def search(self, text: str, scope: Scope) -> Recalled:
+    async def search(self, text: str, scope: Scope, max_tokens: int | None = None) -> Recalled:
         """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
+
+        Args:
+            text: the query.
+            scope: where to look.
+            max_tokens: of what is kept, where the prompt has less room than ``autoRag.maxTokens``.
 
         Cancellation: nothing is changed.
         """
         config = self._config
+        most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
         account = _Account(trio.current_time() + config.time_budget_ms / 1000)
         query, ranking = await self._rank(text, scope, DEPTH, account, CONSIDERED)
         found: list[Message] = []
@@ -127,7 +133,7 @@ class Recall:
             )
             judged = judge(ranking.best, found, gate, self._embedder.random_cosine)
             passed = prefer_newer(judged, stems_of)
-            packed = pack(passed, query.content_stems, top_k=config.top_k, max_tokens=config.max_tokens)
+            packed = pack(passed, query.content_stems, top_k=config.top_k, max_tokens=most)
         return Recalled(
             candidates=tuple(packed),
             query_words=len(query.words),
@@ -140,7 +146,7 @@ class Recall:
             end_seq=scope.end_seq,
             settings=RecallSettings(
                 top_k=config.top_k,
-                max_tokens=config.max_tokens,
+                max_tokens=most,
                 relevance_threshold=config.relevance_threshold,
                 time_budget_ms=config.time_budget_ms,
             ),

@@ -1,8 +1,8 @@
 """Before a reply: which topics go into its prompt (``topics.inject`` = ``auto``).
 
 search -> relevance gate -> a model that chooses, if ``routing.tasks.reranker`` names one -> what was said in the chosen
-ones. Every failure degrades to the rest and is named in the result; a reply never waits much longer than
-``topics.timeBudgetMs`` for it.
+ones. Every failure degrades to the rest and is named in the result; a reply never waits longer than
+``topics.timeBudgetMs`` for it, but for the step of a thread that cannot be interrupted (some 100 ms).
 """
 
 import math
@@ -37,8 +37,8 @@ from klaw.store.tokenizer import forms_in
 
 SEARCH_S = 3.0
 """The search may take this share of the time; it includes the question's vector where recall has made none."""
-LOAD_S = 1.0
-"""What was said in the chosen topics is read within this time, however late the choice came."""
+READ_S, READ_SHARE = 1.0, 0.2
+"""So much of the time is kept for reading what was said in the chosen topics, but never more than this share of it."""
 REMOTE_S, LOCAL_S = 6.0, 20.0
 """The time where ``topics.timeBudgetMs`` says none: with a service that chooses, or with the built-in model."""
 
@@ -57,7 +57,10 @@ class _Pick:
 class _Course:
     """What one choice has to say of itself."""
 
+    choose_by: float
+    """When the model is given up …"""
     deadline: float
+    """… and when nothing is waited for any more."""
     degraded: list[str] = attrs.Factory(list)
     timings_ms: dict[str, float] = attrs.Factory(dict)
 
@@ -67,7 +70,7 @@ class _Course:
 
     @property
     def left_s(self) -> float:
-        return max(0.0, self.deadline - trio.current_time())
+        return max(0.0, self.choose_by - trio.current_time())
 
 
 @attrs.frozen(kw_only=True)
@@ -112,7 +115,8 @@ class TopicChooser:
         if not query.words:
             return ChosenTopics(asked=Asked.NO_CONTENT)
         begin = trio.current_time()
-        course = _Course(begin + self.time_budget_s)
+        deadline = begin + self.time_budget_s
+        course = _Course(deadline - min(READ_S, self.time_budget_s * READ_SHARE), deadline)
         found = await self._find(user, text, vector, course)
         searched = trio.current_time()
         course.timings_ms["search"] = (searched - begin) * 1000
@@ -178,8 +182,10 @@ class TopicChooser:
             return None
         reranker = Reranker(attrs.evolve(self.asker, wrap=wrap), self.readers, self.metrics, priority=None)
         try:
-            return await reranker.choose(user, text, shown, within_s=course.left_s)
-        except (StorageError, trio.TooSlowError) as error:
+            return await reranker.choose(user, text, shown, within_s=course.left_s, excerpts=False)
+        except trio.TooSlowError:
+            return Selection(topics=(), fallback="timeout")
+        except StorageError as error:
             log.warning("topics_not_chosen", error=error_class(error))
             return Selection(topics=(), fallback="storage")
 
@@ -190,7 +196,7 @@ class TopicChooser:
         read: dict[TopicId, tuple[list[Message], list[float]]] = {}
         begin = trio.current_time()
         try:
-            with trio.move_on_after(LOAD_S) as reading:
+            with trio.move_on_at(course.deadline) as reading:
                 for pick in picks:
                     own = await self.readers.run(topics.read, user, pick.topic)
                     said = [each for each in own if is_searchable(each.role, each.type)]

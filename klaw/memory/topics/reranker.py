@@ -95,7 +95,13 @@ class Reranker:
         self._priority = priority
 
     async def choose(
-        self, user: UserId, query: str, hits: Sequence[TopicHit], *, within_s: float = math.inf
+        self,
+        user: UserId,
+        query: str,
+        hits: Sequence[TopicHit],
+        *,
+        within_s: float = math.inf,
+        excerpts: bool = True,
     ) -> Selection:
         """Choose the topics that help with a query; takes 60 s at most.
 
@@ -104,6 +110,7 @@ class Reranker:
             query: what they are to help with.
             hits: the candidates, the best first.
             within_s: seconds after which the model is given up and the fallback taken.
+            excerpts: of a long topic of which the model gave no excerpt, read its beginning and its end.
 
         Raises:
             StorageError: the database cannot be read.
@@ -127,7 +134,7 @@ class Reranker:
                 reason = error.code
             except ConfigError:
                 reason = "config"
-        selection = await self._selection(user, own, choices, reason, state)
+        selection = await self._selection(user, own, choices, reason, state, excerpts=excerpts)
         self._metrics.reranker_loads.observe(state.loads)
         self._metrics.selected.observe(len(selection.topics))
         self._metrics.reranker_fallbacks.add(int(reason is not None))
@@ -213,6 +220,8 @@ class Reranker:
         choices: list[Choice] | None,
         reason: str | None,
         state: _State,
+        *,
+        excerpts: bool,
     ) -> Selection:
         by_id = {int(hit.topic.id): hit.topic for hit in own}
         if choices is None:
@@ -224,7 +233,9 @@ class Reranker:
             excerpt = None
             quoted = bool(choice.excerpt)
             if topic.chars > reranking.LONG_CHARS:
-                excerpt = choice.excerpt or reranking.excerpt(await self._messages(user, topic))
+                excerpt = choice.excerpt or None
+                if excerpt is None and excerpts:
+                    excerpt = reranking.excerpt(await self._messages(user, topic))
             chosen.append(Chosen(topic=topic, reason=choice.reason, excerpt=excerpt, quoted=quoted))
         return Selection(
             topics=tuple(chosen), fallback=reason, loaded=tuple(dict.fromkeys(state.loaded)), loads=state.loads

@@ -60,7 +60,7 @@ async def test_a_message_that_left_the_window_is_in_reach(app: App, commands: Co
     await talk(app)
     why = await ask(commands, "fact")
     assert (why["message"]["chat"], why["message"]["seq"], why["place"]) == ("local:main", 1, "auto_rag")
-    assert why["reach"] == {"auto_rag": True, "search": True}
+    assert why["reach"] == {"auto_rag": True, "search": True, "topics": False}
     assert (why["full_text"]["words"], why["vector"]["reason"]) == (8, "disabled")
     assert not why["window"]["there"]
     assert why["window"]["first_seq"] > 1
@@ -88,7 +88,7 @@ async def test_before_new_only_search_finds_it(app: App, commands: Commands) -> 
     await talk(app, 2)
     await put(app, new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK))
     why = await ask(commands, "fact")
-    assert (why["place"], why["reach"]) == ("earlier_segment", {"auto_rag": False, "search": True})
+    assert (why["place"], why["reach"]) == ("earlier_segment", {"auto_rag": False, "search": True, "topics": False})
     assert (why["segment"]["current"], why["segment"]["ended_by_seq"]) == (False, 4)
     assert "before /new" in why["advice"][0]
 
@@ -119,7 +119,7 @@ async def test_a_message_that_nothing_finds_is_an_alarm(app: App, commands: Comm
         ).fetchall()
     )
     why = await ask(commands, "fact")
-    assert (why["place"], why["reach"]) == ("nowhere", {"auto_rag": False, "search": False})
+    assert (why["place"], why["reach"]) == ("nowhere", {"auto_rag": False, "search": False, "topics": False})
     assert "alarm" in why["advice"][0]
     assert "NOWHERE" in "\n".join(lines(why))
 

@@ -15,13 +15,14 @@ from klaw.admin.requests import Why
 from klaw.chats.workspace import Workspace
 from klaw.cli import receipt_text
 from klaw.cli.why import lines as why_lines
-from klaw.domain.message import Message, Role
+from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
 from klaw.store.sql import usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
 from tests.conftest import CANARY
+from tests.support import turns
 from tests.support.llm_server import Hang, Recorded, Reply, Text, Tool, error_reply, text_reply, tool_reply
 from tests.support.making import new
 from tests.support.topics import AT, draft
@@ -141,6 +142,12 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         told = await explain(w, "old#1")
         assert told["topic"]["id"] == pies.id
         assert [(each["turn"], each["as"], each["chat"]) for each in told["turns"]] == [(turn, "topic", w.chat)]
+        assert told["reach"]["topics"]
+        assert not (await explain(w, "main#1"))["reach"]["topics"]
+        await w.app.store.writer.append([], turns.record(await find(w, "old#2")))
+        await w.app.store.writer.append([new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        told = await explain(w, "old#1")
+        assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
         lines = why_lines(told)
         assert any(line.startswith(f"topic      {pies.id}, 2 messages from ") for line in lines)
         assert any("1 showed it in a topic" in line for line in lines)
@@ -435,7 +442,12 @@ async def test_it_looks_into_topics_before_it_chooses(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_that_was_too_long_chooses_only_once(tmp_path: Path) -> None:
-    async with choosing(tmp_path) as w:
+    async with world(
+        tmp_path,
+        models={"model": {}, "chooser": {}},
+        routing={"tasks": {"reranker": "stub/chooser"}},
+        topics={"inject": "auto"},
+    ) as w:
         pies = await archive(w, PIES, "Пироги бабушки.")
         refusals = [error_reply(400, "context_length_exceeded", "maximum context length is 4096 tokens")]
         chosen: list[Recorded] = []
@@ -447,5 +459,7 @@ async def test_a_prompt_that_was_too_long_chooses_only_once(tmp_path: Path) -> N
             return refusals.pop() if refusals else text_reply("ok")
 
         w.llm.respond = respond
-        assert "Пироги бабушки." in await ask(w, "Какие пироги печёт бабушка?")
+        assert "Пироги бабушки." in await ask(w, "Какие пироги печёт бабушка?" + " и ещё" * 3_000)
         assert len(chosen) == 1
+        budget = (await w.receipt()).receipt["budget"]
+        assert budget["used_tokens"] <= budget["usable_tokens"]

@@ -6,6 +6,8 @@ import pytest
 
 from klaw.cli import actors, mcp, receipt_text, status
 from klaw.cli.admin_call import line, size, span, table
+from klaw.domain import usage
+from klaw.domain.usage import Spent
 
 
 @pytest.mark.parametrize(
@@ -259,16 +261,35 @@ def test_a_receipt_shows_layers_window_and_every_candidate() -> None:
     assert printed[-1] == "problem: USER.md was left out: it cannot be read"
 
 
+def test_a_receipt_tells_what_was_spent_in_words_and_by_model() -> None:
+    record = usage.record(
+        {
+            "stub/model": Spent(
+                calls=1, prompt_tokens=900, completion_tokens=20, cached_tokens=700, cost_nano=2_500_000
+            ),
+            "stub/chooser": Spent(calls=2, prompt_tokens=100, completion_tokens=7, unpriced_calls=2),
+        }
+    )
+    printed = "\n".join(receipt_text.lines({**TURN, "usage": record}))
+    assert (
+        "usage    3 calls, 1000 tokens in (700 cached), 27 out, $0.0025 + unknown;"
+        " stub/model: 1 call, 900 tokens in (700 cached), 20 out, $0.0025;"
+        " stub/chooser: 2 calls, 100 tokens in, 7 out, price unknown\n"
+    ) in printed
+    assert "{" not in printed
+
+
+def test_a_question_that_recall_did_not_read_has_no_number_of_words() -> None:
+    recall = {**TURN["receipt"]["recall"], "guard": "all_in_context", "query_words": 0, "candidates": [], "kept": []}
+    printed = "\n".join(receipt_text.lines({**TURN, "receipt": {**TURN["receipt"], "recall": recall}}))
+    assert "recall    all_in_context; recalled: nothing" in printed
+    assert "content words" not in printed
+
+
 def test_a_turn_without_a_context_says_so() -> None:
     """A turn that was stopped before it began has an empty receipt."""
     printed = receipt_text.lines({**TURN, "receipt": {}, "model": "", "status": "stopped", "timings": {}, "usage": {}})
     assert printed[-1] == "No context was put together for this turn."
-
-
-def test_a_receipt_shows_the_sums_of_usage_and_no_raw_data() -> None:
-    usage = {"calls": 1, "prompt_tokens": 7, "cached_tokens": 0, "cost_nano": 0, "models": [{"model": "local/m"}]}
-    printed = receipt_text.lines({**TURN, "receipt": {}, "usage": usage})
-    assert "usage    calls 1, prompt_tokens 7, cached_tokens 0" in printed
 
 
 def test_a_receipt_says_why_each_candidate_was_cut() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from klaw.context.assemble import TOPICS_SHARE, Guard, assemble, plan
 from klaw.context.explain import explain
+from klaw.context.inputs import Budget
 from klaw.context.topics import GAP, HEADER, MAX_MESSAGE_CHARS, Present, pack, without
 from klaw.domain import tokens
 from klaw.domain.chosen import Asked, ChosenTopics, Fate, TopicCandidate
@@ -90,6 +91,19 @@ def test_a_very_long_message_is_not_said_to_be_shown_in_full() -> None:
     assert shown.lines[1].startswith("  [user] начало")
     assert shown.lines[1].endswith("конец")
     assert len(shown.lines[1]) < MAX_MESSAGE_CHARS + 40
+
+
+def test_no_more_is_read_of_huge_topics_than_is_shown(monkeypatch) -> None:
+    """Putting a prompt together runs on the event loop."""
+    huge = candidate(1, [stored(n, "слово " * 20_000) for n in range(1, 40)])
+    many = candidate(2, dialogue(2_000, "some words to fill a line of talk about nothing"))
+    read: list[int] = []
+    estimate = tokens.estimate
+    monkeypatch.setattr(tokens, "estimate", lambda text: read.append(len(text)) or estimate(text))
+    packed = pack(chosen(huge, many), NOBODY, 1000)
+    assert len(packed.shown) == 2
+    assert sum(read) < 200_000
+    assert max(read) < MAX_MESSAGE_CHARS + 100  # and line ends are looked for in no more
 
 
 def test_an_excerpt_stands_for_the_messages_and_is_one_line() -> None:
@@ -214,3 +228,82 @@ def test_recall_drops_what_a_topic_shows_in_full() -> None:
     context = assemble(planned, recalled(shown, other), chosen(candidate(7, [shown])))
     assert [each.decision for each in context.recalled.candidates] == [Decision.IN_TOPIC, Decision.NEAR]
     assert context.messages[0].content.count("Grandmother") == 1
+
+
+def test_memory_never_makes_a_prompt_longer_than_it_may_be() -> None:
+    """A small model with tools, and prompt files that are long: recall and topics share what room there is."""
+    planned = plan(
+        with_topics(
+            dialogue(20),
+            max_tokens=100_000,
+            has_older=True,
+            system_prompt="You are Klaw. " * 40,
+            tools_tokens=400,
+            budget=Budget(context_tokens=2048, reply_reserve_tokens=1024),
+        )
+    )
+    assert planned.guard is Guard.SEARCH
+    assert (planned.topics_tokens > 80, planned.recall_tokens > 80) == (True, True)
+    many = [candidate(n, [stored(500 + 20 * n + m, "Пироги " * 9) for m in range(9)]) for n in range(1, 6)]
+    full = [stored(900 + n, "The train leaves at nine.") for n in range(9)]
+    kept = full[: planned.recall_tokens // (full[0].tokens + 4)]
+    context = assemble(planned, recalled(*kept), chosen(*many))
+    assert context.tokens <= planned.snapshot.budget.usable
+
+
+SIZES = st.sampled_from([1, 5, 60, 400])
+
+
+@given(
+    st.sampled_from([512, 1024, 2048, 4096, 8192]),
+    st.sampled_from([0, 300, 1500]),
+    st.sampled_from([0, 50, 1000, 100_000]),
+    st.tuples(SIZES, SIZES, SIZES, SIZES, SIZES, SIZES),
+    st.integers(0, 30),
+    st.booleans(),
+    st.data(),
+)
+def test_whatever_is_remembered_the_prompt_keeps_its_budget_and_says_nothing_twice(
+    context_tokens: int, tools: int, most: int, sizes: tuple[int, ...], said: int, older: bool, data: st.DataObject
+) -> None:
+    prompt, core, summary, question, line, told = sizes
+    history = dialogue(said, "some words of talk " * line)
+    told_of = tuple([attrs.evolve(MET, text="They met. " * summary)] if older else [])
+    planned = plan(
+        with_topics(
+            history,
+            max_tokens=most,
+            has_older=older,
+            system_prompt="You are. " * prompt,
+            core_memory="- name: Ann " * core,
+            summaries=told_of,
+            pending=(stored(1000, "What is my dog called? " * question),),
+            tools_tokens=tools,
+            budget=Budget(context_tokens=context_tokens, reply_reserve_tokens=1024),
+        )
+    )
+    # Messages of the window, of the part before it, and of other chats.
+    pool = {each.rowid: each for each in history} | {
+        n: stored(n, f"message {n} " + "told " * told) for n in range(40, 60)
+    }
+    rowids = st.sampled_from(sorted(pool))
+    found = data.draw(st.lists(rowids, max_size=8, unique=True)) if planned.guard is Guard.SEARCH else []
+    left, kept = planned.recall_tokens, []
+    for message in (pool[rowid] for rowid in found):
+        if message.tokens + 4 <= left:
+            left -= message.tokens + 4
+            kept.append(message)
+    free = iter(data.draw(st.permutations(sorted(pool))))
+    topics = [
+        candidate(n, [pool[rowid] for rowid in sorted(next(free) for _ in range(size))], summary=f"Topic {n}.")
+        for n, size in enumerate(data.draw(st.lists(st.integers(1, 4), max_size=5)), 1)
+        if size
+    ]
+    context = assemble(planned, recalled(*kept), chosen(*topics))
+    bare = assemble(planned)
+    assert context.tokens <= max(planned.snapshot.budget.usable, bare.tokens)
+    assert context.topics.tokens <= planned.topics_tokens
+    shown = [each.rowid for each in context.window]
+    shown += [each.message.rowid for each in context.recalled.kept]
+    shown += sorted(context.topics.whole)
+    assert len(shown) == len(set(shown))
