@@ -6,8 +6,8 @@ is half done, lost or, when it was forgotten, still anywhere.
 Each round a process (``tools/memory_child.py``) opens the store of one data folder, which grows over the rounds, and
 changes memory: archives, splits, merges, rebuilds topics and takes that back, draws facts and people from a topic and
 from a day, merges people, lets a fact take another's place, notes spending, forgets messages and people. It kills
-itself at a named point, from before the journal's append to between the steps of forgetting, or at a random moment. Then, in
-40 % of the rounds, the drill takes away what a power cut may take: unsynced ends of logs, or the database as a whole.
+itself at a named point, from before the journal's append to between the steps of forgetting, or at a random moment.
+Then, in 40 % of the rounds, the drill takes away what a power cut may take: unsynced ends of logs, or the database.
 
 After each restart: what was acknowledged is there; what was under way is all there or not at all; no row and no vector
 names what is not there; the checks of ``klaw doctor`` are content; and what was forgotten is in no file of the folder,
