@@ -88,7 +88,8 @@ class MemoryDrill:
 
     def _round(self, number: int, operation: str) -> None:
         points = self.points or points_of(operation)
-        point = points[(self.kills[operation] + self.counts["alive"]) % len(points)]
+        first = 5 * [*OPERATIONS].index(operation)  # so that short drills come by different points
+        point = points[(first + self.kills[operation] + self.counts["alive"]) % len(points)]
         skip = self.chance.randrange(DEEPEST.get(point, 1) + 1) if point in DEEPEST else self.chance.randrange(3)
         wanted = {"op": operation, "point": point, "skip": skip, "seed": self.seed, "number": number}
         killed = self._live(wanted)
