@@ -263,7 +263,7 @@ class AnthropicAssembly:
         calls = finished_calls([self._calls[index] for index in sorted(self._calls)], self._new_id)
         reason = self._finish_reason or ("tool_calls" if calls else "stop")
         if not text.strip() and not calls:
-            raise empty_answer(thought=self._thought, reason=reason)
+            raise empty_answer(thought=self._thought, reason=reason, usage=self._counted())
         return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=self._counted())
 
     # -- inside ----------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class OpenAiAssembly:
         calls = finished_calls(in_order, self._new_id)
         reason = self._finish_reason or ("tool_calls" if calls else "stop")
         if not text.strip() and not calls:
-            raise empty_answer(thought=self._thought, reason=reason)
+            raise empty_answer(thought=self._thought, reason=reason, usage=self._usage)
         return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=self._usage)
 
     # -- inside ----------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class ToolsBySchema:
             on_delta(TextDelta(text))
         calls = reader.calls(new_id)
         if not reader.text.strip() and not calls:
-            raise empty_answer(thought=False, reason=completion.finish_reason)
+            raise empty_answer(thought=False, reason=completion.finish_reason, usage=completion.usage)
         cut = completion.finish_reason == "length"
         return attrs.evolve(
             completion,
