@@ -212,13 +212,9 @@ class ProviderPaused(ProviderError):
 
 
 class ProviderMalformed(ProviderError):
-    """The provider's answer is not what its protocol promises.
-
-    ``used``: tokens of the prompt and of the answer, where the provider told: what is of no use is paid all the same.
-    """
+    """The provider's answer is not what its protocol promises."""
 
     code = "llm_malformed"
-    used: tuple[int, int] | None = None
 
 
 class OverBudget(ProviderError):

@@ -265,7 +265,7 @@ class _ChatActor:
                 return await self._model(asked.rest)
             case Command.TASKS | Command.RUNS | Command.CANCEL | Command.HEARTBEAT as command:
                 return _Done(await about_tasks(self.tasks, command, self.chat, asked.rest))
-            case Command.MEMORY | Command.TOPICS | Command.FORGET as command:
+            case Command.MEMORY | Command.TOPICS | Command.PEOPLE | Command.FORGET as command:
                 if command is Command.FORGET and self.memory.confirms(asked.rest):
                     await self._stop("/forget")  # its answer could quote what is forgotten
                 return _Done(await about_memory(self.memory, command, self.chat, asked.rest))

@@ -24,6 +24,7 @@ class Command(enum.StrEnum):
     HEARTBEAT = "/heartbeat"
     MEMORY = "/memory"
     TOPICS = "/topics"
+    PEOPLE = "/people"
     FORGET = "/forget"
     HELP = "/help"
 
@@ -43,6 +44,7 @@ _MEANING: Mapping[Command, str] = {
     Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
     Command.MEMORY: "show what is kept about you: core memory, and the most important facts",
     Command.TOPICS: "list what we talked about; /topics WORDS finds what fits",
+    Command.PEOPLE: "list those you speak of; /people NAME tells who one is",
     Command.FORGET: "forget messages, a topic or a fact for good: shows first what would go",
     Command.HELP: "show this list",
 }

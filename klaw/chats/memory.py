@@ -17,6 +17,10 @@ class MemoryCommands(Protocol):
         """The user's newest topics, or those that fit a query; empty for none."""
         ...
 
+    async def people(self, user: UserId, name: str) -> str:
+        """The people the user speaks of, or who one of this name is; empty for none."""
+        ...
+
     async def forget(self, chat: ChatId, rest: str) -> str:
         """Show what would be forgotten, or forget what was shown; ``rest`` is what stood behind the command."""
         ...

@@ -59,7 +59,7 @@ def search_command(args: argparse.Namespace) -> int:
         more = again(args, answer["next"]) if answer["next"] is not None else None
         bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         print("\n".join(lines(answer, more=more, bold=bold)), end="\n" if answer["results"] else "")
-    return 0 if answer["results"] else 1
+    return 0 if answer["results"] or answer.get("people") else 1
 
 
 def _as_typed(error: Refused) -> str:
@@ -139,9 +139,9 @@ def notes(answer: dict[str, Any]) -> list[str]:
         out.append(f"very frequent words were not looked for: {', '.join(answer['words_left_out'])}")
     if not answer["words"]:
         out.append("QUERY has no word or emoji that could be searched for")
-    elif not answer["total"]:
+    elif not answer["total"] and not answer.get("people"):
         out.append("nothing found")
-    elif not answer["results"]:
+    elif answer["total"] and not answer["results"]:
         out.append(f"there is no such page: {_results(answer)} in all")
     return out
 
@@ -156,6 +156,8 @@ def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
     """
     out = []
     prefix = f"{answer['user']}:"
+    for each in answer.get("people", ()):
+        out += [line("  ".join(_who(each))), *(f"    {line(fact['text'])}" for fact in each["facts"]), ""]
     for each in answer.get("topics", ()):
         span = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
         head = ["topic", span, each["chat"].removeprefix(prefix), f"{each['messages']} messages"]
@@ -169,6 +171,13 @@ def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
     if more is not None:
         out.append(f"more: {line(more)}")
     return out
+
+
+def _who(person: dict[str, Any]) -> list[str]:
+    """The head of a person."""
+    also = f"also {', '.join(person['aliases'])}" if person["aliases"] else ""
+    named = f"last named {person['last_at'][:10]}" if person["last_at"] else ""
+    return ["person", *(each for each in (person["name"], person["relation"], also, named) if each)]
 
 
 def _label(result: dict[str, Any], user: str) -> list[str]:

@@ -7,6 +7,7 @@ import attrs
 from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import ChatId
+from klaw.domain.person import PersonId
 
 Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 """What a result is: a message, a saved fact, a piece of MEMORY.md or memory/*.md, a note on a tool call."""
@@ -109,6 +110,29 @@ class NoteResult(KeptResult):
     """When it was called, ISO-8601 UTC."""
 
 
+@attrs.frozen(kw_only=True)
+class NamedFact:
+    """A fact that names a person."""
+
+    id: FactId
+    text: str
+    """One line."""
+
+
+@attrs.frozen(kw_only=True)
+class PersonResult:
+    """Somebody whom the query names, and what is known of them."""
+
+    id: PersonId
+    name: str
+    aliases: tuple[str, ...]
+    relation: str
+    """Who it is to the user; may be empty."""
+    last_at: str | None
+    """When they were last named in a topic or a day's talk, ISO-8601 UTC."""
+    facts: tuple[NamedFact, ...]
+
+
 AnyResult: TypeAlias = SearchResult | FactResult | FileResult | NoteResult
 
 
@@ -149,3 +173,5 @@ class SearchPage:
     timings_ms: dict[str, float]
     topics: tuple[TopicResult, ...] = ()
     """On the first page: the topics that fit best."""
+    people: tuple[PersonResult, ...] = ()
+    """On the first page: those whom the query names."""

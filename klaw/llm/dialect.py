@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from klaw.errors import ContextTooLong, OverQuota, ProviderMalformed, ProviderRefused, RateLimited
-from klaw.llm.types import Completion, Delta, Request, ToolCall, Usage
+from klaw.llm.types import Completion, Delta, Request, ToolCall, Unanswered, Usage
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 """Text, thinking and tool arguments of one answer together. The largest models write less than 1 MiB."""
@@ -210,9 +210,16 @@ def finished_calls(calls: list[CallInProgress], new_id: Callable[[], str]) -> tu
     return tuple(finished)
 
 
-def empty_answer(*, thought: bool, reason: str, usage: Usage | None) -> ProviderMalformed:
+class EmptyAnswer(ProviderMalformed):
+    """An answer with neither text nor tool calls. It costs like any other; ``calls`` says what, also of other models of
+    the chain that were asked in vain."""
+
+    def __init__(self, message: str, usage: Usage | None) -> None:
+        super().__init__(message)
+        self.calls: tuple[Unanswered, ...] = (Unanswered(usage=usage),)
+
+
+def empty_answer(*, thought: bool, reason: str, usage: Usage | None) -> EmptyAnswer:
     """The error for an answer with neither text nor tool calls."""
     what = "only thinking and no answer" if thought else "an empty answer"
-    error = ProviderMalformed(f"the model gave {what} (finish reason: {reason})")
-    error.used = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else None
-    return error
+    return EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage)

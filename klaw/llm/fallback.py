@@ -7,8 +7,9 @@ import structlog
 
 from klaw.errors import ContextTooLong, ProviderError
 from klaw.llm.adapt import estimate_tokens, schema_in_prompt, without_images, without_tools
+from klaw.llm.dialect import EmptyAnswer
 from klaw.llm.provider import OnDelta, Provider
-from klaw.llm.types import Completion, Delta, Request
+from klaw.llm.types import Completion, Delta, Request, Unanswered
 
 log = structlog.get_logger("klaw.llm")
 
@@ -64,20 +65,27 @@ class FallbackProvider:
             on_delta(delta)
 
         first: ProviderError | None = None
+        unanswered: list[Unanswered] = []
         for place, link in enumerate(self._links):
             try:
                 fit = _adapted(request, link) if place else request
-                return await link.provider.stream(fit if link.json_schema else schema_in_prompt(fit), relay)
+                completion = await link.provider.stream(fit if link.json_schema else schema_in_prompt(fit), relay)
+                return attrs.evolve(completion, unanswered=(*unanswered, *completion.unanswered))
             except ContextTooLong as error:
                 if place and error.context_tokens is None:
                     error.context_tokens = link.context_tokens
                 raise
             except ProviderError as error:
+                if isinstance(error, EmptyAnswer):
+                    unanswered += [attrs.evolve(each, model=each.model or link.name) for each in error.calls]
+                    error.calls = tuple(unanswered)
                 if begun:
                     raise
                 first = first or error
                 log.warning("llm_fallback", model=link.name, code=error.code, attempt=place)
         assert first is not None
+        if isinstance(first, EmptyAnswer):
+            first.calls = tuple(unanswered)
         raise first
 
     async def aclose(self) -> None:

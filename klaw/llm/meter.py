@@ -4,20 +4,22 @@ A piece of work (a turn, a run, a step in the background) has one ``Meter``. It 
 calls the provider of a wrapped route need not think of money.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
 from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
-from klaw.errors import OverBudget, ProviderMalformed
+from klaw.errors import OverBudget
 from klaw.llm.adapt import estimate_tokens
 from klaw.llm.budget import Budget, Refused, Reservation
+from klaw.llm.dialect import EmptyAnswer
 from klaw.llm.prices import spent_of
 from klaw.llm.provider import OnDelta, Provider
 from klaw.llm.registry import Registry
 from klaw.llm.router import Route
-from klaw.llm.types import Completion, Delta, Request, Usage
+from klaw.llm.types import Completion, Delta, Request, Unanswered, Usage
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +70,8 @@ class _Metered:
         self._meter = meter
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
-        """See ``Provider.stream``. A call that is torn half-way counts with an estimate of what was made until then.
+        """See ``Provider.stream``. A call that is torn half-way counts with an estimate of what was made until then,
+        one without an answer with what the provider counted.
 
         Raises:
             OverBudget: a daily limit could be passed; nothing was sent.
@@ -87,16 +90,15 @@ class _Metered:
 
         try:
             completion = await self._inner.stream(request, relay)
-        except ProviderMalformed as error:
-            # What came was of no use, and is paid: a model that thought until its answer had no room, for instance.
-            used = estimated() if written else None
-            if error.used is not None:
-                used = Usage(prompt_tokens=error.used[0], completion_tokens=error.used[1])
-            self._count(reservation, self._route.name, used, estimated=error.used is None)
+        except EmptyAnswer as error:
+            self._count_unanswered(error.calls, estimated())
+            self._count(reservation, self._route.name, None, estimated=True)
             raise
         except BaseException:
             self._count(reservation, self._route.name, estimated() if written else None, estimated=True)
             raise
+        asked_only = Usage(prompt_tokens=prompt_tokens, completion_tokens=0)
+        self._count_unanswered(completion.unanswered, asked_only)
         counted = completion.usage
         self._count(
             reservation, completion.model or self._route.name, counted or estimated(), estimated=counted is None
@@ -127,6 +129,15 @@ class _Metered:
 
     def _names(self) -> tuple[str, ...]:
         return (self._route.name, *self._route.fallback)
+
+    def _count_unanswered(self, calls: Sequence[Unanswered], estimate: Usage) -> None:
+        """Count calls that brought nothing; those that no provider counted with an estimate."""
+        for call in calls:
+            model, used = call.model or self._route.name, call.usage or estimate
+            prices = self._accounts.registry.facts(model).prices
+            spent = spent_of(used, prices, estimated=call.usage is None)
+            self._accounts.budget.charge(spent)
+            self._meter.add(model, spent)
 
     def _count(self, reservation: Reservation, model: str, used: Usage | None, *, estimated: bool) -> None:
         if used is None:

@@ -216,7 +216,6 @@ class Forgetter:
             )
             log.info("forget_began", count=_size(done))
             lines = await self._clean(done)
-            await self.files.run(forget_logs.remove_copies, self.data_dir, done.entry, done.pieces)
             held, vacuumed = await self._compact(done)
             await self.writer.note_forgotten(wanted.user, done.entry.entry, at)
             self.changed()
@@ -234,6 +233,8 @@ class Forgetter:
     async def _clean(self, done: Forgot) -> int:
         lines = 0
         for own in (False, True):
+            if own:  # after this round a start does not know any more what else to look for
+                await self.files.run(forget_logs.remove_copies, self.data_dir, done.entry, done.pieces)
             cleaner = Cleaner(done.entry, done.pieces, own, done.states)
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)

@@ -11,7 +11,6 @@ is made meanwhile moves a result from one page to another.
 """
 
 import math
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -28,12 +27,14 @@ from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.gate import calibrated
 from klaw.memory.kept import KeptEntry, find_kept, read_kept
 from klaw.memory.mixing import mix
+from klaw.memory.ordering import matches_first, newer_first
+from klaw.memory.people_search import PeopleSearch
 from klaw.memory.query import Query, read_query, read_search_words
-from klaw.memory.rank import Ranked, rank
+from klaw.memory.rank import rank
 from klaw.memory.snippet import forms_there, snippet
 from klaw.memory.topics.search import TopicHit, TopicSearch
 from klaw.store.readers import Readers
-from klaw.store.sql.candidates import HEAD_CHARACTERS, Lists
+from klaw.store.sql.candidates import Lists
 from klaw.store.sql.history_search import (
     HistoryFilters,
     HistoryFound,
@@ -42,7 +43,7 @@ from klaw.store.sql.history_search import (
     search_history,
 )
 from klaw.store.sql.topic_search import TopicFilters
-from klaw.store.tokenizer import stem, words
+from klaw.store.tokenizer import stem
 
 DEPTH = 200
 """How many results each list gives to the fusion; those by words share their scores with their neighbours."""
@@ -100,6 +101,7 @@ class MemorySearch:
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, topics: TopicSearch | None = None) -> None:
         self._readers = readers
         self._topics = topics
+        self._people = PeopleSearch(readers)
         self._embedder = embedder
         self._clock = clock
         self._one_at_a_time = trio.CapacityLimiter(1)
@@ -127,7 +129,7 @@ class MemorySearch:
             limit: results on a page; a snippet of each is made.
             page: which page; a cursor continues the list that its page before gave.
             kinds: what to look for; None for all. Facts and files are of no chat, only messages are of a speaker, and
-                files are of no time: with such a filter they are left out.
+                files are of no time: with such a filter they are left out. People are told without any filter only.
 
         Raises:
             StorageError: the database cannot be read. A damaged index alone is no error: the other one is used.
@@ -148,6 +150,9 @@ class MemorySearch:
             shown = found.entries[first : first + limit]
             begin = trio.current_time()
             results = await self._read(shown, filters, found.words)
+            everything = kinds is None and attrs.evolve(filters, last_rowid=None) == HistoryFilters(user=filters.user)
+            ask_who = everything and number == 1 and bool(found.words)
+            who = await self._people.find(text, filters.user) if ask_who else ()
             timings["read"] = (trio.current_time() - begin) * 1000
         more = first + limit < len(found.entries) and number < MAX_PAGE
         following = Cursor(page=number + 1, last_rowid=last_rowid, asked_at=asked_at)
@@ -163,6 +168,7 @@ class MemorySearch:
             degraded=found.degraded,
             timings_ms=timings,
             topics=tuple(_topic(hit) for hit in found.topics) if number == 1 else (),
+            people=who,
         )
 
     async def _read(
@@ -280,48 +286,6 @@ def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entr
         )
         for each in newer_first(matches_first(rank(lists, query.stems, query.periods).best))
     ]
-
-
-def matches_first(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Put what is found only because it stands beside a match behind that match, unless its own vector is nearer. Pure.
-
-    For the context of a reply the answer to a question is worth more than the question; somebody who searches for words
-    wants to see them first.
-    """
-    there = {each.place.rowid: each for each in ranked}
-    limits: dict[int, float] = {}
-    for each in ranked:
-        if each.bm25 is None:
-            continue
-        for rowid in (each.place.previous, each.place.next):
-            other = there.get(rowid) if rowid is not None else None
-            if other is not None and other.bm25 is None and not _is_nearer(other, each):
-                limits[other.place.rowid] = min(each.score, limits.get(other.place.rowid, other.score))
-    limited = [attrs.evolve(each, score=limits.get(each.place.rowid, each.score)) for each in ranked]
-    return sorted(limited, key=lambda each: (-each.score, each.place.rowid in limits, -each.place.rowid))
-
-
-def _is_nearer(one: Ranked, other: Ranked) -> bool:
-    return one.vector_rank is not None and (other.vector_rank is None or one.vector_rank < other.vector_rank)
-
-
-def newer_first(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Let the messages that say the same change places among themselves, so that the newest of them comes first. Pure.
-
-    Those are of one role, with the same words, as far as the beginning and the length of a longer one tell.
-    """
-    groups: dict[tuple[str, str, int], list[int]] = {}
-    for at, each in enumerate(ranked):
-        place = each.place
-        is_whole = len(place.head) < HEAD_CHARACTERS
-        said = unicodedata.normalize("NFKC", " ".join(words(place.head))).casefold() or place.head
-        groups.setdefault((place.role, said, 0 if is_whole else place.tokens), []).append(at)
-    ordered = list(ranked)
-    for group in groups.values():
-        newest = sorted(group, key=lambda at: -ranked[at].place.rowid)
-        for at, other in zip(group, newest, strict=True):
-            ordered[at] = attrs.evolve(ranked[other], score=ranked[at].score)
-    return ordered
 
 
 def _topic(hit: TopicHit) -> TopicResult:

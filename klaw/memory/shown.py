@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 from klaw.domain.fact import Origin
 from klaw.domain.names import name_of
-from klaw.domain.search import AnyResult, FactResult, FileResult, NoteResult, SearchPage, SearchResult, TopicResult
+from klaw.domain.search import (
+    AnyResult,
+    FactResult,
+    FileResult,
+    NoteResult,
+    PersonResult,
+    SearchPage,
+    SearchResult,
+    TopicResult,
+)
 
 _ORIGINS = {
     Origin.USER: "the user's own words",
@@ -13,17 +22,23 @@ _ORIGINS = {
 }
 
 
-def show(page: SearchPage, results: Sequence[AnyResult], topics: Sequence[TopicResult] = ()) -> str:
+def show(
+    page: SearchPage,
+    results: Sequence[AnyResult],
+    topics: Sequence[TopicResult] = (),
+    people: Sequence[PersonResult] = (),
+) -> str:
     """Results of a page as lines, or why there are none.
 
     Args:
         page: of the search.
         results: those of it that are shown.
         topics: those of it that are shown, before the results.
+        people: those of it that are shown, before the topics.
     """
     if not page.words:
         return "Nothing was searched: the query has no word to look for."
-    found = [*map(_topic, topics), *(f"{_label(each)}: {each.snippet}" for each in results)]
+    found = [*map(_person, people), *map(_topic, topics), *(f"{_label(each)}: {each.snippet}" for each in results)]
     lines = [f"{number}. {line}" for number, line in enumerate(found, 1)]
     if not lines:
         lines.append("Nothing found. Other words may find it; do not invent it.")
@@ -56,10 +71,19 @@ MAX_SUMMARY_CHARS = 400
 
 def _topic(topic: TopicResult) -> str:
     said = f"{_minute(topic.first_at)} to {_minute(topic.last_at)}, chat {name_of(topic.chat)}"
-    summary = " ".join(topic.summary.split())
-    if len(summary) > MAX_SUMMARY_CHARS:
-        summary = f"{summary[: MAX_SUMMARY_CHARS - 1]}…"
-    return f"[topic, {said}, {topic.messages} messages]: {summary}"
+    return f"[topic, {said}, {topic.messages} messages]: {_short(' '.join(topic.summary.split()))}"
+
+
+def _person(person: PersonResult) -> str:
+    also = [f"also called {', '.join(person.aliases)}"] if person.aliases else []
+    named = [f"last named {person.last_at[:10]}"] if person.last_at else []
+    who = [f"the user's {person.relation}"] if person.relation else []
+    facts = " ".join(f"(fact {each.id}) {_short(each.text)}" for each in person.facts)
+    return f"[{', '.join(['person', *who, *also, *named])}]: {person.name}{f'. {facts}' if facts else ''}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_SUMMARY_CHARS else f"{text[: MAX_SUMMARY_CHARS - 1]}…"
 
 
 def _minute(time: str) -> str:

@@ -6,6 +6,7 @@ from klaw.domain import core_memory
 from klaw.domain.fact import Fact
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, CoreUnreadable, KlawError
+from klaw.memory.people_slash import PeopleAnswers
 from klaw.memory.slash_forget import YES, ForgetAnswers
 from klaw.memory.topics.slash import TopicAnswers
 from klaw.store.core_files import read_core
@@ -23,6 +24,7 @@ class MemoryAnswers:
     def __init__(self, readers: Readers, topics: TopicAnswers, forget: ForgetAnswers) -> None:
         self._readers = readers
         self._topics = topics
+        self._people = PeopleAnswers(readers)
         self._forget = forget
 
     async def show(self, user: UserId) -> str:
@@ -38,6 +40,10 @@ class MemoryAnswers:
     async def topics(self, user: UserId, query: str) -> str:
         """See ``MemoryCommands.topics``."""
         return await _told(self._topics.tell(user, query))
+
+    async def people(self, user: UserId, name: str) -> str:
+        """See ``MemoryCommands.people``."""
+        return await _told(self._people.tell(user, name))
 
     async def forget(self, chat: ChatId, rest: str) -> str:
         """See ``MemoryCommands.forget``."""

@@ -16,6 +16,7 @@ from klaw.store.appending import append_message
 from klaw.store.background_requests import OfBackground, execute_of_background
 from klaw.store.forget_commit import execute_of_forgetting
 from klaw.store.forget_requests import OfForgetting
+from klaw.store.halves import joined
 from klaw.store.journal import Entry, Journal
 from klaw.store.memory_commit import execute_of_memory, settle_core
 from klaw.store.memory_requests import (
@@ -169,7 +170,7 @@ def _execute_alone(connection: apsw.Connection, request: Request, entries: list[
         # A value that is none: the scheduler's or a tool's, and no reason to end the process for all.
         log.error("request_refused", name=type(request).__name__, error=error_class(error), where=where(error))
         return Outcome(error=StorageError(f"the values cannot be stored ({error_class(error)})"))
-    entries += mine
+    entries += joined(mine)
     return outcome
 
 

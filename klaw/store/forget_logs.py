@@ -1,7 +1,8 @@
 """Forgetting in the files: where a text stands, and the logs without it.
 
 The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
-forgotten texts, then the texts' own lines. All functions block; those that write run in the writer's thread.
+forgotten texts, copies of summaries too, then the texts' own lines. All functions block; those that write run in the
+writer's thread.
 """
 
 import json
@@ -288,9 +289,10 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
         pieces = _pieces_of(connection, root, entry)
         with connection:
             forgetting.redact(connection, entry.user, pieces)
-        for own in (False, True):
-            clean(journal, root, Cleaner(entry, pieces, own, person_past.values(connection, entry.user, entry.past)))
+        states = person_past.values(connection, entry.user, entry.past)
+        clean(journal, root, Cleaner(entry, pieces, own=False, states=states))
         remove_copies(root, entry, pieces)
+        clean(journal, root, Cleaner(entry, pieces, own=True, states=states))
         compact(connection, vacuum=True)
         _note_done(connection, journal, entry)
         log.info("forget_finished", count=len(entry.messages) + len(entry.facts))

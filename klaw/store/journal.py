@@ -275,20 +275,24 @@ class Journal:
         return sum(self._put_back(path, lines, len(data)) for path, lines in lines_of.items())
 
     def _put_back(self, path: str, lines: list[bytes], reach: int) -> int:
-        """Append those lines that the log's last ``reach`` bytes lack."""
+        """Append those lines that the log lacks. They are looked for in its last ``reach`` bytes, and farther back as
+        long as some are not found: a group that was cut off may stand behind them."""
         full = self._root / path
-        tail = b""
+        missing = lines
         if full.exists():
             with full.open("rb+") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - reach))
-                tail = file.read()
+                while True:
+                    file.seek(max(0, size - reach))
+                    tail = file.read()
+                    present = set(tail.split(b"\n"))
+                    missing = [line for line in lines if line not in present]
+                    if not missing or reach >= size:
+                        break
+                    reach *= 4
                 torn = tail.rsplit(b"\n", 1)[-1]
-                if torn and any(line.startswith(torn) and line != torn for line in lines):
+                if torn and any(line.startswith(torn) and line != torn for line in missing):
                     file.truncate(size - len(torn))  # the whole line follows below
-                    tail = tail[: len(tail) - len(torn)]
-        present = set(tail.split(b"\n"))
-        missing = [line for line in lines if line not in present]
         if missing:
             os.write(self._descriptor(path), b"\n".join(missing) + b"\n")
             self._dirty.add(path)

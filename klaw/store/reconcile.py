@@ -15,7 +15,7 @@ import attrs
 import structlog
 
 from klaw.domain.message import Message
-from klaw.store import memory_records, records, run_records
+from klaw.store import halves, memory_records, records, run_records
 from klaw.store.jsonl import records_backwards
 from klaw.store.sql import memory_journal, messages, runs, turns
 
@@ -137,6 +137,7 @@ def _restore_turns(connection: apsw.Connection, folder: Path) -> int:
 def _restore_memory(connection: apsw.Connection, folder: Path) -> Counter[str]:
     """Carry out what the database lacks of the memory journal, in the order of its numbers."""
     last = memory_journal.last_entry(connection)
+    halves.cut(folder.parent, last)
     unknown = _unknown(folder, memory_records.parse_memory, lambda entry: entry.entry <= last)
     restored: Counter[str] = Counter()
     for entry in sorted(unknown, key=lambda entry: entry.entry):

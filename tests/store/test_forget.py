@@ -3,6 +3,7 @@
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import NothingToForget
+from klaw.store.forget_logs import Cleaner
 from klaw.store.sql import facts, forgetting, messages, summaries, topics
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
 from tests.support.making import running_store
@@ -281,3 +283,28 @@ async def _live(root: Path, steps: list[tuple[str, int]]) -> None:
             assert [each.seq for each in said] == list(range(1, (session.last_seq if session else 0) + 1))
         if not left:
             return
+
+
+async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_round(tmp_path: Path) -> None:
+    """When the texts' own lines are gone, the next start does not know what to look for: copies have to go before."""
+
+    class Ended(Exception):
+        pass
+
+    async with running_store(tmp_path) as store:
+        await secret_past(store, tmp_path, TEXTS[0])
+        tool = forgetter(store, tmp_path)
+        clean = store.writer.clean_logs
+
+        async def clean_and_end(cleaner: Cleaner, paths: Sequence[str]) -> int:
+            changed = await clean(cleaner, paths)
+            if cleaner.own:
+                raise Ended
+            return changed
+
+        store.writer.clean_logs = clean_and_end  # type: ignore[method-assign]
+        with pytest.raises(Ended):
+            await tool.forget(await tool.find("main#2", ANNA), with_facts=True)
+    async with running_store(tmp_path) as store:
+        assert await store.readers.run(forgetting.pending) == []
+        assert holding(tmp_path, CANARY) == {}

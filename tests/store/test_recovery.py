@@ -246,3 +246,22 @@ async def test_sigkill_loses_no_acknowledged_message(tmp_path: Path) -> None:
             ids = [message.id for message in found]
             assert len(ids) == len(set(ids))
             assert {text for text in acknowledged if text.startswith(name)} <= set(ids)
+
+
+def test_what_a_cut_off_group_left_hides_no_line_of_the_commit_log(tmp_path: Path) -> None:
+    """Its lines stand in a log behind those that the commit log has: none of these is put back a second time."""
+    path = "memory/2026-11.jsonl"
+    journal = Journal(tmp_path, checkpoint_bytes=1 << 20)
+    journal.lock()
+    journal.open()
+    journal.append([Entry(path, json.dumps({"entry": number})) for number in (1, 2)])
+    journal.keep()
+    journal.release()  # as a kill leaves it
+    before = (tmp_path / path).read_text()
+    (tmp_path / path).write_text(before + json.dumps({"entry": 3, "value": "x" * 5_000}) + "\n")
+    again = Journal(tmp_path, checkpoint_bytes=1 << 20)
+    again.lock()
+    assert again.open() == 0
+    again.close()
+    entries = [json.loads(line)["entry"] for line in (tmp_path / path).read_text().splitlines()]
+    assert entries == [1, 2, 3]

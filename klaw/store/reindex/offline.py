@@ -10,7 +10,7 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import ModelError, SchemaTooNew, StorageError, StorageFull
-from klaw.store import connect, migrations
+from klaw.store import connect, halves, migrations
 from klaw.store.journal import Journal
 from klaw.store.reconcile import reconcile
 from klaw.store.reindex import logs
@@ -122,6 +122,8 @@ class _Offline:
         journal.open()
         try:
             self._open_live()
+            if self._live is None:  # else done with it
+                halves.cut(root, 0)
             yield from self._read(logs.sizes(root))
             made = yield from self._fill()
             yield from self._compare()

@@ -68,8 +68,8 @@ def _search_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     async def memory_search(
         context: ToolContext, query: _Query, since: _Since = None, until: _Until = None, limit: _Results = 8
     ) -> str | ToolFailure:
-        """Search all that is remembered about this user: saved facts, topics of earlier talk, MEMORY.md and
-        memory/*.md, and everything that was ever said in any chat. Use it before answering about the past, about
+        """Search all that is remembered about this user: saved facts, people, topics of earlier talk, MEMORY.md
+        and memory/*.md, and everything that was ever said in any chat. Use it before answering about the past, about
         people, or about preferences."""
         return await _search(parts, context, query, None, None, None, since, until, limit)
 
@@ -217,7 +217,7 @@ async def _search(
         return ToolFailure(f"chat: {error}.")
     page = await parts.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
     found = [each for each in page.results if not _is_asked(context, each)][:limit]
-    return show(page, found, page.topics if parts.topics and kinds is None else ())
+    return show(page, found, page.topics if parts.topics and kinds is None else (), page.people)
 
 
 _OWN_QUESTION = 5

@@ -291,3 +291,15 @@ async def test_facts_and_files_are_shown_with_what_they_are(tmp_path: Path) -> N
         assert [each["kind"] for each in chat_only["results"]] == ["message"]
         annas = await run_search(search, store.readers, Search(query="gate", user="anna"))
         assert lines(annas, more=None, bold=False)[0].endswith("person, importance 60  after reading from outside")
+
+
+def test_a_person_is_shown_before_all_else_also_when_nothing_was_found() -> None:
+    facts = [{"id": "f1", "text": "Аня любит \x1b[2Jчай"}]
+    anya = {"id": "p1", "name": "Аня", "aliases": ["Анечка"], "relation": "сестра", "last_at": None, "facts": facts}
+    found = answer(results=[], people=[anya], total=0)
+    shown = lines(found, more=None, bold=False)
+    assert shown[0] == "person  Аня  сестра  also Анечка"
+    assert shown[1].startswith("    Аня любит")
+    assert "\x1b" not in "".join(shown)
+    assert "nothing found" not in notes(found)
+    assert "nothing found" in notes(answer(results=[], total=0))

@@ -14,6 +14,7 @@ from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
 from tests.support.making import new, running_store
+from tests.support.people import add
 from tests.support.scripted import TestClock
 from tests.support.summaries import CHAT
 from tests.support.topics import archive, say
@@ -41,6 +42,17 @@ async def test_topics_are_listed_and_found(tmp_path: Path) -> None:
         assert await w.command("/topics квазар", 4) == "No topic fits that."
         assert "boris" not in "".join([*lines, *found])
         assert "/forget" in await w.command("/help", 5)
+
+
+async def test_people_are_listed_and_told(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        assert "No people are known" in await w.command("/people")
+        await add(w.app.store, "Аня", user="local", relation="сестра")
+        await add(w.app.store, "Аня", user="boris", relation="secret")
+        assert (await w.command("/people", 2)).endswith("\n  Аня  сестра")
+        assert (await w.command("/people Аню", 3)).startswith("Аня  сестра  person:")
+        assert await w.command("/people Zoe", 4) == "Nobody of that name is known."
+        assert "/people" in await w.command("/help", 5)
 
 
 @pytest.mark.parametrize("yes", ["/forget yes", "/forget Да"])

@@ -24,7 +24,7 @@ from klaw.errors import (
     RateLimited,
 )
 from klaw.llm.anthropic import AnthropicDialect
-from klaw.llm.dialect import MAX_REPLY_BYTES, Dialect
+from klaw.llm.dialect import MAX_REPLY_BYTES, Dialect, EmptyAnswer
 from klaw.llm.http import HttpProvider, HttpSettings
 from klaw.llm.openai import OpenAiDialect
 from klaw.llm.types import (
@@ -215,9 +215,9 @@ FAILURES: dict[str, tuple[Callable[[Api], Reply], type[ProviderError]]] = {
         lambda _: Reply(steps=(Text("half"),), finish_reason=None, usage=None, done=False),
         ProviderNetworkError,
     ),
-    "an empty answer": (lambda _: text_reply(), ProviderMalformed),
-    "an answer of white space": (lambda _: text_reply(" \n"), ProviderMalformed),
-    "only thinking": (lambda _: Reply(steps=(Reasoning("hm"),), finish_reason="length"), ProviderMalformed),
+    "an empty answer": (lambda _: text_reply(), EmptyAnswer),
+    "an answer of white space": (lambda _: text_reply(" \n"), EmptyAnswer),
+    "only thinking": (lambda _: Reply(steps=(Reasoning("hm"),), finish_reason="length"), EmptyAnswer),
     "10 MB in one event": (lambda api: Reply(steps=(Raw(api.text("я" * (5 * MIB))),)), ProviderMalformed),
     "10 MB in many events": (lambda api: Reply(steps=(Raw(api.text("x" * 1000)),) * 10_500), ProviderMalformed),
     "a call without a name": (lambda _: tool_reply(Tool("a", "", "{}")), ProviderMalformed),

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.message import Role
 from klaw.memory.cursor import MAX_PAGE, BadCursor, Cursor, read_cursor
+from klaw.memory.ordering import matches_first, newer_first
 from klaw.memory.query import MAX_WORDS, read_search_words
 from klaw.memory.rank import Ranked
-from klaw.memory.search import matches_first, newer_first
 from klaw.memory.snippet import snippet
 from klaw.memory.when import BadTime, read_since, read_until
 from klaw.store.sql.candidates import Place

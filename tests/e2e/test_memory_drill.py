@@ -1,0 +1,27 @@
+"""Memory is whole after kills in the middle of its changes: tools/memory_drill.py, as by hand but shorter."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import trio
+
+REPOSITORY = Path(__file__).parents[2]
+OPERATIONS = ("undo", "draw-day", "merge-people", "supersede", "forget-message", "forget-person")
+
+
+async def test_memory_drill_of_six_kills() -> None:
+    command = [sys.executable, str(REPOSITORY / "tools" / "memory_drill.py"), "--kills", "1", "--seed", "5", "--json"]
+    with trio.fail_after(200):
+        done = await trio.run_process(
+            [*command, "--only", *OPERATIONS],
+            capture_stdout=True,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            cwd=REPOSITORY,
+        )
+    report = json.loads(done.stdout)
+    assert report["problems"] == [], report
+    assert done.returncode == 0
+    assert report["by"] == dict.fromkeys(OPERATIONS, 1)
