@@ -222,7 +222,8 @@ async def test_a_topic_that_is_being_merged_is_merged_by_one_of_the_two(tmp_path
         async with trio.open_nursery() as nursery:
             nursery.start_soon(merge, [one.id, two.id])
             nursery.start_soon(merge, [three.id, two.id])
-        assert refused == ["topic_changed"]
+        # Whether the second had read the topic before the first ended it depends on the readers' threads.
+        assert refused in (["topic_changed"], ["unknown_topic"])
         assert sum(len(members) for _, members in (await state_of(store)).values()) == 3
     assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
 
