@@ -175,8 +175,13 @@ def _full_text(text: dict[str, Any]) -> str:
 
 def _turns(turns: list[dict[str, Any]]) -> str:
     counts = Counter(each["as"] for each in turns)
-    said = [f"{count} {_TURNS.get(code, code)}" for code, count in counts.most_common()]
+    said = [f"{count} {_did(code, count)}" for code, count in counts.most_common()]
     return f"of the last {len(turns)} since then: {', '.join(said)}" if said else "none since then"
+
+
+def _did(code: str, count: int) -> str:
+    said = _TURNS.get(code, code)
+    return f"were {said.removeprefix('was ')}" if count > 1 and said.startswith("was ") else said
 
 
 def _recalls(turns: list[dict[str, Any]]) -> list[str]:
