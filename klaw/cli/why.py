@@ -39,7 +39,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     import trio
 
     from klaw.actor import log
-    from klaw.admin import why
+    from klaw.admin import trial, why
     from klaw.admin.requests import BadRequest, Why, parse_args
     from klaw.chats.workspace import Workspace
     from klaw.config.load import load
@@ -68,7 +68,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
         found = why.combine(message, about, config, fixed)
     except BadRequest as error:
         raise Refused(error.code, str(error)) from None
-    asked = trio.run(why.try_query_offline, found, paths.database, config, request.query) if request.query else None
+    asked = trio.run(trial.try_query_offline, found, paths.database, config, request.query) if request.query else None
     return why.describe(found, config, asked)
 
 
