@@ -20,7 +20,7 @@ from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
-from klaw.admin import recalled, why
+from klaw.admin import recalled, trial, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
 from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.forgetting import run_forget, run_topics
@@ -291,7 +291,7 @@ class Commands:
             summarised=sources.config.summaries.enabled,
         )
         found = why.combine(message, about, sources.config, fixed)
-        asked = await why.try_query(found, sources.recall, request.query) if request.query is not None else None
+        asked = await trial.try_query(found, sources.recall, request.query) if request.query is not None else None
         return why.describe(found, sources.config, asked)
 
     async def _usage(self, request: Usage) -> dict[str, Any]:

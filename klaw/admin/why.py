@@ -1,17 +1,15 @@
 """``why``: where a message lives now and what would bring it back. The server and the command without one
-both go through ``choose``, ``combine`` and ``describe``. Pure but for the trial of a query.
+both go through ``choose``, ``combine`` and ``describe``. Pure.
 
 Its answer names up to five words of the message, the user's own: it goes to the terminal of whoever asks, which is the
 server's own user, and never into a log.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 
-from klaw.actor.clock import SystemClock
 from klaw.admin.answers import check_chat, check_user
 from klaw.admin.became import describe_topic, what_became
 from klaw.admin.requests import BadRequest, Why
@@ -21,13 +19,9 @@ from klaw.context.assemble import Plan, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain.message import Message, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
-from klaw.domain.recall import Candidate, Recalled
 from klaw.llm.router import context_tokens_of
-from klaw.memory.embedder import Embedder
-from klaw.memory.recall import Recall
 from klaw.memory.stopwords import content_words
 from klaw.store import records
-from klaw.store.readers import open_readers
 from klaw.store.sql.candidates import Scope
 from klaw.store.sql.pending import ChatRows
 from klaw.store.sql.whereabouts import Target, Turn, Whereabouts
@@ -353,53 +347,3 @@ def _advice(found: Found, place: str, history: Sequence[dict[str, Any]]) -> list
             cut = next((each["candidate"]["decision"] for each in history if each["as"] == "cut"), None)
             hint = [f"When it was last found it was cut ({cut}): {_CUT[cut]}."] if cut in _CUT else []
             return [f"Ask in the chat {chat}{by_words}.", *hint]
-
-
-# -- a query -----------------------------------------------------------------------------------------------------------
-
-
-async def try_query(found: Found, recall: Recall, query: str) -> dict[str, Any]:
-    """What Auto-RAG would make of the message for a question that was asked now.
-
-    Cancellation: nothing is changed.
-    """
-    scope, seq = found.scope, found.message.seq
-    inside = scope.first_seq <= seq < scope.end_seq
-    recalled = await recall.search(query, scope)
-    return describe_query(found.message, recalled, inside=inside)
-
-
-def describe_query(message: Message, recalled: Recalled, *, inside: bool) -> dict[str, Any]:
-    """The outcome of a trial as plain JSON values.
-
-    Args:
-        message: the one that was asked about.
-        recalled: what a recall found.
-        inside: whether the message is where it looked.
-    """
-    places = [place for place, each in enumerate(recalled.candidates, 1) if each.message.rowid == message.rowid]
-    candidate = recalled.candidates[places[0] - 1] if places else None
-    return {
-        "in_scope": inside,
-        "content_words": recalled.query_words,
-        "degraded": list(recalled.degraded),
-        "candidates": len(recalled.candidates),
-        "recalled": candidate is not None and candidate.passed,
-        "place": places[0] if places else None,
-        "candidate": _plain(candidate) if candidate is not None else None,
-    }
-
-
-def _plain(candidate: Candidate) -> dict[str, Any]:
-    """A candidate's numbers, without any text."""
-    shown = attrs.asdict(candidate, recurse=False, filter=lambda field, _: field.name not in ("message", "text"))
-    return {name: value.value if name == "decision" else value for name, value in shown.items()}
-
-
-async def try_query_offline(found: Found, database: Path, config: EngineConfig, query: str) -> dict[str, Any]:
-    """Like ``try_query`` without a server: by full text only, because no model is loaded for it."""
-    async with open_readers(database, 1) as readers:
-        clock = SystemClock()
-        recall = Recall(readers, Embedder(clock, enabled=False), config.auto_rag, clock)
-        asked = await try_query(found, recall, query)
-    return {**asked, "degraded": ["no_server", *asked["degraded"]]}

@@ -103,13 +103,27 @@ def context_text(receipt: Mapping[str, Any] | None) -> str:
     """Word a receipt in a few lines."""
     if receipt is None:
         return "Nothing was answered in this chat yet."
+    if "window" not in receipt:
+        return "No context was put together for the last turn: it was stopped, or failed, before that."
     window, recall, budget = receipt["window"], receipt["recall"], receipt["budget"]
     lines = [f"The last answer was made from {budget['used_tokens']} of {budget['usable_tokens']} tokens:"]
     lines += [f"  {layer['name']:<13} {layer['tokens']:>6}" for layer in receipt["layers"]]
     if window["messages"]:
         lines.append(f"Window: messages {window['first_seq']} to {window['last_seq']}.")
     lines.append(_recall_text(recall))
+    if "topics" in receipt:
+        lines.append(_topics_text(receipt["topics"]))
     return "\n".join(lines)
+
+
+def _topics_text(topics: Mapping[str, Any]) -> str:
+    shown = sorted(
+        (each for each in topics["candidates"] if each["decision"] == "chosen"), key=lambda each: each["place"]
+    )
+    if not shown:
+        return "Topics: none fitted."
+    named = ", ".join(str(each["id"]) for each in shown)
+    return f"Topics: {named}, chosen by the {topics['chosen_by']}; /topics lists them."
 
 
 def _recall_text(recall: Mapping[str, Any]) -> str:

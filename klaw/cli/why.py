@@ -39,7 +39,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     import trio
 
     from klaw.actor import log
-    from klaw.admin import why
+    from klaw.admin import trial, why
     from klaw.admin.requests import BadRequest, Why, parse_args
     from klaw.chats.workspace import Workspace
     from klaw.config.load import load
@@ -68,7 +68,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
         found = why.combine(message, about, config, fixed)
     except BadRequest as error:
         raise Refused(error.code, str(error)) from None
-    asked = trio.run(why.try_query_offline, found, paths.database, config, request.query) if request.query else None
+    asked = trio.run(trial.try_query_offline, found, paths.database, config, request.query) if request.query else None
     return why.describe(found, config, asked)
 
 
@@ -175,8 +175,13 @@ def _full_text(text: dict[str, Any]) -> str:
 
 def _turns(turns: list[dict[str, Any]]) -> str:
     counts = Counter(each["as"] for each in turns)
-    said = [f"{count} {_TURNS.get(code, code)}" for code, count in counts.most_common()]
+    said = [f"{count} {_did(code, count)}" for code, count in counts.most_common()]
     return f"of the last {len(turns)} since then: {', '.join(said)}" if said else "none since then"
+
+
+def _did(code: str, count: int) -> str:
+    said = _TURNS.get(code, code)
+    return f"were {said.removeprefix('was ')}" if count > 1 and said.startswith("was ") else said
 
 
 def _recalls(turns: list[dict[str, Any]]) -> list[str]:

@@ -130,6 +130,7 @@ async def test_the_chosen_topic_stands_in_the_prompt_and_in_the_receipt(
         text = "\n".join(receipt_text.lines(await answer(w)))
         assert f"topics  searched; chosen by reranker: {mine.id} " in text
         assert "chosen, place 1" in text
+        assert f"Topics: {mine.id}, chosen by the reranker; /topics lists them." in await w.command("/context")
 
 
 async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> None:
@@ -148,7 +149,8 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         await w.app.store.writer.append([new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
         told = await explain(w, "old#1")
         assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
-        lines = why_lines(told)
+        lines = why_lines({**told, "turns": [*told["turns"], *({"as": "other_segment"} for _ in "12")]})
+        assert any("2 were of another segment" in line for line in lines)
         assert any(line.startswith(f"topic      {pies.id}, 2 messages from ") for line in lines)
         assert any("1 showed it in a topic" in line for line in lines)
         record, message = await w.receipt(), await find(w, "old#1")
@@ -412,6 +414,10 @@ async def test_stop_ends_the_choice(tmp_path: Path) -> None:
         with trio.fail_after(10):
             await w.llm.requests[0].gone.wait()
         assert w.app.slots.report().busy == 0
+        assert "No context was put together" in await w.command("/context", 2)
+        record = await w.receipt()
+        assert (record.status, record.receipt) == ("stopped", {})
+        assert "No context was put together" in "\n".join(receipt_text.lines(await answer(w)))
         # The chat goes on.
         w.llm.respond = answers(lambda _request: text_reply(choice()))
         await ask(w, "А какие пироги печёт тётя?", 2)

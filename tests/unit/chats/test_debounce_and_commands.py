@@ -59,6 +59,7 @@ def test_help_names_every_command() -> None:
 
 def test_context_text_of_a_chat_without_turns() -> None:
     assert "Nothing was answered" in commands.context_text(None)
+    assert "No context was put together" in commands.context_text({})  # stopped before
 
 
 def test_token_correction_learns_and_stays_bounded() -> None:
