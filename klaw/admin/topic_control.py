@@ -30,6 +30,8 @@ from klaw.store.sql.topic_changes import TopicChange
 DEFAULT_LIMIT = 20
 MAX_CUTS = 200
 MAX_NAME = 200
+MOST_TOLD = 100
+"""Topics of one answer: a user may have ten thousand, and the rest is counted."""
 
 
 async def run_topic_control(control: TopicControl, request: OfTopicControl) -> dict[str, Any]:
@@ -60,8 +62,10 @@ async def run_topic_control(control: TopicControl, request: OfTopicControl) -> d
                 return {
                     "undone": done.undone,
                     "entry": done.entry,
-                    "topics": [topic_json(each) for each in done.topics],
-                    "ended": list(done.ended),
+                    "count": len(done.topics),
+                    "topics": [topic_json(each) for each in done.topics[:MOST_TOLD]],
+                    "ended": list(done.ended[:MOST_TOLD]),
+                    "ended_count": len(done.ended),
                 }
             case _:
                 assert_never(request)
@@ -97,7 +101,8 @@ async def _rebuild(control: TopicControl, user: UserId, request: TopicsRebuild) 
         "dropped": not request.dry_run,
         "entries": entries,
         "messages": sum(topic.messages for topic in found),
-        "topics": [topic_json(topic) for topic in found],
+        "count": len(found),
+        "topics": [topic_json(topic) for topic in found[:MOST_TOLD]],
     }
 
 
@@ -114,8 +119,13 @@ def _change(change: TopicChange) -> dict[str, Any]:
         "chat": change.chat,
         "op": change.op,
         "by": change.by,
-        "before": [{"id": each.id, "summary": each.summary, "messages": len(each.members)} for each in change.before],
-        "after": list(change.after),
+        "before": [
+            {"id": each.id, "summary": each.summary, "messages": len(each.members)}
+            for each in change.before[:MOST_TOLD]
+        ],
+        "before_count": len(change.before),
+        "after": list(change.after[:MOST_TOLD]),
+        "after_count": len(change.after),
         "undoes": change.undoes,
         "undone_by": change.undone_by,
     }

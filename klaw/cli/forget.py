@@ -62,7 +62,8 @@ def lines(answer: dict[str, Any]) -> list[str]:
     found += _files("held by" if not answer["forgotten"] else "was held by", answer["held"])
     if answer["forgotten"]:
         still = answer["still_held"]
-        found += _files("STILL held by", still) if still else ["a search of all files finds it nowhere"]
+        nowhere = ["a search of all files finds it nowhere"] if answer["searched"] else []
+        found += _files("STILL held by", still) if still else nowhere
     return found
 
 

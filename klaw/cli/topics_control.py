@@ -68,9 +68,9 @@ def undo_command(args: argparse.Namespace) -> int:
     def show(answer: dict[str, Any]) -> list[str]:
         lines = [f"change {answer['undone']} is taken back, by change {answer['entry']}"]
         if answer["topics"]:
-            lines += ["there again as they were:", *_told(answer["topics"])]
+            lines += ["there again as they were:", *_told(answer["topics"], answer["count"])]
         if answer["ended"]:
-            lines.append(f"gone by it: {', '.join(map(str, answer['ended']))}")
+            lines.append(f"gone by it: {_ids(answer['ended'], answer['ended_count'])}")
         return lines
 
     return ask(args, "topics_undo", {"entry": entries[0] if entries else None}, show)
@@ -104,17 +104,22 @@ def _agreed(answer: dict[str, Any]) -> bool:
 
 def _rebuilt(answer: dict[str, Any]) -> list[str]:
     if answer["dropped"]:
-        head = f"dropped {len(answer['topics'])} topics of {answer['messages']} messages; they are made anew"
+        head = f"dropped {answer['count']} topics of {answer['messages']} messages; they are made anew"
         return [head, *(f"take it back: klaw topics undo {entry}" for entry in answer["entries"])]
     return [
-        f"would be dropped and made anew: {len(answer['topics'])} topics of {answer['messages']} messages",
-        *_told(answer["topics"]),
+        f"would be dropped and made anew: {answer['count']} topics of {answer['messages']} messages",
+        *_told(answer["topics"], answer["count"]),
     ]
 
 
-def _told(topics: list[dict[str, Any]]) -> list[str]:
+def _told(topics: list[dict[str, Any]], count: int = 0) -> list[str]:
     rows = [[str(each["id"]), line(each["chat"]), str(each["messages"]), line(each["summary"])] for each in topics]
-    return [f"  {row}" for row in table(rows, right=frozenset({0, 2}))]
+    more = [f"  … and {count - len(rows)} more"] if count > len(rows) else []
+    return [*(f"  {row}" for row in table(rows, right=frozenset({0, 2}))), *more]
+
+
+def _ids(ids: list[int], count: int) -> str:
+    return ", ".join(map(str, ids)) + (f" and {count - len(ids)} more" if count > len(ids) else "")
 
 
 def _history(answer: dict[str, Any]) -> list[str]:
@@ -122,8 +127,8 @@ def _history(answer: dict[str, Any]) -> list[str]:
         return ["no changes of topics"]
     rows = [["entry", "at", "chat", "by", "change", "note"]]
     for each in answer["changes"]:
-        before = ", ".join(str(state["id"]) for state in each["before"]) or "-"
-        after = ", ".join(map(str, each["after"])) or "-"
+        before = _ids([state["id"] for state in each["before"]], each["before_count"]) or "-"
+        after = _ids(each["after"], each["after_count"]) or "-"
         note = f"takes back {each['undoes']}" if each["undoes"] is not None else ""
         if each["undone_by"] is not None:
             note = f"{note}; " * bool(note) + f"taken back by {each['undone_by']}"

@@ -30,7 +30,8 @@ USAGE = f"""Say what is to be forgotten; nothing goes before you have said /forg
   /forget #12         a message of this chat; /forget garden#12 one of another chat of yours
   /forget topic:7     a topic with all its messages; /topics lists them
   /forget fact:ID     a fact with its history; /memory lists them
-With “with facts” behind it the facts that were made of it go too."""
+  /forget person:NAME somebody you spoke of, with the facts that name them; what was said stays
+With “with facts” behind it the facts that were made of it, and people known by nothing else, go too."""
 
 
 @attrs.frozen
@@ -87,6 +88,15 @@ class ForgetAnswers:
             lines.append(
                 f"  Kept: {len(before.scope.kept_facts)} facts made of it; “with facts” behind it takes them too."
             )
+        if before.scope.kept_people:
+            lines.append(
+                f"  Kept: {len(before.scope.kept_people)} people known by nothing else; “with facts” takes them too."
+            )
+        if before.named is not None and before.named.messages:
+            lines.append(
+                f"  Kept: {len(before.named.messages)} messages that name them; on the server,"
+                " klaw forget --with-messages takes them too."
+            )
         lines.append("/forget yes forgets it (within 10 minutes), /forget no leaves it.")
         return "\n".join(lines)
 
@@ -105,11 +115,16 @@ class ForgetAnswers:
             proof = await self._forgetter.forget(waiting.wanted, with_facts=waiting.with_facts)
         except NothingToForget as error:
             return f"Nothing was forgotten: {error}."
-        if not proof.held:
+        if proof.held:
+            found = f"STILL held by: {', '.join(f'{each.path} ({each.kind})' for each in proof.held[:SHOWN])}."
+        elif proof.before.scope.pieces:
             found = "A search of all files finds it nowhere."
         else:
-            names = ", ".join(f"{each.path} ({each.kind})" for each in proof.held[:SHOWN])
-            found = f"STILL held by: {names}."
+            found = "The text is too short to be searched for elsewhere."
+        if proof.before.named is not None:
+            still = ", ".join(f"{name} {count}" for name, count in proof.still_named.items())
+            named = f"STILL named in: {still}." if still else "No row names them any more."
+            found = f"{found} {named}" if proof.before.scope.pieces else named
         return f"Forgotten. {found}\nWhat your devices show and what a provider received is beyond me."
 
 
@@ -122,7 +137,11 @@ def _going(before: Preview) -> list[str]:
     ]
     if len(scope.own) > SHOWN:
         lines.append(f"  … and {len(scope.own) - SHOWN} more messages")
-    for name, found in (("facts", scope.facts), ("topics, made anew from what is left", scope.topics)):
+    for name, found in (
+        ("people", scope.people),
+        ("facts", scope.facts),
+        ("topics, made anew from what is left", scope.topics),
+    ):
         lines += _listed(name, [str(each) for each in found])
     return lines + _listed("summaries", [f"{name_of(chat)} {number}" for chat, number in scope.summaries])
 

@@ -12,10 +12,13 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from klaw.actor.clock import SystemClock
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChange, ProviderNetworkError, TopicChanged
+from klaw.memory.embedder import Embedder
 from klaw.memory.forget import NothingToForget
+from klaw.memory.topics import control as control_module
 from klaw.memory.topics.control import TopicRefused
 from klaw.store.reindex.values import Options
 from klaw.store.sql import messages, topic_changes, topic_vectors, topics
@@ -469,3 +472,26 @@ async def _sound(store: Store) -> None:
         for chat in ("main", "дача"):
             said += await store.readers.run(messages.after, chat_id(owner, chat), 0, 999)
         assert {each.rowid for each in said if each.content} == {*homes, *free}
+
+
+async def test_taking_back_does_not_wait_for_an_embedder_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of topics may be there again; who asked is told that they are."""
+
+    class Stuck(Embedder):
+        async def passage_in_background(self, text: str) -> bytes:
+            await trio.sleep_forever()
+            raise AssertionError(text)
+
+    monkeypatch.setattr(control_module, "EMBED_S", 0.01)
+    told: list[None] = []
+    async with running_store(tmp_path) as store:
+        one, two = await archive(store, await say(store, "one"), await say(store, "two"))
+        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await store.writer.merge_topics(two, one, "both", AT, by="person")
+        control = controlling(store, embedder=Stuck(SystemClock(), enabled=False), changed=lambda: told.append(None))
+        with trio.fail_after(20):
+            done = await control.undo(ANNA)
+        assert [each.id for each in done.topics] == [one.id, two.id]
+        assert len(told) == 1

@@ -7,6 +7,7 @@ transaction, so the archivist may work on the same chat meanwhile: one of the tw
 from collections.abc import Callable, Sequence
 
 import attrs
+import trio
 
 from klaw.actor.clock import Clock, iso
 from klaw.config.topics import TopicsConfig
@@ -37,6 +38,8 @@ from klaw.store.writer import Writer
 MAX_MERGED = 50
 """Topics of one merge."""
 MOST = 1 << 62
+EMBED_S = 20.0
+"""How long taking back a change waits for the vectors of what is there again; the archivist makes the others."""
 
 
 class TopicRefused(KlawError):
@@ -239,8 +242,9 @@ class TopicControl:
             done = await self.writer.undo_topics(user, entry, self._now())
         except (NoSuchChange, TopicChanged) as error:
             raise TopicRefused(str(error), code="cannot_undo") from None
-        await self._embed(done.topics)
         self.changed()
+        with trio.move_on_after(EMBED_S):
+            await self._embed(done.topics)
         return done
 
     # -- inside ----------------------------------------------------------------------------------------------------

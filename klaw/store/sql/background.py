@@ -72,7 +72,7 @@ def said(connection: apsw.Connection, user: UserId, since: str, until: str, *, t
     return DaysTalk(tuple(found), spoke)
 
 
-_DRAWN = "SELECT rowid FROM drawn_messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))"
+_DRAWN = "SELECT rowid FROM drawn_messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))"
 
 
 def drawn_with_day(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> set[int]:
@@ -85,7 +85,7 @@ def drawn_with_day(connection: apsw.Connection, user: UserId, rowids: Sequence[i
 _PUT_DAY = "INSERT INTO day_entries (entry, user_id, day, at, done, messages) VALUES (?, ?, ?, ?, ?, ?)"
 _PUT_DRAWN = """
 INSERT OR IGNORE INTO drawn_messages (rowid, user_id)
-SELECT m.rowid, m.user_id FROM json_each(?2) AS r JOIN messages AS m ON m.rowid = r.value WHERE m.user_id = ?1
+SELECT m.rowid, m.user_id FROM json_each(?2) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE m.user_id = ?1
 """
 _PUT_SPENT = "INSERT INTO background_charges (entry, at, source, user_id, chat_id, parts) VALUES (?, ?, ?, ?, ?, ?)"
 

@@ -15,23 +15,22 @@ from klaw.domain.topic import TopicId
 from klaw.store.records import dumps
 from klaw.store.sql import messages, topic_changes
 
-_ALIVE = "SELECT rowid FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) ORDER BY rowid"
 _TOPICS = """
 WITH RECURSIVE mine (id) AS (
     SELECT DISTINCT topic_id FROM messages
-    WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
+    WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
     UNION SELECT e.id FROM topic_ends e JOIN mine ON e.into_id = mine.id WHERE e.user_id = ?1)
 SELECT id FROM mine ORDER BY id
 """
 _SUMMARIES = """
 SELECT DISTINCT s.chat_id, s.number FROM messages m
 JOIN summaries s ON s.chat_id = m.chat_id AND s.segment = m.segment AND m.seq BETWEEN s.first_seq AND s.last_seq
-WHERE m.user_id = ?1 AND m.rowid IN (SELECT value FROM json_each(?2)) ORDER BY s.chat_id, s.number
+WHERE +m.user_id = ?1 AND m.rowid IN (SELECT value FROM json_each(?2)) ORDER BY s.chat_id, s.number
 """
 _FACTS_MADE = """
 SELECT f.id FROM facts f WHERE f.user_id = ?1 AND (
     f.topic IN (SELECT CAST(value AS TEXT) FROM json_each(?3))
-    OR f.message_id IN (SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
+    OR f.message_id IN (SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
 """
 _FACTS_SAYING = "SELECT id FROM facts WHERE user_id = ? AND instr(text, ?)"
 _DEAD_FACTS = """
@@ -51,7 +50,7 @@ same (id, now) AS (
     SELECT h.id, h.now FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now WHERE p.merged_into IS NULL
     UNION SELECT person_id, person_id FROM person_changes AS c WHERE user_id = ?1 AND value IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM people WHERE user_id = ?1 AND id = c.person_id)),
-gone (id) AS (SELECT id FROM messages WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)))
+gone (id) AS (SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)))
 SELECT id FROM same WHERE now IN (
     SELECT s.now FROM same AS s LEFT JOIN people AS p ON p.user_id = ?1 AND p.id = s.id
         LEFT JOIN person_mentions AS m ON m.user_id = ?1 AND m.person_id = s.id

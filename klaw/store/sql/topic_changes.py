@@ -153,7 +153,8 @@ def drawn(connection: apsw.Connection, user: UserId, rowids: Collection[int]) ->
 
 _STILL = f"""
 SELECT rowid FROM messages
-WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3 AND {topics.ARCHIVED} ORDER BY rowid
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3 AND {topics.ARCHIVED}
+ORDER BY rowid
 """  # noqa: S608 - constant condition
 
 

@@ -50,7 +50,7 @@ def get(connection: apsw.Connection, user: UserId, topic: TopicId) -> Topic | No
 
 
 _BY_IDS = f"""
-SELECT {_COLUMNS} FROM topics WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
+SELECT {_COLUMNS} FROM topics WHERE +user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
 """  # noqa: S608 - constant columns
 
 
@@ -119,9 +119,10 @@ def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[Mess
     return messages.by_rowids(connection, members(connection, user, topic))
 
 
+# ``+``, here and elsewhere: by the index of the user or the chat SQLite would read all of theirs to find a few.
 _TOPICS_OF = """
 SELECT rowid, topic_id FROM messages
-WHERE user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
+WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
 """
 
 
@@ -200,7 +201,7 @@ def last_id(connection: apsw.Connection) -> int:
 
 _MINE = f"""
 SELECT count(*) FROM messages
-WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3 AND {ARCHIVED}
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3 AND {ARCHIVED}
     AND (topic_id IS NULL OR topic_id = ?4)
 """  # noqa: S608 - constant condition
 
@@ -215,11 +216,11 @@ def are_free(
 
 _LOSERS = """
 SELECT DISTINCT topic_id FROM messages
-WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3 AND topic_id IS NOT NULL
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3 AND topic_id IS NOT NULL
 """
 _JOIN = """
 UPDATE messages SET topic_id = ?4
-WHERE rowid IN (SELECT value FROM json_each(?1)) AND user_id = ?2 AND chat_id = ?3
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3
 """
 _LEAVE = "UPDATE messages SET topic_id = NULL WHERE topic_id = ? AND user_id = ?"
 _PRESENT = "SELECT summary FROM topics WHERE id = ? AND user_id = ?"

@@ -9,6 +9,7 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
+from klaw.admin.topic_control import MOST_TOLD
 from klaw.app import running
 from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
@@ -121,3 +122,28 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             ):
                 found = await klaw(*words)
                 assert (found[0], said in found[2]) == (code, True), found
+
+
+async def test_answers_about_very_many_topics_are_bounded(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user may have ten thousand: their summaries in one answer would hold up everybody else's replies."""
+    config, _ = parse_config(SETTINGS[:-1] + ", topics: {enabled: true}}", {})
+    many = MOST_TOLD + 20
+    with trio.fail_after(30):
+        async with running(config, Paths.resolve(home, {})) as app, served(app, Commands(sources_of(app))):
+            commands = Commands(sources_of(app))
+            rowids = await say(app.store, *(f"слово {number}" for number in range(many)), user="local")
+            await archive(app.store, *([each] for each in rowids), user="local", consolidated=True, facts=True)
+            told = await ask(commands, "topics_rebuild", dry_run=True)
+            assert (told["count"], told["messages"], len(told["topics"])) == (many, many, MOST_TOLD)
+            arguments = parser().parse_args(["topics", "rebuild", "--yes", "--home", str(home)])
+            assert await trio.to_thread.run_sync(arguments.run, arguments) == 0
+            assert f"dropped {many} topics of {many} messages" in capsys.readouterr().out
+            (change,) = (await ask(commands, "topics_history"))["changes"]
+            assert (len(change["before"]), change["before_count"]) == (MOST_TOLD, many)
+            arguments = parser().parse_args(["topics", "history", "--home", str(home)])
+            assert await trio.to_thread.run_sync(arguments.run, arguments) == 0
+            assert "and 20 more -> -" in capsys.readouterr().out
+            done = await ask(commands, "topics_undo")
+            assert (done["count"], len(done["topics"])) == (many, MOST_TOLD)
+            again = await ask(commands, "topics_undo", entry=done["entry"])
+            assert (again["ended_count"], len(again["ended"])) == (many, MOST_TOLD)

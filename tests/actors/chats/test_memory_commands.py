@@ -14,7 +14,7 @@ from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
 from tests.support.making import new, running_store
-from tests.support.people import add
+from tests.support.people import add, in_topic, names
 from tests.support.scripted import TestClock
 from tests.support.summaries import CHAT
 from tests.support.topics import archive, say
@@ -116,6 +116,39 @@ async def test_facts_go_too_when_that_is_said(tmp_path: Path) -> None:
         await w.command("/forget yes", 3)
         assert await w.app.store.readers.run(facts.count, UserId(LOCAL_USER)) == 0
         assert holding(w.app.paths.data_dir, CANARY) == {}
+
+
+async def test_a_person_is_shown_and_what_still_names_them_is_told(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        await say(store, "Спроси у Цецилии про чай", user="local")
+        person = await add(store, "Цецилия", user="local")
+        answers = ForgetAnswers(forgetter(store, tmp_path), TestClock(1_000.0))
+        for what in ("Цецилия", "person:ЦЕЦИЛИЯ", f"person:{person.id}"):
+            shown = await answers.tell(CHAT, what)
+            assert f"people: {person.id}" in shown
+            assert "Kept: 1 messages that name them" in shown
+            assert "Цецили" not in shown
+        done = await answers.tell(CHAT, "yes")
+        assert done.startswith("Forgotten. STILL named in: messages 1.")
+        other = await add(store, "Cecily", user="local")
+        await store.writer.put_fact(fact("Cecily likes tea with jam", user="local"), "new")
+        assert f"people: {other.id}" in await answers.tell(CHAT, "Cecily")
+        done = await answers.tell(CHAT, "yes")
+        assert done.startswith("Forgotten. A search of all files finds it nowhere. No row names them any more.")
+        # Nothing of another user's.
+        await add(store, "Fremde", user="boris")
+        assert "Nothing can be forgotten" in await answers.tell(CHAT, "person:Fremde")
+
+
+async def test_people_known_by_a_message_only_go_with_the_facts(tmp_path: Path) -> None:
+    async with running_store(tmp_path) as store:
+        await store.writer.append([new("Борис тут", id="m1")])
+        person = await add(store, "Борис", user="local", source="archivist", mention=in_topic(1, "m1"))
+        answers = ForgetAnswers(forgetter(store, tmp_path), TestClock(1_000.0))
+        assert "Kept: 1 people known by nothing else" in await answers.tell(CHAT, "main#1")
+        assert f"people: {person.id}" in await answers.tell(CHAT, "main#1 with facts")
+        assert "too short to be searched for" in await answers.tell(CHAT, "yes")
+        assert await names(store, "local") == []
 
 
 async def test_an_answer_that_is_being_made_is_stopped_first(tmp_path: Path) -> None:
