@@ -24,7 +24,8 @@ from klaw.store.journal import COMMIT_LOG, Entry, Journal
 from klaw.store.sql import forget_names, forgetting, memory_journal, messages
 from klaw.store.summary_records import COPIES, copy_path
 
-LOGS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
+LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, memory_records.MEMORY)
+"""In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
 
 log = structlog.get_logger("klaw.forget")
 

@@ -178,8 +178,9 @@ async def test_who_is_no_person_of_this_user_is_not_found(tmp_path: Path) -> Non
         assert await names(store) == ["Anna", "anna"]
 
 
+@pytest.mark.parametrize("after", ["start", "lost database", "reindex"])
 @pytest.mark.parametrize("point", range(0, 40, 5))
-async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
+async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> None:
     async with running_store(tmp_path) as store:
         await past(store)
         (strange,) = await store.readers.run(sql.by_names, UserId("boris"), [NAME])
@@ -189,6 +190,11 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
     command = [sys.executable, "-c", script, str(tmp_path), str(point)]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, cwd=REPOSITORY)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    if after == "lost database":
+        lose_database(tmp_path)
+    elif after == "reindex":
+        run(tmp_path, accept=True)
+        (tmp_path / "klaw.db.old").unlink()
     async with running_store(tmp_path) as store:
         assert await store.readers.run(forgetting.pending) == []
         if NAME in await names(store):  # never acknowledged: all of it is there
