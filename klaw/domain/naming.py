@@ -6,7 +6,7 @@ with «люблю». A few forms are other words as well («Люба», «люб
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -70,6 +70,22 @@ class Finder:
         """Whether a text names one of them."""
         return self._pattern.search(folded(text)) is not None
 
+    def without(self, text: str, mark: str) -> str:
+        """A text with a mark in place of each of them; one that names none as it is."""
+        if not self.finds(text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " ")):
+            return text
+        text = unicodedata.normalize("NFC", text)
+        words = [(*found.span(1), folded(found[1])) for found in _WORDS.finditer(text) if found[1]]
+        longest = sorted((_forms_of(name) for name in self.names), key=len, reverse=True)
+        kept, end, place = [], 0, 0
+        while place < len(words):
+            size = next((len(forms) for forms in longest if _stands(forms, words, place)), 0)
+            if size:
+                kept += [text[end : words[place][0]], mark]
+                end = words[place + size - 1][1]
+            place += size or 1
+        return "".join([*kept, text[end:]])
+
 
 @attrs.frozen
 class Words:
@@ -86,6 +102,21 @@ class Words:
 def words_of(text: str) -> Words:
     """The words of a text."""
     return Words(frozenset(_words(text)))
+
+
+_WORDS = re.compile(r"\\[ntr]|(\w+)")
+"""JSON inside a text has the ends of lines as letters, which belong to no word."""
+
+
+def _forms_of(name: str) -> list[frozenset[str]]:
+    return [word_forms(word) for word in _words(name)]
+
+
+def _stands(forms: Sequence[frozenset[str]], words: Sequence[tuple[int, int, str]], place: int) -> bool:
+    here = words[place : place + len(forms)]
+    return (
+        bool(forms) and len(here) == len(forms) and all(word[2] in form for word, form in zip(here, forms, strict=True))
+    )
 
 
 def _words(name: str) -> list[str]:

@@ -20,7 +20,8 @@ from klaw.domain.person import PersonId, normal_name
 from klaw.domain.topic import TopicId
 from klaw.errors import KlawError
 from klaw.store import forget_logs
-from klaw.store.forget_logs import Cleaner, Held
+from klaw.store.forget_cleaner import Cleaner
+from klaw.store.forget_logs import Held
 from klaw.store.forget_records import Forgot
 from klaw.store.readers import Readers
 from klaw.store.sql import facts, forgetting, messages, naming, people, topics, whereabouts
@@ -176,7 +177,11 @@ class Forgetter:
             raise NothingToForget("this person is forgotten already")
         extra = Extra(people=named.people)
         if with_messages:
-            extra = attrs.evolve(extra, topics=named.topics, summaries=named.summaries)
+            extra = attrs.evolve(
+                extra, topics=named.topics, summaries=named.summaries, turns=named.turns, runs=named.runs
+            )
+            others = {kind: number for kind, number in named.others.items() if kind not in ("receipts", "runs")}
+            named = attrs.evolve(named, others=others)
         rowids = named.messages if with_messages else ()
         return Wanted(user=user, rowids=rowids, facts=tuple(named.facts), extra=extra, named=named)
 
@@ -235,7 +240,7 @@ class Forgetter:
         for own in (False, True):
             if own:  # after this round a start does not know any more what else to look for
                 await self.files.run(forget_logs.remove_copies, self.data_dir, done.entry, done.pieces)
-            cleaner = Cleaner(done.entry, done.pieces, own, done.states)
+            cleaner = Cleaner(done.entry, done.pieces, own, done.lines)
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
                 changed = await self.writer.clean_logs(cleaner, paths) if paths else 0

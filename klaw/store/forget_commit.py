@@ -47,6 +47,8 @@ def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, en
         topics=found.topics,
         summaries=found.summaries,
         people=found.people,
+        turns=request.extra.turns,
+        runs=request.extra.runs,
         past=person_past.past_of_others(connection, request.user, found.people),
     )
     return _carry_out(connection, entry, entries)

@@ -5,9 +5,8 @@ forgotten texts, copies of summaries too, then the texts' own lines. All functio
 writer's thread.
 """
 
-import json
 import mmap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,18 @@ import attrs
 import structlog
 
 from klaw.config.paths import USERS_FOLDER, encode_name
-from klaw.domain.forget import FORGOTTEN, MARK, fragments, redacted
+from klaw.domain.forget import FORGOTTEN, fragments
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import memory_records, records, run_records
 from klaw.store.core_files import FILE as CORE_FILE
-from klaw.store.forget_records import FORGET, ForgetEntry
+from klaw.store.forget_cleaner import Cleaner, needles, record_of
+from klaw.store.forget_records import ForgetEntry
 from klaw.store.journal import COMMIT_LOG, Entry, Journal
-from klaw.store.person_records import MENTION, PERSON
-from klaw.store.sql import forgetting, memory_journal, messages, person_past
-from klaw.store.summary_records import COPIES, copy_path, summary_key
+from klaw.store.sql import forget_names, forgetting, memory_journal, messages
+from klaw.store.summary_records import COPIES, copy_path
 
-LOGS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
+LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, memory_records.MEMORY)
+"""In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
 
 log = structlog.get_logger("klaw.forget")
 
@@ -44,19 +44,6 @@ class Held:
     """Lines of a log, occurrences in any other file."""
     kind: str = "file"
     """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory`` or ``file``."""
-
-
-def needles(pieces: Sequence[str]) -> list[bytes]:
-    """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
-    database spreads it over pages."""
-    parts = [part for piece in pieces for part in (piece, *_parts(piece))]
-    found = {part.encode() for part in parts} | {records.dumps(part)[1:-1].encode() for part in parts}
-    return sorted(found)
-
-
-def _parts(piece: str) -> tuple[str, ...]:
-    middle = len(piece) // 2
-    return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
 
 
 def search(
@@ -132,7 +119,7 @@ def _lines(data: mmap.mmap) -> Iterator[bytes]:
 
 
 def _is_of(line: bytes, user: str) -> bool:
-    record = _record(line)
+    record = record_of(line)
     return record is None or record.get("user_id") == user
 
 
@@ -143,108 +130,7 @@ def _occurrences(data: mmap.mmap, wanted: bytes) -> int:
     return count
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-_OWN_LINES = (b'"what":"topic"', b'"what":"summary"', b'"what":"fact"', b'"what":"person"')
-
-
 # -- cleaning ----------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class Cleaner:
-    """What the lines of logs become.
-
-    Args:
-        entry: the forgetting.
-        pieces: texts that are taken out wherever the user's records quote them.
-        own: whether the texts' own lines go too.
-        states: what people are to have been, by entries of the memory journal.
-    """
-
-    entry: ForgetEntry
-    pieces: Sequence[str]
-    own: bool
-    states: Mapping[int, Any] = attrs.field(factory=dict)
-
-    def line_of(self, path: str) -> Callable[[bytes], bytes]:
-        """For ``Journal.rewrite``."""
-        wanted = needles(self.pieces)
-        kind = path.split("/", 1)[0]
-        marks = self.marks(kind)
-
-        def cleaned(line: bytes) -> bytes:
-            if not any(each in line for each in wanted) and not any(each in line for each in marks):
-                return line
-            record = _record(line)
-            if record is None:
-                # A torn or foreign line: no reader takes it, and it must not hold the text.
-                return b"" if any(each in line for each in wanted) else line
-            if record.get("user_id") != self.entry.user:
-                return line
-            new = self._clean(kind, record)
-            return line if new == record else records.dumps(new).encode()
-
-        return cleaned
-
-    def marks(self, kind: str) -> list[bytes]:
-        """Bytes that the own lines have: so that not every line of a log has to be parsed."""
-        if not self.own:
-            return []
-        if kind == records.CONVERSATIONS:
-            return [f'"rowid":{rowid},'.encode() for rowid in self.entry.messages]
-        return [*_OWN_LINES] if kind == memory_records.MEMORY else []
-
-    def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
-        if kind == records.CONVERSATIONS:
-            if record.get("rowid") in self.entry.messages and record.get("rowid") is not None:
-                return self._emptied(record) if self.own else record
-            return self._redacted(record, "content", "metadata")
-        if kind == records.TURNS:
-            return self._redacted(record, "receipt")
-        if kind == run_records.RUNS:
-            return self._redacted(record, "message", "result", "note", "error", "details")
-        return self._of_memory(record)
-
-    def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
-        return {**record, **{name: redacted(record[name], self.pieces) for name in names if name in record}}
-
-    def _emptied(self, record: dict[str, Any]) -> dict[str, Any]:
-        gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
-        return {**record, **gone, "metadata": forgetting.tombstone(self.entry.time)}
-
-    def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
-        what, value = record.get("what"), record.get("value")
-        if not isinstance(value, dict) or what in (FORGET, MENTION, memory_records.TASK, memory_records.CORE):
-            return record
-        before = record.get("entry", 0) < self.entry.entry
-        if what == PERSON and self.own and record.get("entry") in self.states:
-            return {**record, "value": self.states[record["entry"]]}
-        if what in (memory_records.FACT, PERSON):
-            gone: Sequence[str] = self.entry.facts if what == memory_records.FACT else self.entry.people
-            if record.get("key") not in gone or not before:
-                return record  # a fact or a person that is kept
-            emptied = {name: each for name, each in record.items() if name != "value"}
-            return {**emptied, "op": "remove"} if self.own else record
-        if what == memory_records.SUMMARY:
-            mine = record.get("key") in {summary_key(*each) for each in self.entry.summaries}
-            if self.own and mine and before:
-                notes = [{**note, "text": MARK} for note in value.get("notes", [])]
-                return {**record, "value": {**value, "text": MARK, "notes": notes}}
-        if what == memory_records.TOPIC and self.own and before:
-            states = [
-                {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
-                for state in value.get("topics", [])
-            ]
-            if "topics" in value:
-                value = {**value, "topics": states}
-        return {**record, "value": redacted(value, self.pieces)}
 
 
 def logs_with(root: Path, cleaner: Cleaner) -> list[str]:
@@ -289,10 +175,10 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
         pieces = _pieces_of(connection, root, entry)
         with connection:
             forgetting.redact(connection, entry.user, pieces)
-        states = person_past.values(connection, entry.user, entry.past)
-        clean(journal, root, Cleaner(entry, pieces, own=False, states=states))
+        lines = forget_names.lines(connection, entry)
+        clean(journal, root, Cleaner(entry, pieces, own=False, lines=lines))
         remove_copies(root, entry, pieces)
-        clean(journal, root, Cleaner(entry, pieces, own=True, states=states))
+        clean(journal, root, Cleaner(entry, pieces, own=True, lines=lines))
         compact(connection, vacuum=True)
         _note_done(connection, journal, entry)
         log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
@@ -324,7 +210,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
     if path.exists():
         with path.open("rb") as file:
             for line in file:
-                record = _record(line)
+                record = record_of(line)
                 if record is not None:
                     yield record
 

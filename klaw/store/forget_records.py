@@ -34,8 +34,24 @@ class ForgetEntry:
     people: tuple[PersonId, ...] = ()
     past: tuple[int, ...] = ()
     """Entries of the memory journal by which others once had names of these people: they say what those were last."""
+    turns: tuple[str, ...] = ()
+    """Whose receipts name these people, and are to do so no more."""
+    runs: tuple[str, ...] = ()
+    """Likewise."""
     done: int | None = None
     """Number of the entry that is finished."""
+
+
+@attrs.frozen(kw_only=True)
+class Lines:
+    """What lines of logs are to say, as the database does. Content: never logged."""
+
+    people: Mapping[int, Any] = attrs.field(factory=dict)
+    """Values of people, by entries of the memory journal."""
+    receipts: Mapping[str, Any] = attrs.field(factory=dict)
+    """By turn."""
+    runs: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    """Texts, details and ``change`` of the last state, by run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,8 +63,7 @@ class Forgot:
     """Texts to look for. Content: never logged."""
     own: tuple[Message, ...]
     """The messages as they were."""
-    states: Mapping[int, Any] = attrs.field(factory=dict)
-    """What the lines of ``entry.past`` are to say. Content: never logged."""
+    lines: Lines = attrs.field(factory=Lines)
 
 
 def forget_value(entry: ForgetEntry) -> dict[str, Any] | None:
@@ -61,6 +76,8 @@ def forget_value(entry: ForgetEntry) -> dict[str, Any] | None:
         "summaries": [summary_key(chat, number) for chat, number in entry.summaries],
         "people": list(entry.people),
         "past": list(entry.past),
+        "turns": list(entry.turns),
+        "runs": list(entry.runs),
     }
 
 
@@ -78,4 +95,6 @@ def read_forget(record: dict[str, Any]) -> ForgetEntry:
         summaries=tuple(read_key(text(each)) for each in value["summaries"]),
         people=tuple(PersonId(text(each)) for each in value.get("people", [])),  # none in older entries
         past=tuple(whole(each) for each in value.get("past", [])),
+        turns=tuple(text(each) for each in value.get("turns", [])),
+        runs=tuple(text(each) for each in value.get("runs", [])),
     )

@@ -7,7 +7,7 @@ import attrs
 from klaw.actor.reply import Reply
 from klaw.domain.fact import FactId
 from klaw.domain.names import UserId
-from klaw.store.forget_logs import Cleaner
+from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_records import Forgot
 from klaw.store.sql.forget_scope import Extra
 

@@ -6,7 +6,7 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.domain.fact import FactId
 from klaw.domain.names import UserId
-from klaw.store.forget_logs import Cleaner
+from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_records import Forgot
 from klaw.store.forget_requests import CleanLogs, CompactDatabase, Forget, NoteForgotten
 from klaw.store.requests import Request

@@ -66,6 +66,8 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
     found.sort(key=lambda message: message.rowid)
     restored = sum(_insert(connection, message) for message in found)
     turns_restored = _restore_turns(connection, data_dir / records.TURNS)
+    runs_restored = _restore_runs(connection, data_dir / run_records.RUNS)
+    # Last: what was forgotten is taken out of all that is there.
     memory = _restore_memory(connection, data_dir / memory_records.MEMORY)
     outcome = Reconciled(
         messages=restored,
@@ -76,7 +78,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Reconciled:
         summaries=memory["summaries"],
         topics=memory["topics"],
         people=memory["people"],
-        runs=_restore_runs(connection, data_dir / run_records.RUNS),
+        runs=runs_restored,
         conflicts=len(found) - restored,
     )
     rows = outcome.turns + memory.total() + outcome.runs

@@ -5,6 +5,7 @@ month in which it began, whatever it became later.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -62,6 +63,18 @@ def fields(run: Run) -> dict[str, Any]:
         "depth": run.depth,
         "details": json.loads(dumps(dict(run.details))),  # a tuple comes back as a list
     }
+
+
+def without_names(record: dict[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of a run of whose texts names were taken out.
+
+    Args:
+        record: the line.
+        last: ``change``, texts and details of the run's last state, without them. Of earlier states, which count no
+            more, only what the run was asked is left.
+    """
+    texts = dict(last) if record.get("change") == last["change"] else {"result": "", "details": {}}
+    return {**record, "note": None, "error": None, **texts, "message": last["message"], "change": record.get("change")}
 
 
 def parse_run(record: dict[str, Any]) -> RunState:

@@ -4,11 +4,13 @@ import signal
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
+from klaw.domain.task import RunStatus
 from klaw.memory.forget import NothingToForget
 from klaw.store.sql import facts, forgetting, messages, topics
 from klaw.store.sql import people as sql
@@ -19,7 +21,9 @@ from tests.support.forgetting import files_of, forgetter, holding, lose_database
 from tests.support.making import new, running_store
 from tests.support.people import add, in_topic, names, people_of
 from tests.support.reindexing import differing, digests_of, run
+from tests.support.tasks import run_of
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, draft, flaws_of, say
+from tests.support.turns import record
 
 NAME, ALIAS = "Цецилия", "Кукумбера"
 FORMS = (NAME, "Цецилию", "Цецилии", ALIAS, "Кукумберу")
@@ -32,6 +36,7 @@ async def past(store: Store) -> list[int]:
     rows.append(answer.message.rowid)
     await say(store, f"{NAME} не твоя", user="boris")
     (topic, other) = await archive(store, rows[1:], rows[:1])
+    await quoted(store, rows[0])
     person = await add(store, NAME, relation="тётя", mention=in_topic(topic.id, "m2"))
     twin = await add(store, ALIAS, mention=in_topic(other.id, "m1"))
     await people_of(store).merge(ANNA, twin.id, person.id)
@@ -45,6 +50,24 @@ async def past(store: Store) -> list[int]:
     await store.writer.remove_fact(ANNA, gone.id, "2026-11-22T00:00:00.000Z")
     await store.writer.put_fact(fact(f"{NAME} чужая", user="boris"), "new")
     return rows
+
+
+async def quoted(store: Store, rowid: int) -> None:
+    """Names alone, too short to be looked for as texts: in a receipt, in a run's states and in a topic's past."""
+    (asked,) = await store.readers.run(messages.by_rowids, [rowid])
+    turn = record(asked)
+    turn.receipt.update(recall=[{"why": f"слово {NAME.lower()}, и Кукумберой", "arguments": f'{{"q": "x\\n{ALIAS}"}}'}])
+    await store.writer.append([new("Погода хорошая", user="anna", role=Role.ASSISTANT)], turn)
+    run = run_of(user="anna", message=f"Напомни про {NAME}", details={"calls": [f"{ALIAS}?"], "rounds": 1})
+    begun = (await store.writer.begin_run(run)).run
+    ended = attrs.evolve(begun, status=RunStatus.DONE, result=f"{ALIAS} звонила", note=f"о {NAME}", ended_at=AT)
+    await store.writer.save_run(ended)
+    await store.writer.begin_run(run_of(user="boris", message=f"{NAME} не твоя"))
+    first, second = await archive(store, await say(store, "раз"), await say(store, "два"))
+    changed = draft(f"Звонила {NAME}", first.first_rowid, consolidated=True)
+    chat = chat_id(ANNA, "main")
+    (named,) = await store.writer.store_topics(ANNA, chat, [changed], AT, replaces=first.id, by="person")
+    await store.writer.merge_topics(second, named, "раз и два", AT, by="person")
 
 
 @pytest.mark.parametrize("called", [f"person:{NAME.upper()}", f"person:{ALIAS}", ALIAS, NAME])
@@ -61,7 +84,7 @@ async def test_person_and_facts_go_and_messages_stay(tmp_path: Path, called: str
         assert [each.seq for each in before.naming] == [2, 4]
         assert len(before.named.messages) == 2
         proof = await tool.forget(wanted)
-        assert dict(proof.still_named) == {"messages": 2}
+        assert dict(proof.still_named) == {"messages": 2, "receipts": 1, "runs": 1, "topics": 1}
         assert await names(store) == ["Борис"]
         assert [each.text for each in await store.readers.run(facts.of_user, ANNA)] == ["Погода важна"]
         assert (await names(store, "boris"), await store.readers.run(facts.count, UserId("boris"))) == ([NAME], 1)
@@ -155,8 +178,9 @@ async def test_who_is_no_person_of_this_user_is_not_found(tmp_path: Path) -> Non
         assert await names(store) == ["Anna", "anna"]
 
 
+@pytest.mark.parametrize("after", ["start", "lost database", "reindex"])
 @pytest.mark.parametrize("point", range(0, 40, 5))
-async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
+async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> None:
     async with running_store(tmp_path) as store:
         await past(store)
         (strange,) = await store.readers.run(sql.by_names, UserId("boris"), [NAME])
@@ -166,6 +190,11 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
     command = [sys.executable, "-c", script, str(tmp_path), str(point)]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, cwd=REPOSITORY)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    if after == "lost database":
+        lose_database(tmp_path)
+    elif after == "reindex":
+        run(tmp_path, accept=True)
+        (tmp_path / "klaw.db.old").unlink()
     async with running_store(tmp_path) as store:
         assert await store.readers.run(forgetting.pending) == []
         if NAME in await names(store):  # never acknowledged: all of it is there

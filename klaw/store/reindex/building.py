@@ -145,10 +145,11 @@ class Building:
         if whole and content.count_messages(self.connection) != accepted:
             raise StaleBuild
         yield from self._insert_turns(of.get(records.TURNS, {}))
-        if changes := of.get(memory_records.MEMORY):
-            yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._apply_memory)
         if states := of.get(run_records.RUNS):
             yield from self._insert_ordered(run_records.RUNS, states, "runs", self._insert_run)
+        # Last: what was forgotten is taken out of all that is there.
+        if changes := of.get(memory_records.MEMORY):
+            yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._apply_memory)
         self.positions.update({path: part[1] for path, part in parts.items()})
 
     def _insert_ordered(

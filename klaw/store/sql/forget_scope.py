@@ -72,6 +72,10 @@ class Extra:
     topics: tuple[TopicId, ...] = ()
     """Whose summaries name what is forgotten."""
     summaries: tuple[tuple[ChatId, int], ...] = ()
+    turns: tuple[str, ...] = ()
+    """Whose receipts name the people."""
+    runs: tuple[str, ...] = ()
+    """That name them."""
 
 
 @attrs.frozen(kw_only=True)

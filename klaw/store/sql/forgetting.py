@@ -20,6 +20,7 @@ from klaw.store.records import dumps
 from klaw.store.sql import (
     coverage,
     facts,
+    forget_names,
     messages,
     meta,
     people,
@@ -142,6 +143,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
     for fact in entry.facts:
         facts.forget(connection, entry.user, fact)
         connection.execute(_HISTORY, (entry.user, fact))
+    forget_names.take_out(connection, entry)
     for person in entry.people:
         people.forget(connection, entry.user, person)
     person_past.forget(connection, entry.user, entry.past)
@@ -152,8 +154,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
     redact(connection, entry.user, pieces)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
     _put_pending(connection, [*pending(connection), entry])
-    states = person_past.values(connection, entry.user, entry.past)
-    return Forgot(entry=entry, pieces=pieces, own=found.own, states=states)
+    return Forgot(entry=entry, pieces=pieces, own=found.own, lines=forget_names.lines(connection, entry))
 
 
 def _texts(connection: apsw.Connection, found: Scope, entry: ForgetEntry) -> list[str]:

@@ -16,8 +16,6 @@ from klaw.store.sql import people, person_past
 from klaw.store.sql.reading import snapshot
 
 _OTHERS = (
-    ("receipts", "turns", "receipt"),
-    ("runs", "runs", "message || ' ' || coalesce(result, '') || ' ' || coalesce(note, '')"),
     ("core memory", "core_memory", "document"),
     ("tasks", "tasks", "message"),
     ("memory files", "chunks", "heading || ' ' || text"),
@@ -40,9 +38,12 @@ class Named:
     messages: tuple[int, ...]
     """Row ids."""
     topics: tuple[TopicId, ...]
-    """By their summaries."""
+    """By their summaries, also those that they once had."""
     summaries: tuple[tuple[ChatId, int], ...]
     """Also by their notes on tool calls."""
+    turns: tuple[str, ...]
+    """By their receipts."""
+    runs: tuple[str, ...]
     others: Mapping[str, int]
     """How many rows of anything else."""
 
@@ -50,6 +51,15 @@ class Named:
 _FACTS = "SELECT fact_id, value ->> '$.text' FROM fact_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry"
 _MESSAGES = "SELECT rowid, content || ' ' || metadata FROM messages WHERE user_id = ? ORDER BY rowid"
 _TOPICS = "SELECT id, summary FROM topics WHERE user_id = ? ORDER BY id"
+_PAST_TOPICS = """
+SELECT s.value ->> '$.id', s.value ->> '$.summary' FROM topic_changes AS c, json_each(c.before) AS s
+WHERE c.user_id = ? ORDER BY 1
+"""
+_RECEIPTS = "SELECT turn_id, receipt FROM turns WHERE user_id = ? ORDER BY turn_id"
+_RUNS = """
+SELECT id, message || ' ' || result || ' ' || coalesce(note, '') || ' ' || coalesce(error, '') || ' ' || details
+FROM runs WHERE user_id = ? ORDER BY id
+"""
 _SUMMARIES = """
 SELECT chat_id, number, text FROM summaries WHERE user_id = ?1
 UNION ALL SELECT chat_id, number, text FROM tool_notes WHERE user_id = ?1
@@ -73,8 +83,10 @@ def look(connection: apsw.Connection, user: UserId, person: PersonId) -> Named |
             ),
             facts=facts,
             messages=tuple(row[0] for row in _naming(connection, finder, _MESSAGES, user)),
-            topics=tuple(TopicId(row[0]) for row in _naming(connection, finder, _TOPICS, user)),
+            topics=_topics(connection, finder, user),
             summaries=tuple(sorted(found)),
+            turns=tuple(row[0] for row in _naming(connection, finder, _RECEIPTS, user)),
+            runs=tuple(row[0] for row in _naming(connection, finder, _RUNS, user)),
             others=_count_others(connection, user, finder, same),
         )
 
@@ -87,7 +99,7 @@ def count(connection: apsw.Connection, user: UserId, names: Sequence[str]) -> di
         counts = {
             "facts": len({row[0] for row in _naming(connection, finder, _FACTS, user)}),
             "messages": sum(1 for _ in _naming(connection, finder, _MESSAGES, user)),
-            "topics": sum(1 for _ in _naming(connection, finder, _TOPICS, user)),
+            "topics": len(_topics(connection, finder, user)),
             "summaries": len(summaries),
             **_count_others(connection, user, finder),
         }
@@ -114,6 +126,12 @@ def _names(connection: apsw.Connection, user: UserId, person: PersonId) -> tuple
     return tuple(names.values()), tuple(same)
 
 
+def _topics(connection: apsw.Connection, finder: Finder, user: UserId) -> tuple[TopicId, ...]:
+    statements = (_TOPICS, _PAST_TOPICS)
+    found = {TopicId(row[0]) for each in statements for row in _naming(connection, finder, each, user)}
+    return tuple(sorted(found))
+
+
 def _naming(connection: apsw.Connection, finder: Finder, statement: str, user: UserId) -> Iterator[Any]:
     """Rows whose last column names somebody."""
     return (row for row in connection.execute(statement, (user,)) if row[-1] and finder.finds(_plain(row[-1])))
@@ -129,6 +147,8 @@ def _count_others(
     connection: apsw.Connection, user: UserId, finder: Finder, same: Sequence[PersonId] = ()
 ) -> dict[str, int]:
     found = {"people": len({row[0] for row in _naming(connection, finder, _PEOPLE, user)} - set(same))}
+    for kind, statement in (("receipts", _RECEIPTS), ("runs", _RUNS)):
+        found[kind] = sum(1 for _ in _naming(connection, finder, statement, user))
     for kind, table, column in _OTHERS:
         statement = f"SELECT {column} FROM {table} WHERE user_id = ?"  # noqa: S608 - constants
         found[kind] = sum(1 for _ in _naming(connection, finder, statement, user))

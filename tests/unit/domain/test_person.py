@@ -126,6 +126,23 @@ def test_a_text_names_somebody(name: str, named: list[str], others: list[str]) -
     assert [text for text in others if finder.finds(text)] == []
 
 
+@pytest.mark.parametrize(("name", "named", "others"), NAMED)
+def test_a_text_without_a_name(name: str, named: list[str], others: list[str]) -> None:
+    finder = Finder((name, "Zz"))
+    for text in named:
+        left = finder.without(f"{text}; and {text}", "[…]")
+        assert left.count("[…]") == 2
+        assert not finder.finds(left)
+    assert [finder.without(text, "[…]") for text in others] == others
+
+
+def test_only_the_name_goes() -> None:
+    finder = Finder(("Анна", "Анна Петрова", "Андрей"))
+    assert finder.without("(Анну Петрову ждёт Анна-Мария, Андреи\u0306.)", "*") == "(* ждёт *-Мария, *.)"
+    assert finder.without('{"q": "\\nАнна\\tздесь"}', "*") == '{"q": "\\n*\\tздесь"}'
+    assert Finder(()).without("Анна", "*") == "Анна"
+
+
 def test_without_names_nothing_is_found() -> None:
     assert not Finder(()).finds("Anna")
     assert not Finder(("…",)).finds("… and so on")

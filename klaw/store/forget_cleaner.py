@@ -1,0 +1,136 @@
+"""Forgetting in the logs: what their lines become, and the bytes that say which lines those are. Pure."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from klaw.domain.forget import MARK, redacted
+from klaw.store import memory_records, records, run_records
+from klaw.store.forget_records import FORGET, ForgetEntry, Lines
+from klaw.store.person_records import MENTION, PERSON
+from klaw.store.sql import forgetting
+from klaw.store.summary_records import summary_key
+
+_OWN_LINES = (b'"what":"topic"', b'"what":"summary"', b'"what":"fact"', b'"what":"person"')
+
+
+def needles(pieces: Sequence[str]) -> list[bytes]:
+    """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
+    database spreads it over pages."""
+    parts = [part for piece in pieces for part in (piece, *_parts(piece))]
+    found = {part.encode() for part in parts} | {records.dumps(part)[1:-1].encode() for part in parts}
+    return sorted(found)
+
+
+def _parts(piece: str) -> tuple[str, ...]:
+    middle = len(piece) // 2
+    return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
+
+
+def record_of(line: bytes) -> dict[str, Any] | None:
+    """The object of a line; None for one that is none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+@attrs.frozen
+class Cleaner:
+    """What the lines of logs become.
+
+    Args:
+        entry: the forgetting.
+        pieces: texts that are taken out wherever the user's records quote them.
+        own: whether the texts' own lines go too.
+        lines: what lines are to say.
+    """
+
+    entry: ForgetEntry
+    pieces: Sequence[str]
+    own: bool
+    lines: Lines = attrs.field(factory=Lines)
+
+    def line_of(self, path: str) -> Callable[[bytes], bytes]:
+        """For ``Journal.rewrite``."""
+        wanted = needles(self.pieces)
+        kind = path.split("/", 1)[0]
+        marks = self.marks(kind)
+
+        def cleaned(line: bytes) -> bytes:
+            if not any(each in line for each in wanted) and not any(each in line for each in marks):
+                return line
+            record = record_of(line)
+            if record is None:
+                # A torn or foreign line: no reader takes it, and it must not hold the text.
+                return b"" if any(each in line for each in wanted) else line
+            if record.get("user_id") != self.entry.user:
+                return line
+            new = self._clean(kind, record)
+            return line if new == record else records.dumps(new).encode()
+
+        return cleaned
+
+    def marks(self, kind: str) -> list[bytes]:
+        """Bytes that the own lines have: so that not every line of a log has to be parsed."""
+        if not self.own:
+            return []
+        if kind == records.CONVERSATIONS:
+            return [f'"rowid":{rowid},'.encode() for rowid in self.entry.messages]
+        if kind == records.TURNS:
+            return [f'"turn_id":{records.dumps(turn)},'.encode() for turn in self.lines.receipts]
+        if kind == run_records.RUNS:
+            return [f'"id":{records.dumps(run)},'.encode() for run in self.lines.runs]
+        return [*_OWN_LINES] if kind == memory_records.MEMORY else []
+
+    def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
+        if kind == records.CONVERSATIONS:
+            if record.get("rowid") in self.entry.messages and record.get("rowid") is not None:
+                return self._emptied(record) if self.own else record
+            return self._redacted(record, "content", "metadata")
+        if kind == records.TURNS:
+            if self.own and record.get("turn_id") in self.lines.receipts:
+                return {**record, "receipt": self.lines.receipts[record["turn_id"]]}
+            return self._redacted(record, "receipt")
+        if kind == run_records.RUNS:
+            if self.own and record.get("id") in self.lines.runs:
+                return run_records.without_names(record, self.lines.runs[record["id"]])
+            return self._redacted(record, "message", "result", "note", "error", "details")
+        return self._of_memory(record)
+
+    def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
+        return {**record, **{name: redacted(record[name], self.pieces) for name in names if name in record}}
+
+    def _emptied(self, record: dict[str, Any]) -> dict[str, Any]:
+        gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
+        return {**record, **gone, "metadata": forgetting.tombstone(self.entry.time)}
+
+    def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
+        what, value = record.get("what"), record.get("value")
+        if not isinstance(value, dict) or what in (FORGET, MENTION, memory_records.TASK, memory_records.CORE):
+            return record
+        before = record.get("entry", 0) < self.entry.entry
+        if what == PERSON and self.own and record.get("entry") in self.lines.people:
+            return {**record, "value": self.lines.people[record["entry"]]}
+        if what in (memory_records.FACT, PERSON):
+            gone: Sequence[str] = self.entry.facts if what == memory_records.FACT else self.entry.people
+            if record.get("key") not in gone or not before:
+                return record  # a fact or a person that is kept
+            emptied = {name: each for name, each in record.items() if name != "value"}
+            return {**emptied, "op": "remove"} if self.own else record
+        if what == memory_records.SUMMARY:
+            mine = record.get("key") in {summary_key(*each) for each in self.entry.summaries}
+            if self.own and mine and before:
+                notes = [{**note, "text": MARK} for note in value.get("notes", [])]
+                return {**record, "value": {**value, "text": MARK, "notes": notes}}
+        if what == memory_records.TOPIC and self.own and before:
+            states = [
+                {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
+                for state in value.get("topics", [])
+            ]
+            if "topics" in value:
+                value = {**value, "topics": states}
+        return {**record, "value": redacted(value, self.pieces)}
