@@ -132,17 +132,17 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
         tmp_path,
         models=local_llm_dir.parent,
         routing={"default": "local/smollm2-135m-instruct"},
-        localModel={"contextTokens": 2048, "threads": 1, "parallel": 1},
+        localModel={"contextTokens": 2048, "threads": 2, "parallel": 1},
         topics={"enabled": True},
     )
     file = home / "config" / "engine.json"
     config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, "llm": {"maxReplyTokens": 160, "temperature": 0}}))
+    file.write_text(json.dumps({**config, "llm": {"maxReplyTokens": 128, "temperature": 0}}))
     begin = time.monotonic()
     async with inside(home) as here:
         app = here.app
         await talk(app)
-        with trio.fail_after(240):
+        with trio.fail_after(400):
             while await app.store.readers.run(topics.count_unarchived) or await app.store.readers.run(
                 topics.unfinished, with_facts=False, after=0, limit=9
             ):
