@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from klaw.admin.answers import check_user
 from klaw.admin.fact_requests import FactAdd, FactDelete, FactEdit, FactHistory, FactList, FactUndo, OfFacts
+from klaw.admin.fields import problems_in
 from klaw.admin.requests import BadRequest
 from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, InvalidFact, Origin, fact_text, is_category
 from klaw.domain.names import LOCAL_USER, UserId
@@ -152,14 +153,7 @@ _CATEGORY = "must have 1 to 32 of a-z, 0-9, _ and -, and begin with a letter"
 
 def _read(fields: dict[str, Any], known: tuple[str, ...], *, needed: str | None = None) -> dict[str, Any]:
     """Check raw fields. Raises BadRequest (``bad_fact``) that names every wrong one."""
-    problems = [Problem("fields", f"has the fields {', '.join(known)} only")] if set(fields) - set(known) else []
-    if needed is not None and needed not in fields:
-        problems.append(Problem(needed, "is required"))
-    if not fields:
-        problems.append(Problem("fields", f"must have at least one of {', '.join(known)}"))
-    checked = [(field, _wrong(field, fields[field])) for field in known if field in fields]
-    problems += [Problem(field, wrong) for field, wrong in checked if wrong is not None]
-    if problems:
+    if problems := problems_in(fields, known, _wrong, needed=needed):
         raise _bad(problems)
     return fields
 

@@ -6,6 +6,7 @@ The answers hold names: they go to the terminal of whoever asks, who is the serv
 from typing import Any, assert_never
 
 from klaw.admin.answers import check_user
+from klaw.admin.fields import problems_in
 from klaw.admin.people_requests import (
     OfPeople,
     PersonAdd,
@@ -196,14 +197,7 @@ async def _one(people: People, user: UserId, text: str, field: str = "person") -
 
 def _read(fields: dict[str, Any], known: tuple[str, ...], *, needed: str | None = None) -> dict[str, Any]:
     """Check the forms of raw fields. Raises BadRequest (``bad_person``) that names every wrong one."""
-    problems = [Problem("fields", f"has the fields {', '.join(known)} only")] if set(fields) - set(known) else []
-    if needed is not None and needed not in fields:
-        problems.append(Problem(needed, "is required"))
-    if not fields:
-        problems.append(Problem("fields", f"must have at least one of {', '.join(known)}"))
-    checked = [(field, _wrong(field, fields[field])) for field in known if field in fields]
-    problems += [Problem(field, wrong) for field, wrong in checked if wrong is not None]
-    if problems:
+    if problems := problems_in(fields, known, _wrong, needed=needed):
         raise _bad(problems)
     return fields
 

@@ -372,7 +372,7 @@ async def test_runs_are_listed_by_page_task_and_status(tmp_path: Path) -> None:
         assert [run.id for run in await store.readers.run(runs.running)][:5] == [ids[0], ids[1], *ids[3:]]
 
 
-async def test_tokens_and_last_fire_times(tmp_path: Path) -> None:
+async def test_tokens_by_task(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         for name, user in (("news", "local"), ("water", "local"), ("never", "local"), ("news", "anna")):
             await store.writer.put_task(task(name, user=user), "new")
@@ -383,23 +383,17 @@ async def test_tokens_and_last_fire_times(tmp_path: Path) -> None:
         await begun(store, kind=RunKind.MANUAL, at=START + 9999)
         await store.writer.save_run(done(await begun(store, user="anna", at=START), prompt_tokens=7))
 
-        async def used(*arguments: Any) -> int:
-            return await store.readers.run(runs.tokens_used, *arguments)
-
-        assert await used(LOCAL, iso(START)) == 1126
-        assert await used(LOCAL, iso(START + 3600), TaskName("news")) == 25
-        assert await used(LOCAL, iso(START + 99999)) == 0
-        assert await used(UserId("bob"), iso(0)) == 0
-        assert (await store.readers.run(runs.tokens_by_task, iso(START)))[UserId("anna"), TaskName("news")] == 7
-        assert await store.readers.run(runs.last_dues) == {
-            (LOCAL, "news"): iso(START + 7200),
-            (LOCAL, "water"): iso(START + 7200),
-            ("anna", "news"): iso(START),
+        assert await store.readers.run(runs.tokens_by_task, iso(START)) == {
+            (LOCAL, "news"): 126,
+            (LOCAL, "water"): 1000,
+            ("anna", "news"): 7,
         }
+        assert (await store.readers.run(runs.tokens_by_task, iso(START + 3600)))[LOCAL, TaskName("news")] == 25
+        assert await store.readers.run(runs.tokens_by_task, iso(START + 99999)) == {}
 
 
 def test_lists_use_an_index() -> None:
-    """A year of runs must not be read for one page, a sum of a day, or at every start."""
+    """A year of runs must not be read for one page, or at every start."""
     connection = apsw.Connection(":memory:")
     register(connection)
     migrations.migrate(connection)
@@ -417,11 +411,8 @@ def test_lists_use_an_index() -> None:
     runs.newest(connection, LOCAL, limit=5)
     runs.newest(connection, LOCAL, task=run.task, before="x", limit=5)
     runs.running(connection)
-    runs.tokens_used(connection, LOCAL, "2026")
-    runs.tokens_used(connection, LOCAL, "2026", run.task)
-    runs.last_dues(connection)
     runs.delivered_of(connection, LOCAL, "x")
-    assert len(plans) >= 7
+    assert len(plans) >= 4
     scans = [plan for plan in plans if plan.startswith("SCAN") and "INDEX" not in plan and plan != "SCAN t"]
     assert [plan for plan in scans if "json_each" not in plan and "wanted" not in plan] == []
     assert not [plan for plan in plans if "TEMP B-TREE" in plan and "runs" in plan]

@@ -211,44 +211,16 @@ def attempts(connection: apsw.Connection, user: UserId, task: TaskName, kind: Ru
     return [state_of(row).run for row in connection.execute(_ATTEMPTS, (user, task, kind, due))]
 
 
-_LAST_DUES = """
-SELECT user_id, name,
-    (SELECT max(due) FROM runs r WHERE r.user_id = t.user_id AND r.task = t.name AND r.kind = 'scheduled')
-FROM tasks t
-"""
-
-
-def last_dues(connection: apsw.Connection) -> dict[tuple[UserId, TaskName], str]:
-    """The latest fire time that was dealt with of each task of all users; tasks without any are left out.
-
-    It may be of an earlier task of the same name: then the task's anchor is later.
-    """
-    return {(UserId(user), TaskName(task)): due for user, task, due in connection.execute(_LAST_DUES) if due}
-
-
 # -- spending ---------------------------------------------------------------------------------------------------------
 
 _USED = """
-SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM runs WHERE user_id = ?1 AND started_at >= ?2
-"""
-_USED_BY_TASK = f"{_USED.rstrip()} AND task = ?3"
-
-
-def tokens_used(connection: apsw.Connection, user: UserId, since: str, task: TaskName | None = None) -> int:
-    """Tokens of a user's runs that began at or after an instant, prompts and answers together, as last saved."""
-    if task is None:
-        return int(connection.execute(_USED, (user, since)).get)
-    return int(connection.execute(_USED_BY_TASK, (user, since, task)).get)
-
-
-_USED_BY_ALL = """
 SELECT user_id, task, sum(prompt_tokens + completion_tokens) FROM runs WHERE started_at >= ? GROUP BY user_id, task
 """
 
 
 def tokens_by_task(connection: apsw.Connection, since: str) -> Mapping[tuple[UserId, TaskName], int]:
     """Tokens of all users' runs that began at or after an instant, by user and task; reads all runs, so seldom."""
-    rows = connection.execute(_USED_BY_ALL, (since,))
+    rows = connection.execute(_USED, (since,))
     return {(UserId(user), TaskName(task)): tokens for user, task, tokens in rows}
 
 

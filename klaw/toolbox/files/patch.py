@@ -15,7 +15,6 @@ MAX_LINES_COMPARED = 20_000
 MAX_LINE_CHARS = 400
 """Of each line as many characters are compared; both bound the time that a failed search may take."""
 _CONTEXT_LINES = 2
-_MAX_SHOWN = 20
 _SIMILAR = 0.6
 
 
