@@ -113,7 +113,7 @@ def test_the_service_is_restarted_notified_and_watched() -> None:
     assert service["Type"] == "notify"
     assert service["NotifyAccess"] == "main"
     assert service["Restart"] == "on-failure"
-    assert service["Environment"] == "KLAW_HOME=%S/klaw"
+    assert service["Environment"] == "KLAW_HOME=%S/klaw ORT_DISABLE_TELEMETRY=1"
     assert service["StateDirectory"] == "klaw"
     assert service["LimitCORE"] == "0"
 
