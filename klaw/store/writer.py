@@ -32,7 +32,7 @@ from klaw.store.forget_writes import ForgetWrites
 from klaw.store.journal import Journal
 from klaw.store.memory_writes import MemoryWrites
 from klaw.store.person_writes import PersonWrites
-from klaw.store.reindex.handover import Watched, hand_over, mark
+from klaw.store.reindex.handover import Brake, Watched, hand_over, mark
 from klaw.store.reindex.places import Places, exchange
 from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.requests import (
@@ -109,6 +109,8 @@ class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites, 
 
     def __init__(self) -> None:
         self.mailbox: Mailbox[Request] = Mailbox("store.writer", MAILBOX_CAPACITY)
+        self.brake = Brake()
+        """The reindexer's."""
 
     async def append(self, messages: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[Appended, ...]:
         """Store messages, and the turn that they end, durably: all or nothing.
@@ -210,7 +212,7 @@ class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites, 
         return await self.mailbox.ask(request)
 
     async def swap_database(self, places: Places, ready: Ready) -> Handover:
-        """Go on with the new database. Only short: see ``klaw.store.reindex.handover``.
+        """Go on with the new database, with all that has come in: see ``klaw.store.reindex.handover``.
 
         Raises:
             StorageError: it could not be finished; the present one stays.
@@ -259,6 +261,7 @@ async def run(
     task_status.started()
     while True:
         vitals.doing("idle")
+        await writer.brake.wait()
         group: list[Request] = []
         closed = False
         with trio.move_on_after(IDLE_CHECKPOINT_S):
@@ -325,6 +328,7 @@ async def _between(
     if isinstance(request, AloneForForgetting):
         await _clean(database, journal, watched, request)
         return
+    begin = trio.current_time()
     try:
         outcome = await database.run(hand_over, journal, watched, request.places, request.ready)
     except (apsw.Error, OSError) as error:
@@ -334,7 +338,7 @@ async def _between(
     if outcome == "swapped":
         await database.replace(partial(exchange, request.places))
         swapped()
-        log.info("database_swapped")
+        log.info("database_swapped", duration_ms=round((trio.current_time() - begin) * 1000))
     request.reply.set(outcome)
 
 

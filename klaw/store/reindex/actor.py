@@ -2,7 +2,8 @@
 
 Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
 one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as
-always, and from the logs into the new database; the writer swaps the two between two commits.
+always, and from the logs into the new database; the writer swaps the two between two commits. When more is written than
+the reindexer can follow, the writer is slowed down for the last passes, so that each reindex comes to an end.
 """
 
 import time
@@ -28,7 +29,6 @@ from klaw.store.reindex import logs
 from klaw.store.reindex.building import Building, StaleBuild
 from klaw.store.reindex.compare import Bounds, compare
 from klaw.store.reindex.filling import take_over
-from klaw.store.reindex.handover import MAX_TAIL_BYTES, MAX_TAIL_VECTORS
 from klaw.store.reindex.places import Places, check_begin, check_room
 from klaw.store.reindex.values import (
     Committed,
@@ -52,8 +52,17 @@ SLICE_S = 0.015
 """Work between two pauses: what another thread may have to wait for the interpreter."""
 PAUSE_FACTOR = 1.0
 """A pause is so many times as long as the work before it."""
+MAX_PASSES = 6
+"""Most passes over what came in meanwhile; what is missing after them the swap takes in."""
+BRAKES_S = (0.5, 1.0, 2.0)
+"""Brakes of the passes after the first; the last one for all further passes. Well below what the watchdog waits for."""
+SMALL_BYTES = 32 * 1024
+"""So little is missing that no further pass is worth it."""
+SMALL_VECTORS = 128
 MAX_SWAPS = 20
-"""Attempts at a swap while more comes in than one can take along."""
+"""Attempts at a swap while the server's embedding model is being changed."""
+MODEL_S = 0.5
+"""Pause between two of them."""
 CLOSE_S = 10.0
 
 State: TypeAlias = Literal["idle", "running", "done", "failed", "cancelled"]
@@ -228,6 +237,7 @@ class _Job:
                 seconds=time.monotonic() - begin,
             )
         finally:
+            self.writer.brake.release()
             with trio.move_on_after(CLOSE_S, shield=True):
                 await self._threads.run(self._close, building)
                 with suppress(ActorStopped):  # the server is stopping
@@ -259,7 +269,9 @@ class _Job:
             await self._steps(building.read(sizes, whole=True))
         self._live = await self._threads.run(self._open_live)
         await self._take_over(building)
-        return await self._catch_up(building)
+        mark, _ = await self._catch_up(building)
+        await self._settle(building)
+        return mark
 
     def _open_live(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.places.database), flags=apsw.SQLITE_OPEN_READONLY)
@@ -281,28 +293,36 @@ class _Job:
         if not self.options.embed_again:
             self._taken += await self._steps(take_over(building, live, slice_s=SLICE_S))
 
-    async def _catch_up(self, building: Building) -> Committed:
-        """What came in meanwhile, until it is so little that a swap can take it along."""
+    async def _catch_up(self, building: Building, *, brake_s: float = 0.0) -> tuple[Committed, bool]:
+        """Take in what has come in up to a new mark. Returns the mark, and whether it was little."""
         live = self._live
         assert live is not None
-        while True:
-            mark = await self.writer.mark_commits("next")
-            grown = logs.grown(building.positions, mark.sizes)
-            size = sum(end - start for start, end in grown.values())
-            await self._steps(building.read(mark.sizes, whole=False), phase="catch_up")
-            if mark.model != await self._threads.run(vectors.model, building.connection):
-                await self._take_over(building)  # the server's model was changed meanwhile
-            elif not self.options.embed_again:
-                await self._copy(building, live, sorted(mark.vectors))
-            if size <= MAX_TAIL_BYTES // 4 and len(mark.vectors) <= MAX_TAIL_VECTORS // 4:
-                await self._threads.run(building.settle)
-                self._waiting = await self._threads.run(vectors.count_unembedded, building.connection, self.min_tokens)
-                return mark
+        self.writer.brake.release()  # the mark waits for all that is queued before it
+        mark = await self.writer.mark_commits("next")
+        self.writer.brake.put_on(brake_s)
+        grown = logs.grown(building.positions, mark.sizes)
+        size = sum(end - start for start, end in grown.values())
+        pause = 0.0 if brake_s else PAUSE_FACTOR
+        await self._steps(building.read(mark.sizes, whole=False), phase="catch_up", pause=pause)
+        if mark.model != await self._threads.run(vectors.model, building.connection):
+            await self._take_over(building)  # the server's model was changed meanwhile
+        elif not self.options.embed_again:
+            self._taken += await self._steps(_copied(building, live, sorted(mark.vectors)), pause=pause)
+        return mark, size <= SMALL_BYTES and len(mark.vectors) <= SMALL_VECTORS
 
-    async def _copy(self, building: Building, live: apsw.Connection, rowids: list[int]) -> None:
-        for place in range(0, len(rowids), 50):
-            self._taken += await self._threads.run(building.copy_vectors, live, rowids[place : place + 50])
-            await trio.sleep(SLICE_S)
+    async def _catch_up_in_passes(self, building: Building) -> None:
+        """Until only little is missing. Each pass takes in what came in during the one before; what is written faster
+        than that is slowed down from the second pass on."""
+        for number in range(MAX_PASSES):
+            brake_s = 0.0 if number == 0 else BRAKES_S[min(number, len(BRAKES_S)) - 1]
+            _, little = await self._catch_up(building, brake_s=brake_s)
+            if little:
+                break
+        await self._settle(building)
+
+    async def _settle(self, building: Building) -> None:
+        await self._threads.run(building.settle)
+        self._waiting = await self._threads.run(vectors.count_unembedded, building.connection, self.min_tokens)
 
     async def _compare(self, building: Building, mark: Committed) -> list[TableComparison]:
         live = self._live
@@ -320,10 +340,11 @@ class _Job:
     async def _swap(self, building: Building, compared: Committed) -> str | None:
         """Swap; returns why it could not be."""
         for _attempt in range(MAX_SWAPS):
-            await self._catch_up(building)
+            await self._catch_up_in_passes(building)
             self._show(Progress("swap"))
             positions = dict(building.positions)
             await self._threads.run(self._close, building)
+            self.writer.brake.release()
             ready = Ready(positions=positions, compared=compared, options=self.options)
             outcome = await self.writer.swap_database(self.places, ready)
             if outcome == "swapped":
@@ -334,11 +355,17 @@ class _Job:
                 return "the newest rows, the chats or the tasks are not the same in both databases"
             await self._threads.run(building.reopen, positions)
             self._live = await self._threads.run(self._open_live)
-        return "so much is being written that no moment for the swap was found: try again later"
+            await trio.sleep(MODEL_S)
+        return "the embedding model is being changed: run it again when that has ended"
 
     # -- slices ----------------------------------------------------------------------------------------------------
 
-    async def _steps(self, work: Generator[Progress, None, T], phase: Literal["catch_up"] | None = None) -> T:
+    async def _steps(
+        self,
+        work: Generator[Progress, None, T],
+        phase: Literal["catch_up"] | None = None,
+        pause: float = PAUSE_FACTOR,
+    ) -> T:
         """Do the work of a generator slice by slice. Returns what it returns."""
         try:
             while True:
@@ -347,7 +374,7 @@ class _Job:
                 if isinstance(step, _Ended):
                     return step.value
                 self._show(step if phase is None else Progress(phase, step.done, step.total))
-                await trio.sleep(max(0.001, (trio.current_time() - begin) * PAUSE_FACTOR))
+                await trio.sleep((trio.current_time() - begin) * pause)
         finally:
             work.close()
 
@@ -375,3 +402,12 @@ def _next(work: Generator[Progress, None, T], check: Callable[[], None]) -> "Pro
 def _prepare_vectors(building: Building, model: tuple[str, int]) -> None:
     with building.connection:
         vectors.prepare(building.connection, *model)
+
+
+def _copied(building: Building, live: apsw.Connection, rowids: list[int]) -> Generator[Progress, None, int]:
+    """Take over the vectors of these rows. Returns how many that were."""
+    taken = 0
+    for place in range(0, len(rowids), 50):
+        taken += building.copy_vectors(live, rowids[place : place + 50])
+        yield Progress("catch_up", place, len(rowids))
+    return taken

@@ -1,25 +1,50 @@
 """The writer's part of a reindex while the server runs: marks between two groups, and the last steps of the swap.
 
-Both run in the writer's thread, while nothing is being written. The swap has to be short, because acknowledgements wait
-for it: all but the newest rows have been inserted and compared before.
+Both run in the writer's thread, while nothing is being written. The swap takes in whatever is still missing, so it
+always ends; acknowledgements wait for it, and the brake sees to it that little is left.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import apsw
+import trio
 
 from klaw.store.journal import Journal
 from klaw.store.reindex.building import Building
 from klaw.store.reindex.compare import Bounds, compare_tail
-from klaw.store.reindex.logs import grown
 from klaw.store.reindex.places import Places, decide
 from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.sql import content, memory_journal, vectors
 
-MAX_TAIL_BYTES = 128 * 1024
-"""Most that may be missing from the logs; with more the swap is put off for another catch-up."""
-MAX_TAIL_VECTORS = 512
+
+class Brake:
+    """Slows the writer down for a reindex that is outrun by what is being written: one group in ``most_s`` seconds.
+
+    Nobody is refused anything; who writes waits. The reindexer lets go of it when it has caught up, and whatever
+    becomes of it.
+    """
+
+    def __init__(self) -> None:
+        self._released: trio.Event | None = None
+        self._most_s = 0.0
+
+    def put_on(self, most_s: float) -> None:
+        """Slow down from now on; 0 changes nothing."""
+        if most_s:
+            self._released, self._most_s = trio.Event(), most_s
+
+    def release(self) -> None:
+        """Let go; idempotent."""
+        if self._released is not None:
+            self._released.set()
+            self._released = None
+
+    async def wait(self) -> None:
+        """Before a group: at once without a brake."""
+        if self._released is not None:
+            with trio.move_on_after(self._most_s):
+                await self._released.wait()
 
 
 class Watched:
@@ -66,14 +91,12 @@ def hand_over(
         apsw.Error, OSError: nothing was decided.
     """
     newest = mark(connection, journal, watched, "next")
-    parts = grown(ready.positions, newest.sizes)
-    too_much = sum(end - start for start, end in parts.values()) > MAX_TAIL_BYTES
     building = Building(places, slice_s=float("inf"))
     try:
         building.reopen(ready.positions)
-        if too_much or len(newest.vectors) > MAX_TAIL_VECTORS or vectors.model(building.connection) != newest.model:
+        if vectors.model(building.connection) != newest.model:
             _put_back(journal, watched, newest)
-            return "behind"
+            return "other_model"
         for _step in building.read(newest.sizes, whole=False):
             pass
         if not ready.options.embed_again:

@@ -171,8 +171,9 @@ class Ready:
     options: Options
 
 
-Handover: TypeAlias = Literal["swapped", "behind", "differs"]
-"""behind: too much came in since the last catch-up. differs: the newest rows are not the same in both."""
+Handover: TypeAlias = Literal["swapped", "other_model", "differs"]
+"""other_model: the server's embedding model was changed meanwhile. differs: the newest rows are not the same in both.
+"""
 
 
 class ReindexRefused(StorageError):
