@@ -16,7 +16,7 @@ from klaw.chats.health import GatheredHealth
 from klaw.chats.models import ModelChoice
 from klaw.chats.services import TurnServices
 from klaw.chats.workspace import Workspace
-from klaw.config.paths import Paths, folder_of_user
+from klaw.config.paths import Paths
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.gateway.hub import Hub
 from klaw.health import (
@@ -165,11 +165,10 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     # Threads of their own: slow file tools must not hold back the reading of prompt files.
     tool_files, skills = Threads("tool files", 4), Catalogue(paths.workspace)
     composer = Composer(clock=clock, new_id=new_id)
-    workspace_of = partial(folder_of_user, paths.workspace)
     toolbox.register(*clock_tools(clock), *message_tools(store.readers, store.writer, composer.own, embedder.nudge))
     toolbox.register(*file_tools(paths.workspace, tool_files, config.tools.max_output_chars))
     toolbox.register(*skill_tools(skills, tool_files))
-    toolbox.register(*outside_tools(config.tools, workspace_of, tool_files))
+    toolbox.register(*outside_tools(config.tools, paths.workspace, tool_files))
     approvals = Approvals(
         events=hub, clock=clock, new_id=new_id, wait_s=config.tools.exec.approval_s, watchers=hub.watchers
     )
@@ -188,7 +187,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
     toolbox.register(*memory_tools(parts))
     executor = Executor(
         toolbox=toolbox,
-        overflow=Overflow(files, workspace_of, new_id),
+        overflow=Overflow(tool_files, paths.workspace, new_id),
         max_output_chars=config.tools.max_output_chars,
         timeout_s=config.tools.timeout_s,
         approve=approvals.approve,
@@ -323,7 +322,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         zone=zone,
         health=health,
         directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), answers),
-        threads=(files, tool_files),
+        threads=(files, tool_files, services.workspace.threads),
     )
 
 

@@ -279,7 +279,7 @@ class Commands:
     async def _why(self, request: Why) -> dict[str, Any]:
         sources, target = self._sources, why.check_why(request)
         message = why.choose(await sources.readers.run(whereabouts.find, target))
-        fixed = await self._disk.run(Workspace(sources.paths.workspace, sources.paths.data_dir).read, message.user)
+        fixed = await Workspace(sources.paths.workspace, sources.paths.data_dir).fetch(message.user)
         kept = await sources.readers.run(facts.standing, message.user)
         fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
         about = await sources.readers.run(

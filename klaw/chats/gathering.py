@@ -55,7 +55,7 @@ class Gatherer:
         """
         services, config, rows = self.services, self.services.config, self.rows
         self.vitals.doing("assembling the context")
-        fixed = await services.files.run(services.workspace.read, rows.session.user)
+        fixed = await services.workspace.fetch(rows.session.user)
         core = standing(fixed.core_memory, await services.readers.run(facts.standing, rows.session.user))
         planned = plan(
             Snapshot(
@@ -82,7 +82,7 @@ class Gatherer:
         context = assemble(planned, recalled, await self._topics(recalled))
         receipt = {**explain(planned, context), **core.describe()}
         if fixed.problems:
-            receipt["problems"] = [f"{name} was left out: it cannot be read" for name in fixed.problems]
+            receipt["problems"] = list(fixed.problems)
         return Gathered(context=context, receipt=receipt)
 
     async def _recall(self, planned: Plan) -> Recalled:

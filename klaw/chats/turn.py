@@ -133,7 +133,7 @@ class Turn:
                 trail=resumed_trail(rows.unfinished, services.executor.toolbox),
             )
             if route.tools and services.config.processing.max_tool_call_rounds:
-                await services.files.run(services.workspace.refresh_skills)
+                await services.workspace.refresh_skills()
                 self._tools = services.executor.toolbox.describe(about)
             prompt = await self._prompt(rows, route)
             self._timings["context"] = (trio.current_time() - begin) * 1000

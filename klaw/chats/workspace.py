@@ -1,18 +1,24 @@
 """The files that a person writes for the agent: prompt files of the workspace and the core memory. Read before each
 turn.
 
-A missing file is normal. A file that cannot be read or is malformed is left out, warned of in the log and counted in
-the status; the turn goes on.
+A missing file is normal. A file that cannot be read or is malformed is left out, warned of in the log and named in
+the receipt; the turn goes on. Programs can write here, so no link is followed, and nothing that could wait is opened.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 import attrs
 import structlog
+import trio
 
 from klaw.actor.failure import error_class
-from klaw.config.paths import folder_of_user
+from klaw.actor.threads import Threads
+from klaw.config import guarded
+from klaw.config.guarded import NotPlain, Stamp
+from klaw.config.paths import below_of_user
 from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.names import UserId
 from klaw.prompts import prompt
@@ -26,6 +32,11 @@ USER_FILE = "USER.md"
 CORE_MEMORY_FILE = core_files.FILE
 MAX_FILE_BYTES = 256 * 1024
 """A larger file is no prompt; it is left out."""
+READ_S = 5.0
+"""A disk that has not answered by then is not waited for."""
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 log = structlog.get_logger("klaw.workspace")
 
@@ -37,7 +48,7 @@ class Fixed:
     system_prompt: str
     core_memory: str
     problems: tuple[str, ...]
-    """File names that had to be left out."""
+    """What had to be left out, and why: ``USER.md was left out: it is a link``."""
 
 
 @attrs.define
@@ -48,7 +59,29 @@ class Workspace:
     data_dir: Path
     skills: Catalogue | None = None
     """What the skill tools offer; a turn that offers tools refreshes it."""
-    _cache: dict[Path, tuple[tuple[int, int], str]] = attrs.Factory(dict)
+    threads: Threads = attrs.Factory(lambda: Threads("prompt files", 2))
+    """Their own: a disk that does not answer must not hold back anything else."""
+    _cache: dict[tuple[Path, str], tuple[Stamp, str]] = attrs.Factory(dict)
+
+    async def fetch(self, user: UserId) -> Fixed:
+        """``read`` in a thread; nothing of it when the disk does not answer."""
+        silent = Fixed(system_prompt=prompt("default"), core_memory="", problems=("the workspace does not answer",))
+        return await self.within(silent, self.read, user)
+
+    async def refresh_skills(self) -> None:
+        """Look for new and changed skills, for the tool list. Those known stay when the disk does not answer."""
+        if self.skills is not None:
+            await self.within(self.skills.known, self.skills.refresh)
+
+    async def within(self, otherwise: T, function: Callable[[*Args], T], *args: *Args) -> T:
+        """Run a function that reads in the workspace in a thread, for at most ``READ_S``; then give ``otherwise``.
+
+        Cancellation: a thread that still reads is left behind.
+        """
+        with trio.move_on_after(READ_S):
+            return await self.threads.run(function, *args, abandon=True)
+        log.warning("workspace_does_not_answer", seconds=READ_S)
+        return otherwise
 
     def read(self, user: UserId) -> Fixed:
         """Read the files for a user: the agent's own, and of USER.md and core memory only this user's.
@@ -57,23 +90,19 @@ class Workspace:
         """
         problems: list[str] = []
         if self.skills is not None:
-            problems += [f"{problem.folder}/{SKILL_FILE}" for problem in self.skills.known.problems]
-        paths = [*(self.folder / name for name in AGENT_FILES), folder_of_user(self.folder, user) / USER_FILE]
-        texts = [self._text(path, problems) for path in paths]
+            found_wrong = self.skills.known.problems
+            problems += [f"{each.folder}/{SKILL_FILE} was left out: {each.why}" for each in found_wrong]
+        names = [*AGENT_FILES, below_of_user(user, USER_FILE)]
+        texts = [self._text(self.folder, name, problems) for name in names]
         found = "\n\n".join(text.strip() for text in texts if text.strip())
         return Fixed(
             system_prompt=found or prompt("default"),
-            core_memory=self._core_memory(folder_of_user(self.data_dir, user) / CORE_MEMORY_FILE, problems),
+            core_memory=self._core_memory(below_of_user(user, CORE_MEMORY_FILE), problems),
             problems=tuple(problems),
         )
 
-    def refresh_skills(self) -> None:
-        """Look for new and changed skills, for the tool list. Blocks; run it in a thread."""
-        if self.skills is not None:
-            self.skills.refresh()
-
-    def _core_memory(self, path: Path, problems: list[str]) -> str:
-        text = self._text(path, problems)
+    def _core_memory(self, path: str, problems: list[str]) -> str:
+        text = self._text(self.data_dir, path, problems)
         if not text.strip():
             return ""
         try:
@@ -82,28 +111,22 @@ class Workspace:
             self._report(path, error, problems)
             return ""
 
-    def _text(self, path: Path, problems: list[str]) -> str:
+    def _text(self, root: Path, path: str, problems: list[str]) -> str:
         try:
-            stat = path.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size)
-            cached = self._cache.get(path)
-            if cached is not None and cached[0] == stamp:
-                return cached[1]
-            text = _read(path, stat.st_size)
+            with guarded.opened(root, path) as file:
+                cached = self._cache.get((root, path))
+                if cached is not None and cached[0] == file.stamp:
+                    return cached[1]
+                text = file.read(MAX_FILE_BYTES).decode("utf-8")
+                self._cache[root, path] = file.stamp, text
+                return text
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as error:
             self._report(path, error, problems)
             return ""
-        self._cache[path] = (stamp, text)
-        return text
 
-    def _report(self, path: Path, error: Exception, problems: list[str]) -> None:
-        log.warning("workspace_file_left_out", file=path.name, error=error_class(error))
-        problems.append(path.name)
-
-
-def _read(path: Path, size: int) -> str:
-    if size > MAX_FILE_BYTES:
-        raise ValueError("too large")
-    return path.read_text(encoding="utf-8")
+    def _report(self, path: str, error: Exception, problems: list[str]) -> None:
+        name = path.rpartition("/")[2]
+        log.warning("workspace_file_left_out", file=name, error=error_class(error))
+        problems.append(f"{name} was left out: it {error if isinstance(error, NotPlain) else 'cannot be read'}")

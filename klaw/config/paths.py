@@ -109,7 +109,12 @@ USERS_FOLDER = "users"
 
 def folder_of_user(folder: Path, user: UserId) -> Path:
     """Where a user's own files are below the workspace or the data folder: no user's texts reach another's context."""
-    return folder if user == LOCAL_USER else folder / USERS_FOLDER / encode_name(user)
+    return folder / below_of_user(user, "")
+
+
+def below_of_user(user: UserId, name: str) -> str:
+    """The path of a user's own file, relative to the workspace or the data folder; for ``config.guarded``."""
+    return name if user == LOCAL_USER else f"{USERS_FOLDER}/{encode_name(user)}/{name}".rstrip("/")
 
 
 def encode_name(name: str) -> str:

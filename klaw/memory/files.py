@@ -3,16 +3,15 @@
 Who sends to it: nobody has to; it looks at the files every ``SCAN_S`` and when it is nudged. A look costs a stat of
 each file. The files are their own source: nothing of them is in the logs; a new database gets them by the next look.
 
-Files are opened below the user's folder without following links, so that no link leads into another user's workspace.
+No link is followed, so that none leads into another user's workspace.
 """
 
-import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import attrs
 import structlog
 import trio
 
@@ -20,7 +19,9 @@ from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Started
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
-from klaw.config.paths import folder_of_user
+from klaw.config import guarded
+from klaw.config.guarded import NotPlain
+from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
 from klaw.errors import StorageError
 from klaw.memory.chunking import chunks_of
@@ -108,12 +109,12 @@ async def look(threads: Threads, workspace: Path, writer: Writer, readers: Reade
     """
     known = {(each.user, each.path): each for each in await readers.run(chunks.files)}
     users = await readers.run(chunks.users)
-    found = {(each.user, each.path): each for each in await threads.run(find, workspace, users)}
+    found = {(each.user, each.path): each for each in await threads.run(find, workspace, users, abandon=True)}
     changed = 0
     for key, file in found.items():
         if key in known and known[key].stamp == file.stamp:
             continue
-        text = await threads.run(read, workspace, file)
+        text = await threads.run(read, workspace, file, abandon=True)
         if text is None:
             continue  # it is being changed or cannot be read: the next look sees it again
         pieces = await threads.run(chunks_of, text)
@@ -132,13 +133,11 @@ def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:
     """The memory files that there are now. Blocks."""
     found: list[MemoryFile] = []
     for user in users:
-        with _Opened(folder_of_user(workspace, user)) as root:
-            if root is None:
-                continue
-            found += _stamped(user, root, TOP, TOP)
-            with _Opened(FOLDER, root) as folder:
-                if folder is None:
-                    continue
+        with _opened(workspace, below_of_user(user, "")) as root:
+            if root is not None:
+                found += _stamped(user, root, TOP, TOP)
+        with _opened(workspace, below_of_user(user, FOLDER)) as folder:
+            if folder is not None:
                 names = sorted((name for name in os.listdir(folder) if _is_memory(name)), reverse=True)  # noqa: PTH208
                 for name in names[:MAX_FILES]:
                     found += _stamped(user, folder, name, f"{FOLDER}/{name}")
@@ -147,21 +146,13 @@ def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:
 
 def read(workspace: Path, file: MemoryFile) -> str | None:
     """A file's text; None when it is not the one of the stamp any more, or cannot be read. Blocks."""
-    folder, _, name = file.path.rpartition("/")
-    with _Opened(folder_of_user(workspace, file.user)) as root:
-        if root is None:
-            return None
-        with _Opened(folder or ".", root) as parent:
-            if parent is None:
+    try:
+        with guarded.opened(workspace, below_of_user(file.user, file.path)) as opened:
+            if _stamp(opened.info) != file.stamp:
                 return None
-            try:
-                descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
-            except OSError:
-                return None
-            with os.fdopen(descriptor, "rb") as opened:
-                if _stamp(os.fstat(descriptor)) != file.stamp:
-                    return None
-                return opened.read(MAX_BYTES).decode("utf-8", "replace").replace("\0", "\ufffd")
+            return opened.head(MAX_BYTES).decode("utf-8", "replace").replace("\0", "\ufffd")
+    except OSError:
+        return None
 
 
 def _is_memory(name: str) -> bool:
@@ -187,25 +178,15 @@ def _stamp(found: os.stat_result) -> str | None:
     return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_size}"
 
 
-@attrs.define
-class _Opened:
-    """A folder's descriptor for a while; None when there is none. Below another one links are not followed."""
-
-    path: Path | str
-    parent: int | None = None
-    _descriptor: int | None = None
-
-    def __enter__(self) -> int | None:
-        links = os.O_NOFOLLOW if self.parent is not None else 0
+@contextmanager
+def _opened(workspace: Path, below: str) -> Iterator[int | None]:
+    """A folder's descriptor for a while; None when there is none."""
+    with ExitStack() as stack:
         try:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | links
-            self._descriptor = os.open(self.path, flags, dir_fd=self.parent)
+            folder = stack.enter_context(guarded.opened_folder(workspace, below))
+        except (FileNotFoundError, NotPlain):
+            folder = None
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                log.warning("memory_files_unreadable", error=error_class(error))
-            return None
-        return self._descriptor
-
-    def __exit__(self, *_error: object) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+            log.warning("memory_files_unreadable", error=error_class(error))
+            folder = None
+        yield folder

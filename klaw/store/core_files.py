@@ -6,7 +6,6 @@ is neither is the person's and is taken as it is. One that is missing is written
 """
 
 import hashlib
-import os
 from pathlib import Path
 
 import apsw
@@ -14,7 +13,8 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.config.paths import ensure_private_dir, folder_of_user
+from klaw.config import guarded
+from klaw.config.paths import below_of_user
 from klaw.domain.core_memory import MAX_BYTES, Document, dump, parse
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable
@@ -35,10 +35,6 @@ class CoreFile:
     """SHA-256 of the file; empty when there is none."""
 
 
-def path_of(data_dir: Path, user: UserId) -> Path:
-    return folder_of_user(data_dir, user) / FILE
-
-
 def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFile:
     """A user's core memory as the next change finds it.
 
@@ -47,7 +43,7 @@ def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFi
     """
     row = core_memory.get(connection, user)
     try:
-        data = _read(path_of(data_dir, user))
+        data = guarded.read(data_dir, _name(user), MAX_BYTES)
         if row is not None and _is_stale(row, data):
             return CoreFile(row.document, _digest(data))
         return CoreFile(parse(data) if data is not None else {}, _digest(data))
@@ -69,12 +65,10 @@ def settle(connection: apsw.Connection, data_dir: Path) -> int:
     """
     failed = 0
     for row in core_memory.everybodys(connection):
-        path = path_of(data_dir, row.user)
         try:
-            data = _read(path)
-            stale = _is_stale(row, data)
-            if stale:
-                _write(path, dump(row.document))
+            data = guarded.read(data_dir, _name(row.user), MAX_BYTES)
+            if _is_stale(row, data):
+                guarded.replace(data_dir, _name(row.user), dump(row.document))
             if row.pending:
                 core_memory.written(connection, row.user)
         except (OSError, ValueError) as error:
@@ -83,31 +77,13 @@ def settle(connection: apsw.Connection, data_dir: Path) -> int:
     return failed
 
 
+def _name(user: UserId) -> str:
+    return below_of_user(user, FILE)
+
+
 def _is_stale(row: CoreRow, data: bytes | None) -> bool:
     return data is None or (row.pending and _digest(data) == row.replaces)
 
 
 def _digest(data: bytes | None) -> str:
     return "" if data is None else hashlib.sha256(data).hexdigest()
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    if len(data) > MAX_BYTES:
-        raise ValueError("too large")
-    return data
-
-
-def _write(path: Path, data: bytes) -> None:
-    ensure_private_dir(path.parent)
-    draft = path.with_name(f".{path.name}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -6,7 +6,6 @@ import attrs
 import structlog
 
 from klaw.actor.clock import iso
-from klaw.config.paths import folder_of_user
 from klaw.domain import tokens
 from klaw.domain.delivery import notice_message
 from klaw.domain.names import UserId, chat_id
@@ -244,8 +243,8 @@ class Beginner:
         return Job(live=live, allowance=allowance, timeout_s=limits.timeout_s if own is None else own)
 
     async def _list_of(self, user: UserId) -> str | None:
-        folder = folder_of_user(self._services.workspace.folder, user)
-        return await self._services.files.run(heartbeat.read, folder)
+        workspace = self._services.workspace
+        return await workspace.within(None, heartbeat.read, workspace.folder, user)
 
 
 def _started(began: Job | Run) -> Job:

@@ -11,6 +11,9 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class
+from klaw.config import guarded
+from klaw.config.paths import below_of_user
+from klaw.domain.names import UserId
 from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Task
 
 FILE = "HEARTBEAT.md"
@@ -40,21 +43,18 @@ def says_something(text: str) -> bool:
     return False
 
 
-def read(folder: Path) -> str | None:
-    """A user's list, cut at the length of a request; None when there is none or it says nothing.
-
-    Args:
-        folder: where the user's prompt files are.
+def read(workspace: Path, user: UserId) -> str | None:
+    """A user's list, cut at the length of a request; None when there is none, it says nothing or cannot be read.
 
     Blocks; run it in a thread.
     """
     try:
-        with (folder / FILE).open("rb") as file:
-            raw = file.read(MAX_TASK_MESSAGE_BYTES + 1)
+        with guarded.opened(workspace, below_of_user(user, FILE)) as file:
+            raw = file.head(MAX_TASK_MESSAGE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         log.warning("heartbeat_not_read", error=error_class(error))
         return None
-    text = raw[:MAX_TASK_MESSAGE_BYTES].decode("utf-8", "ignore").replace("\0", "").strip()
+    text = raw.decode("utf-8", "ignore").replace("\0", "").strip()
     return text if says_something(text) else None

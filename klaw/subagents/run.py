@@ -175,7 +175,7 @@ class _Course:
 
     async def _prompt(self, route: Route, tools: tuple[ToolDescription, ...]) -> Prompt:
         services, run = self.services, self.live.run
-        fixed: Fixed = await services.files.run(services.workspace.read, run.user)
+        fixed: Fixed = await services.workspace.fetch(run.user)
         core = standing(fixed.core_memory, await services.readers.run(facts.standing, run.user))
         budget = self._budget(route)
         load = partial(
@@ -191,7 +191,7 @@ class _Course:
                 system_prompt=fixed.system_prompt,
                 instructions=instructions(run, with_tools=bool(tools)),
                 core_memory=core.text,
-                history=await services.files.run(load),
+                history=await services.files.run(load, abandon=True),
                 situation=situation(run),
                 request=run.message,
                 tools_tokens=tools_tokens(tools),

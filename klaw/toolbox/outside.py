@@ -1,20 +1,18 @@
 """The tools that reach out of Klaw, as far as the configuration switches them on."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from klaw.actor.threads import Threads
 from klaw.config.schema import ToolsConfig
-from klaw.domain.names import UserId
 from klaw.toolbox.spec import ToolSpec
 
 
-def outside_tools(config: ToolsConfig, workspace_of: Callable[[UserId], Path], files: Threads) -> list[ToolSpec]:
+def outside_tools(config: ToolsConfig, workspace: Path, files: Threads) -> list[ToolSpec]:
     """``web_fetch`` and ``host_exec``; their code is loaded only if they are used.
 
     Args:
         config: ``tools``.
-        workspace_of: a user's workspace folder.
+        workspace: the workspaces' folder.
         files: threads for work on it.
     """
     specs: list[ToolSpec] = []
@@ -27,6 +25,6 @@ def outside_tools(config: ToolsConfig, workspace_of: Callable[[UserId], Path], f
         from klaw.toolbox.exec.sandbox import Sandbox
         from klaw.toolbox.exec.tool import HostExec, host_exec
 
-        runner = HostExec(config=config.exec, workspace_of=workspace_of, files=files, sandbox=Sandbox(config.exec))
+        runner = HostExec(config=config.exec, workspace=workspace, files=files, sandbox=Sandbox(config.exec))
         specs.append(host_exec(runner))
     return specs

@@ -3,6 +3,7 @@ can read."""
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -10,6 +11,8 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
+from klaw.config import guarded
+from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
 from klaw.toolbox.spec import ToolContext
 
@@ -38,12 +41,12 @@ class Overflow:
 
     Args:
         files: threads for it.
-        workspace_of: a user's workspace folder.
+        workspace: the workspaces' folder.
         new_id: makes file names.
     """
 
     files: Threads
-    workspace_of: Callable[[UserId], Path]
+    workspace: Path
     new_id: Callable[[], str]
 
     async def keep(self, context: ToolContext, name: str, text: str) -> Kept | None:
@@ -51,36 +54,34 @@ class Overflow:
 
         Cancellation: the file may be there.
         """
-        file = f"{FOLDER}/{name}-{self.new_id()}.txt"
+        file = f"{name}-{self.new_id()}.txt"
         try:
-            whole = await self.files.run(_write, self.workspace_of(context.user) / file, text)
+            whole = await self.files.run(_write, self.workspace, context.user, file, text)
         except OSError as error:
             log.warning("tool_output_not_kept", error=error_class(error))
             return None
-        return Kept(path=file, whole=whole)
+        return Kept(path=f"{FOLDER}/{file}", whole=whole)
 
 
-def _write(path: Path, text: str) -> bool:
+def _write(workspace: Path, user: UserId, name: str, text: str) -> bool:
     data = text.encode("utf-8", "replace")
     whole = len(data) <= MAX_FILE_BYTES
     if not whole:
         data = data[:MAX_FILE_BYTES].decode("utf-8", "ignore").encode()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.parent.is_symlink():
-        raise OSError("the folder is a symbolic link")
-    # O_EXCL: the name is new, and nothing that a tool may have put there is followed or overwritten.
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-    _prune(path.parent)
+    with guarded.opened_folder(workspace, below_of_user(user, FOLDER), make=True) as folder:
+        guarded.create(name, folder, data)
+        _prune(folder)
     return whole
 
 
-def _prune(folder: Path) -> None:
+def _prune(folder: int) -> None:
     """Remove the oldest files. Ids grow with time, but the names before them do not, so their times count."""
-    found = sorted(
-        (entry.stat(follow_symlinks=False).st_mtime_ns, entry.path)
-        for entry in os.scandir(folder)
-        if entry.is_file(follow_symlinks=False) and entry.name.endswith(".txt")
-    )
-    for _, path in found[:-MAX_FILES]:
-        Path(path).unlink(missing_ok=True)
+    with os.scandir(folder) as entries:
+        found = sorted(
+            (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name)
+            for entry in entries
+            if entry.is_file(follow_symlinks=False) and entry.name.endswith(".txt")
+        )
+    for _, name in found[:-MAX_FILES]:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)

@@ -199,7 +199,7 @@ async def main():
         if point == "line":
             store.journal.keep = die
         elif point == "file":
-            core_files._write = die
+            core_files.guarded.replace = die
         elif point == "renamed":
             core_files.core_memory.written = die
         async with trio.open_nursery() as nursery:

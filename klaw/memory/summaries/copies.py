@@ -4,7 +4,6 @@ The store is the source. A copy that is missing is made again at start; one that
 alone. What a newer summary holds has no copy of its own.
 """
 
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +11,8 @@ from pathlib import Path
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.config.paths import ensure_private_dir
+from klaw.config import guarded
 from klaw.domain.summary import Summary, SummaryState
-from klaw.errors import ConfigError
 from klaw.store.summary_records import copy_path
 
 log = structlog.get_logger("klaw.summarizer")
@@ -47,19 +45,8 @@ def settle(data_dir: Path, summaries: Iterable[Summary]) -> int:
                 with suppress(FileNotFoundError):
                     path.unlink()
             elif not path.exists():
-                _write(path, text_of(summary).encode("utf-8"))
-        except (OSError, ConfigError) as error:
+                guarded.replace(data_dir, copy_path(summary.chat, summary.number), text_of(summary).encode("utf-8"))
+        except OSError as error:
             failed += 1
             log.warning("summary_copy_failed", error=error_class(error))
     return failed
-
-
-def _write(path: Path, data: bytes) -> None:
-    ensure_private_dir(path.parent)
-    draft = path.with_name(f".{path.name}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,8 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
-from klaw.config.paths import USERS_FOLDER
+from klaw.config import guarded
+from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.toolbox.exec import process
@@ -38,13 +38,13 @@ class HostExec:
 
     Args:
         config: ``tools.exec``.
-        workspace_of: a user's workspace folder.
+        workspace: the workspaces' folder.
         files: threads for work on it.
         sandbox: what they run in.
     """
 
     config: ExecToolConfig
-    workspace_of: Callable[[UserId], Path]
+    workspace: Path
     files: Threads
     sandbox: Sandbox
 
@@ -75,14 +75,16 @@ class HostExec:
             return ToolFailure(
                 "Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here."
             )
-        workspace = (await self.files.run(_ready, self.workspace_of(context.user))).absolute()
+        try:
+            workspace = await self.files.run(_ready, self.workspace, context.user)
+        except OSError as error:
+            return ToolFailure(f"The workspace cannot be used ({error_class(error)}): a person has to look at it.")
         if shutil.which(words[0], path=PATH) is None and "/" not in words[0]:
             return ToolFailure(f"There is no program {words[0][:100]} on this machine.")
         full = words
         if sandboxed:
             # The folder of the user who has no name of their own holds those of all others.
-            others = workspace / USERS_FOLDER if context.user == LOCAL_USER else None
-            hidden = others if others is not None and others.is_dir() else None
+            hidden = workspace / USERS_FOLDER if context.user == LOCAL_USER else None
             full = tuple(self.sandbox.wrap(words, workspace, hidden))
         try:
             ended = await process.run(
@@ -131,9 +133,12 @@ def host_exec(runner: HostExec) -> ToolSpec:
     return attrs.evolve(execute, question=runner.question)
 
 
-def _ready(workspace: Path) -> Path:
-    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return workspace.resolve()
+def _ready(workspace: Path, user: UserId) -> Path:
+    """A user's folder, made if it is missing. Nothing below the workspace may be a link: a command would run in what it
+    leads to."""
+    below = below_of_user(user, "")
+    with guarded.opened_folder(workspace, below or USERS_FOLDER, make=True):
+        return workspace.resolve() / below
 
 
 def _environment(workspace: Path) -> dict[str, str]:

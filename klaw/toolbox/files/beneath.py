@@ -10,7 +10,6 @@ Everything here blocks; run it in a thread.
 
 import errno
 import os
-import stat
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,14 +18,11 @@ from typing import NoReturn, Self
 
 import attrs
 
+from klaw.config.guarded import FOLDER, NotPlain, open_plain
 from klaw.toolbox.files.names import MAX_DEPTH, FileRefused, is_private, parts_of
 
 MAX_LINKS = 16
 """Links followed for one path; more are a loop."""
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe would block an ordinary open until somebody writes into it.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 _REASONS = {
     errno.ENOENT: "no such file or folder",
@@ -120,7 +116,7 @@ class Root:
             if make:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # What leads to the workspace is the person's choice, so links are followed up to here.
-            fd = os.open(self.folder, _FOLDER & ~os.O_NOFOLLOW)
+            fd = os.open(self.folder, FOLDER & ~os.O_NOFOLLOW)
         except OSError as error:
             refuse(".", error)
         with _Trail.begin(fd) as trail:
@@ -177,13 +173,13 @@ class _Trail:
             raise FileRefused(f"{path}: too many folders inside each other")
         try:
             try:
-                fd = os.open(name, _FOLDER, dir_fd=self.fd)
+                fd = os.open(name, FOLDER, dir_fd=self.fd)
             except FileNotFoundError:
                 if not make:
                     raise
                 with _already_there():
                     os.mkdir(name, 0o700, dir_fd=self.fd)
-                fd = os.open(name, _FOLDER, dir_fd=self.fd)
+                fd = os.open(name, FOLDER, dir_fd=self.fd)
         except OSError as error:
             refuse(path, error)
         self.fds.append(fd)
@@ -230,32 +226,16 @@ def open_regular(place: Place) -> tuple[int, os.stat_result]:
     try:
         if not place.name:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        # Looked at before opening, because opening some devices does something already.
-        _check_regular(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False), place.path)
-        fd = os.open(place.name, _FILE, dir_fd=place.folder)
+        return open_plain(place.name, place.folder)
+    except NotPlain as error:
+        raise FileRefused(f"{place.path}: {error}") from None
     except OSError as error:
         refuse(place.path, error)
-    try:
-        info = os.fstat(fd)
-        _check_regular(info, place.path)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd, info
-
-
-def _check_regular(info: os.stat_result, path: str) -> None:
-    if stat.S_ISDIR(info.st_mode):
-        raise FileRefused(f"{path}: is a folder")
-    if stat.S_ISLNK(info.st_mode):
-        raise FileRefused(f"{path}: was replaced by a link meanwhile")
-    if not stat.S_ISREG(info.st_mode):
-        raise FileRefused(f"{path}: is no regular file (a pipe, device or socket)")
 
 
 def open_folder(place: Place) -> int:
     """Open the folder itself that a path names. The caller closes the descriptor."""
     try:
-        return os.open(place.name or ".", _FOLDER, dir_fd=place.folder)
+        return os.open(place.name or ".", FOLDER, dir_fd=place.folder)
     except OSError as error:
         refuse(place.path, error)

@@ -158,21 +158,21 @@ async def test_a_flood_is_cut_and_kept_in_a_file(tmp_path: Path) -> None:
         """Flood."""
         return "вода " * count
 
-    files = Overflow(Threads("files", 1), lambda user: tmp_path / user, new_id)
+    files = Overflow(Threads("files", 1), tmp_path, new_id)
     own = executor(making(flood), max_output_chars=1000, overflow=files)
     result = await one(own, "flood", count=1000)
     assert result.kept_in is not None
     assert result.text.startswith("вода ")
     assert "first 1000 of 5000 characters" in result.text
     assert result.kept_in in result.text
-    assert (tmp_path / "local" / result.kept_in).read_text() == "вода " * 1000
+    assert (tmp_path / result.kept_in).read_text() == "вода " * 1000
     result = await one(own, "flood", count=1_000_000)
     assert "The first 1 MB of it is in the file" in result.text
     assert result.kept_in is not None
-    kept = (tmp_path / "local" / result.kept_in).read_bytes()
+    kept = (tmp_path / result.kept_in).read_bytes()
     assert MAX_FILE_BYTES - 2 < len(kept) <= MAX_FILE_BYTES
     kept.decode()
-    folder = tmp_path / "local" / "tool-output"
+    folder = tmp_path / "tool-output"
     for number in range(MAX_FILES + 5):
         (folder / f"old{number}.txt").write_text("x")
     await one(own, "flood", count=1000)
@@ -185,7 +185,7 @@ async def test_a_flood_that_cannot_be_kept_is_cut(tmp_path: Path) -> None:
         return "x" * 5000
 
     (tmp_path / "tool-output").write_text("a file where the folder should be")
-    files = Overflow(Threads("files", 1), lambda _user: tmp_path, new_id)
+    files = Overflow(Threads("files", 1), tmp_path, new_id)
     result = await one(executor(making(flood), max_output_chars=1000, overflow=files), "flood")
     assert "The rest was not kept" in result.text
     (tmp_path / "tool-output").unlink()

@@ -26,7 +26,7 @@ def runner(folder: Path, **config: Any) -> HostExec:
     settings = attrs.evolve(ExecToolConfig(enabled=True, sandbox="none"), **config)
     return HostExec(
         config=settings,
-        workspace_of=lambda user: folder if user == LOCAL_USER else folder / "users" / user,
+        workspace=folder,
         files=Threads("files", 1),
         sandbox=Sandbox(settings),
     )
