@@ -147,6 +147,7 @@ async def _start(app: App) -> None:
             app.local,
         )
         await app.supervisor.start(process.spec())
+    await app.router.prepare()
     await app.mcp.start(app.supervisor)
     await app.supervisor.start(
         ActorSpec(

@@ -211,6 +211,13 @@ class ProviderPaused(ProviderError):
     code = "llm_paused"
 
 
+class ProviderNotSetUp(ProviderError):
+    """A key of the provider cannot be looked up; nothing was sent. The text names the key of the configuration."""
+
+    code = "llm_not_set_up"
+    retryable = False
+
+
 class ProviderMalformed(ProviderError):
     """The provider's answer is not what its protocol promises."""
 

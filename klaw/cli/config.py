@@ -13,13 +13,19 @@ from klaw.errors import ConfigError, Problem
 def check_command(args: argparse.Namespace) -> int:
     """Check the configuration file: every problem and warning on a line of its own; 1 when there is a problem."""
     from klaw.config.load import ConfigWarning, load
+    from klaw.config.unresolved import unresolved_secrets
 
     file: Path | None = None
     problems: tuple[Problem, ...] = ()
     warnings: list[ConfigWarning] = []
     try:
         file = Paths.resolve(args.home).config_file
-        _, warnings = load(file)
+        config, warnings = load(file)
+        # Not wrong: the service may have what this shell has not.
+        warnings += [
+            ConfigWarning(path=missing.path, message=f"{missing.message} (the server needs it, this command does not)")
+            for missing in unresolved_secrets(config)
+        ]
     except ConfigError as exc:
         problems = exc.problems
     exists = file is not None and file.exists()

@@ -17,13 +17,14 @@ def serve_command(arguments: argparse.Namespace) -> int:
     from klaw.actor.failure import error_class, where
     from klaw.config.load import load
     from klaw.config.paths import Paths
+    from klaw.config.unresolved import unresolved_secrets
     from klaw.errors import KlawError
     from klaw.serve import serve
 
     paths = Paths.resolve(arguments.home)
     config_file = Path(arguments.config) if arguments.config else paths.config_file
     config, warnings = load(config_file)
-    for warning in warnings:
+    for warning in (*warnings, *unresolved_secrets(config)):
         print(f"klaw: {config_file}: {warning}", file=sys.stderr)
     logging.configure(config.logging.level, config.logging.format)
 

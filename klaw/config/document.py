@@ -1,4 +1,4 @@
-"""The text of a configuration file -> a plain tree of mappings, lists and scalars, with the environment filled in.
+"""The text of a configuration file -> a plain tree of mappings, lists, scalars and references.
 
 Reads JSON and YAML alike. Of YAML it takes the part that holds no surprises: a plain scalar is ``null``, ``true``,
 ``false``, a decimal number or else text (``yes``, ``on``, ``2026-01-01`` and ``010`` are text); no tags, no aliases, no
@@ -14,7 +14,7 @@ import attrs
 import yaml
 from yaml.composer import ComposerError
 
-from klaw.config.environment import check_text, fill_in
+from klaw.config.environment import Reference, check_text, read_references
 from klaw.errors import ConfigError, Problem
 
 MAX_DEPTH = 64
@@ -44,10 +44,10 @@ class Document:
     """One text, read: mappings, lists and scalars."""
 
     tree: dict[str, Any]
-    """Values are dict, list, ``str`` (``FromEnvironment`` where a variable was filled in), ``int``, finite
-    ``float``, ``bool``, ``None`` and ``UNREADABLE``."""
+    """Values are dict, list, ``str``, ``Reference``, ``int``, finite ``float``, ``bool``, ``None`` and
+    ``UNREADABLE``."""
     problems: tuple[Problem, ...]
-    """Duplicate keys, numbers that cannot be held, variables that are not set."""
+    """Duplicate keys, numbers that cannot be held, malformed references."""
 
 
 def read_document(text: str, environ: Mapping[str, str]) -> Document:
@@ -103,7 +103,7 @@ def kind_of(value: object) -> str:
     """Name the type of a value of the tree as error messages do."""
     if value is None:
         return "null"
-    if isinstance(value, str):
+    if isinstance(value, str | Reference):
         return "str"
     return "mapping" if isinstance(value, dict) else type(value).__name__
 
@@ -196,7 +196,7 @@ class _Reader:
         try:
             check_text(text)
             if "$" in text:
-                return fill_in(text, self._environ)
+                return read_references(text, line, self._environ)
             # Quoted or in a block it is text, whatever it looks like.
             return text if getattr(node, "style", None) is not None else plain_scalar(text)
         except ValueError as exc:

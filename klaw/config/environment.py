@@ -1,68 +1,145 @@
-"""References such as ``${NAME}`` in the texts of the configuration file, and the values that stand for them."""
+"""References such as ``${NAME}`` in the texts of the configuration file.
 
+The configuration keeps the reference. What it stands for is looked up by whoever needs it, when it is needed: a command
+that calls no provider must not fail because a key is only in the environment of the service.
+"""
+
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
-from typing import Self
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import attrs
+
+CREDENTIALS_DIRECTORY = "CREDENTIALS_DIRECTORY"
+"""Where systemd puts what a unit names with ``LoadCredential=``."""
+MAX_FILE_BYTES = 65_536
+"""A larger file holds no key."""
 
 _REFERENCE = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
-_INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL)
+_VARIABLE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>.*))?", re.DOTALL)
+_FILE = re.compile(r"file:(?P<name>(/|~/)[^\0]+)")
+_CREDENTIAL = re.compile(r"credential:(?P<name>[A-Za-z0-9_][A-Za-z0-9_.@-]*)")
 
 
-class FromEnvironment(str):
-    """Text that came (in part) from an environment variable; its value is never quoted in a message."""
+@attrs.frozen
+class _Source:
+    """One ``${...}``."""
 
-    __slots__ = ("whole",)
+    kind: Literal["variable", "file", "credential"]
+    name: str
+    default: str | None = attrs.field(default=None, repr=False)
 
-    whole: bool
-    """The value is one ``${...}`` and nothing else, so it may stand for a number or a bool."""
+    def value(self, environ: Mapping[str, str]) -> str:
+        """Raises ValueError: it is not there, or holds no text."""
+        if self.kind != "variable":
+            return _contents(self._path(environ))
+        found = environ.get(self.name)
+        if self.default is not None and not found:
+            found = self.default
+        if found is None:
+            raise ValueError(f"the environment variable {self.name} is not set")
+        try:
+            check_text(found)
+        except ValueError:
+            raise ValueError(f"the environment variable {self.name} does not hold UTF-8 text") from None
+        return found
 
-    def __new__(cls, text: str, *, whole: bool) -> Self:
-        made = super().__new__(cls, text)
-        made.whole = whole
-        return made
+    def _path(self, environ: Mapping[str, str]) -> Path:
+        if self.kind == "file":
+            return Path(self.name).expanduser()
+        folder = environ.get(CREDENTIALS_DIRECTORY)
+        if not folder:
+            raise ValueError(
+                f"there is no credential {self.name} here: systemd gives it to a service with LoadCredential="
+            )
+        return Path(folder) / self.name
 
 
-def fill_in(text: str, environ: Mapping[str, str]) -> str:
-    """Put values in place of ``${NAME}`` and ``${NAME:-default}``, and ``$`` for ``$$``.
+Piece: TypeAlias = str | _Source
+
+
+@attrs.frozen(kw_only=True)
+class Reference:
+    """A text of the file with at least one reference in it. Its value is never quoted in a message."""
+
+    pieces: tuple[Piece, ...] = attrs.field(repr=False)
+    line: int = attrs.field(eq=False)
+    """Where it begins in the file, for messages."""
+    environ: Mapping[str, str] = attrs.field(repr=False, eq=False)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is one ``${...}`` and nothing else, so that it may stand for a number or a bool."""
+        return len(self.pieces) == 1
+
+    def text(self) -> str:
+        """Look up what it stands for now. Reads files.
+
+        Raises:
+            ValueError: a variable, file or credential is not there or holds no text; the message names it.
+        """
+        return "".join(piece if isinstance(piece, str) else piece.value(self.environ) for piece in self.pieces)
+
+
+def read_references(text: str, line: int, environ: Mapping[str, str]) -> str | Reference:
+    """Find ``${NAME}``, ``${NAME:-default}``, ``${file:/path}`` and ``${credential:NAME}``; ``$$`` is a ``$``.
 
     Returns:
-        ``FromEnvironment`` when there was a reference, else plain text.
+        Plain text when there is no reference in it.
 
     Raises:
-        ValueError: a reference is malformed, or its variable is not set or holds no text.
+        ValueError: a reference is malformed.
     """
-    pieces = list(_pieces(text, environ))
-    if not any(isinstance(piece, FromEnvironment) for piece in pieces):
-        return "".join(pieces)
-    return FromEnvironment("".join(pieces), whole=len(pieces) == 1)
+    pieces = tuple(_pieces(text))
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(map(str, pieces))
+    return Reference(pieces=pieces, line=line, environ=environ)
 
 
-def _pieces(text: str, environ: Mapping[str, str]) -> Iterator[str]:
+def _pieces(text: str) -> Iterator[Piece]:
     position = 0
     for match in _REFERENCE.finditer(text):
         if match.start() > position:
             yield text[position : match.start()]
         position = match.end()
-        yield "$" if match[0] == "$$" else _variable(match, environ)
+        yield "$" if match[0] == "$$" else _source(match)
     if position < len(text):
         yield text[position:]
 
 
-def _variable(match: re.Match[str], environ: Mapping[str, str]) -> FromEnvironment:
-    inside = _INSIDE.fullmatch(match["inside"])
-    if not match["end"] or inside is None:
-        raise ValueError("a reference must have the form ${NAME} or ${NAME:-default}; write $$ for a dollar sign")
-    name, default = inside["name"], inside["default"]
-    found = environ.get(name)
-    if default is not None and not found:
-        found = default
-    if found is None:
-        raise ValueError(f"the environment variable {name} is not set")
+def _source(match: re.Match[str]) -> _Source:
+    inside = match["inside"] if match["end"] else ""
+    if found := _VARIABLE.fullmatch(inside):
+        return _Source("variable", found["name"], found["default"])
+    if found := _FILE.fullmatch(inside):
+        return _Source("file", found["name"])
+    if found := _CREDENTIAL.fullmatch(inside):
+        return _Source("credential", found["name"])
+    raise ValueError(
+        "a reference must have the form ${NAME}, ${NAME:-default}, ${file:/path} or ${credential:NAME}; "
+        "write $$ for a dollar sign"
+    )
+
+
+def _contents(path: Path) -> str:
+    """The text of a small regular file, without line ends behind it."""
     try:
-        check_text(found)
-    except ValueError:
-        raise ValueError(f"the environment variable {name} does not hold UTF-8 text") from None
-    return FromEnvironment(found, whole=False)
+        # Without O_NONBLOCK a pipe would be waited for.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError(f"{path} is not a regular file")
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except OSError as exc:
+        raise ValueError(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return raw.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} does not hold UTF-8 text") from None
 
 
 def check_text(text: str) -> None:

@@ -38,7 +38,7 @@ class Rule:
     def broken_by(self, value: object) -> str | None:
         """Say which part of the rule ``value`` (of the right type already) breaks; None when it is kept."""
         if isinstance(value, Secret):
-            value = value.reveal()
+            value = value.literal  # what it refers to is checked when it is looked up
         if isinstance(value, str):
             return self._text_broken_by(value)
         if isinstance(value, bool) or not isinstance(value, int | float):

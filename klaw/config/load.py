@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 
 from klaw.config.document import Document, join_path, read_document
-from klaw.config.environment import FromEnvironment
 from klaw.config.schema import RENAMED, EngineConfig
 from klaw.config.structure import structure
 from klaw.errors import ConfigError, Problem
@@ -101,10 +100,11 @@ def _exposed_secrets(tree: Mapping[str, Any]) -> Iterator[ConfigWarning]:
     """Find keys that are written out in a file that others may read."""
     for name, provider in (tree.get("providers") or {}).items():
         path = join_path("providers", name)
-        if isinstance(provider.get("apiKey"), str) and not isinstance(provider["apiKey"], FromEnvironment):
+        if isinstance(provider.get("apiKey"), str):
             yield ConfigWarning(
                 path=join_path(path, "apiKey"),
-                message="stands in a file that others may read: use ${NAME}, or take their access away (chmod 600)",
+                message="stands in a file that others may read: use ${NAME} or ${file:/path}, or take their access "
+                "away (chmod 600)",
             )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from klaw.config.document import UNREADABLE, kind_of, plain_scalar
-from klaw.config.environment import FromEnvironment
+from klaw.config.environment import Reference
 from klaw.config.secret import Secret
 
 _QUOTED_MAX = 40
@@ -27,12 +27,20 @@ def _scalar(value: object) -> object:
     """Give the scalar that is meant: one that is wholly ``${NAME}`` may stand for a number or a bool."""
     if value is UNREADABLE:
         raise ReportedError
-    if isinstance(value, FromEnvironment) and value.whole:
+    if isinstance(value, Reference):
+        text = _looked_up(value)
         try:
-            return plain_scalar(value)
+            return plain_scalar(text) if value.whole else text
         except ValueError:
-            return value
+            return text
     return value
+
+
+def _looked_up(value: Reference) -> str:
+    try:
+        return value.text()
+    except ValueError as exc:
+        raise BrokenRuleError(f"{exc} (line {value.line})") from None
 
 
 def read_bool(value: object, _: object) -> bool:
@@ -57,8 +65,10 @@ def read_float(value: object, _: object) -> float:
 
 
 def read_str(value: object, _: object) -> str:
+    if isinstance(value, Reference):
+        return _looked_up(value)
     if isinstance(value, str):
-        return str(value)
+        return value
     if value is UNREADABLE:
         raise ReportedError
     raise _mismatch("a str", value, value)
@@ -67,9 +77,9 @@ def read_str(value: object, _: object) -> str:
 def read_secret(value: object, _: object) -> Secret:
     if value is UNREADABLE:
         raise ReportedError
-    if not isinstance(value, str):
+    if not isinstance(value, str | Reference):
         raise BrokenRuleError(f"must be a str, got {kind_of(value)} (put the value in quotes)")
-    return Secret(str(value))
+    return Secret(value)
 
 
 def read_path(value: object, cls: object) -> Path:
@@ -91,9 +101,10 @@ def read_choice(value: object, cls: object) -> str | bool:
     choices: tuple[str | bool, ...] = get_args(cls)
     if value is UNREADABLE:
         raise ReportedError
-    if isinstance(value, str) and str(value) in choices:
-        return str(value)
-    scalar = _scalar(value) if any(isinstance(choice, bool) for choice in choices) else value
+    text = _looked_up(value) if isinstance(value, Reference) else value
+    if isinstance(text, str) and text in choices:
+        return text
+    scalar = _scalar(value) if any(isinstance(choice, bool) for choice in choices) else text
     if isinstance(scalar, bool) and any(choice is scalar for choice in choices):
         return scalar
     names = [json.dumps(choice) if isinstance(choice, bool) else choice for choice in choices]
@@ -106,10 +117,7 @@ def read_json(value: object) -> object:
         return {name: read_json(item) for name, item in value.items()}
     if isinstance(value, list):
         return [read_json(item) for item in value]
-    if isinstance(value, FromEnvironment):
-        scalar = _scalar(value)
-        return str(scalar) if isinstance(scalar, str) else scalar
-    return value
+    return _scalar(value) if isinstance(value, Reference) else value
 
 
 def _mismatch(wanted: str, value: object, made: object) -> BrokenRuleError:
@@ -118,8 +126,8 @@ def _mismatch(wanted: str, value: object, made: object) -> BrokenRuleError:
 
 def shown(value: object, made: object, *, quote_text: bool = False) -> str:
     """Name the type of a value of the tree and, where that cannot give a secret away, quote it."""
-    if isinstance(value, FromEnvironment):
-        return f"{kind_of(made)} (from the environment)"
+    if isinstance(value, Reference):
+        return f"{kind_of(made)} (from a reference)"
     kind = kind_of(value)
     quotable = isinstance(value, int | float) or (quote_text and isinstance(value, str))
     text = json.dumps(value) if isinstance(value, bool) else repr(value)

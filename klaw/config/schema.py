@@ -201,7 +201,7 @@ class ProviderConfig:
         hint="be an http:// or https:// address without user name, password, query or fragment",
     )
     api_key: Secret | None = key(
-        "The key of the account; take it from the environment.",
+        "The key of the account; take it from the environment or a file.",
         None,
         pattern=r"[\x21-\x7e]+",
         hint="be printable ASCII text without spaces or line ends, and not empty",

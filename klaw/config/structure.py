@@ -17,6 +17,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from klaw.config.background import MIN_HEARTBEAT_S, SYSTEM_ZONE, HeartbeatConfig, SubagentsConfig
 from klaw.config.document import UNREADABLE, join_path, kind_of
+from klaw.config.environment import Reference
 from klaw.config.keys import Rule, file_key, rule_of
 from klaw.config.scalars import (
     BrokenRuleError,
@@ -115,7 +116,7 @@ def _mcp_problems(servers: dict[str, Any]) -> Iterator[Problem]:
         if not isinstance(server, dict):
             continue
         path = join_path("mcp.servers", name)
-        given = {key for key, value in server.items() if value}
+        given = {key for key in server if _given(server, key)}
         if "command" in given and "url" in given:
             yield Problem(path=path, message="has both command and url; give only one of them")
         elif not given & {"command", "url"}:
@@ -151,8 +152,22 @@ def _route_problems(tree: dict[str, Any], providers: dict[str, Any]) -> Iterator
 def _address_problems(providers: dict[str, Any]) -> Iterator[Problem]:
     """Only one API has an address of its own."""
     for name, provider in providers.items():
-        if isinstance(provider, dict) and not provider.get("baseUrl") and provider.get("type", "openai") == "openai":
+        if not isinstance(provider, dict) or _given(provider, "baseUrl"):
+            continue
+        if _given(provider, "type") in (None, "openai"):
             yield Problem(path=join_path(f"providers.{name}", "baseUrl"), message="is required for type 'openai'")
+
+
+def _given(section: Mapping[str, Any], name: str) -> Any:
+    """A value of the tree, with a reference looked up; one that leads nowhere counts as given and is reported by the
+    main walk."""
+    value = section.get(name)
+    if isinstance(value, Reference):
+        try:
+            return value.text()
+        except ValueError:
+            return UNREADABLE
+    return value
 
 
 def _price_problems(providers: dict[str, Any]) -> Iterator[Problem]:
@@ -206,7 +221,7 @@ def _section_factory(cls: type, converter: cattrs.Converter) -> Any:
 def _field_hook(rule: Rule, converter: cattrs.Converter) -> Any:
     def hook(value: object, cls: Any) -> Any:
         if get_origin(cls) is tuple:
-            value = [value] if rule.one_or_more and isinstance(value, str) else value
+            value = [value] if rule.one_or_more and isinstance(value, str | Reference) else value
             return tuple(_items(enumerate(_expect(value, list)), get_args(cls)[0], rule, converter).values())
         if get_origin(cls) is Mapping:
             pairs = _expect({} if value is None else value, dict).items()
@@ -243,7 +258,7 @@ def _checked(value: object, cls: Any, rule: Rule, converter: cattrs.Converter) -
     broken = rule.broken_by(made)
     if broken:
         raise BrokenRuleError(f"{broken}, got {shown(value, made)}")
-    return made
+    return made.under(rule.broken_by) if isinstance(made, Secret) else made
 
 
 def _expect(value: object, kind: type) -> Any:

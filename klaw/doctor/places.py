@@ -13,6 +13,7 @@ import attrs
 from klaw.config.load import load
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
+from klaw.config.unresolved import unresolved_secrets
 from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
 from klaw.errors import ConfigError
 from klaw.gateway.auth import load_tokens, tokens_file
@@ -50,6 +51,9 @@ def check_config(paths: Paths, environ: Mapping[str, str]) -> tuple[EngineConfig
     if warnings:
         return config, [warning("configuration", f"{file}: {each}", "see docs/configuration.md") for each in warnings]
     text = f"{file} is valid" if file.exists() else f"there is no {file}: the defaults apply"
+    if missing := unresolved_secrets(config):
+        # Not a problem: keys may be in the service's environment alone. A running server says what it lacks.
+        text += f"; not to be had here: {listed([str(each) for each in missing])}"
     return config, [ok("configuration", text)]
 
 

@@ -1,17 +1,21 @@
 """From a name ``provider/model`` to the provider that answers and what is known of the model."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Literal, TypeAlias
 
 import attrs
 
+from klaw.actor.threads import Threads
+from klaw.config.document import join_path
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig, ProviderConfig
-from klaw.errors import ConfigError, Problem
+from klaw.errors import ConfigError, Problem, ProviderNotSetUp
 from klaw.llm.anthropic import AnthropicDialect
 from klaw.llm.breaker import BreakerState
 from klaw.llm.fallback import FallbackProvider, Link
 from klaw.llm.guard import GuardedProvider, ProviderReport
+from klaw.llm.late import LateProvider
 from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import Provider
 from klaw.llm.subset import Rules
@@ -66,6 +70,8 @@ class Router:
         self._make_local = local
         self._local: Provider | None = None
         self._providers: dict[str, GuardedProvider] = {}
+        self._late: dict[str, LateProvider] = {}
+        self._threads = Threads("secrets", 1)
 
     @property
     def uses_local(self) -> bool:
@@ -105,20 +111,35 @@ class Router:
         """The providers that were asked so far; the embedded model has a report of its own."""
         return tuple(provider.report() for provider in self._providers.values())
 
+    async def prepare(self) -> None:
+        """Look the secrets of all configured routes up, so that a missing one is told before somebody needs it."""
+        for _, name in self._config.routing.places():
+            self.route(name)
+            late = self._late.get(name.partition("/")[0])
+            if late is not None:
+                with suppress(ProviderNotSetUp):
+                    await late.ready()
+
     def problems(self) -> Mapping[str, str]:
-        """Providers that are left alone for a while, as a health source."""
-        return {
+        """Providers that lack a secret or are left alone for a while, as a health source."""
+        paused = {
             f"llm:{report.name}": f"the LLM provider {report.name} failed several times and is left alone for a while"
             for report in self.report()
             if report.breaker.state is not BreakerState.CLOSED
         }
+        unset = {
+            f"llm:{name}": f"the LLM provider {name} cannot be asked: {late.problem}"
+            for name, late in self._late.items()
+            if late.problem is not None
+        }
+        return paused | unset
 
     async def aclose(self) -> None:
         """Close all providers, one after the other, each bounded in time."""
         providers: list[Provider] = [*self._providers.values()]
         if self._local is not None:
             providers.append(self._local)
-        self._providers, self._local = {}, None
+        self._providers, self._late, self._local = {}, {}, None
         for provider in providers:
             await provider.aclose()
 
@@ -135,7 +156,8 @@ class Router:
             known = ", ".join(sorted([LOCAL_PROVIDER, *self._config.providers]))
             raise _problem(key, f"names a provider that is not configured; known are {known}")
         if provider not in self._providers:
-            self._providers[provider] = GuardedProvider(provider, _make(provider, settings))
+            late = LateProvider(partial(_make, provider, settings), self._threads)
+            self._late[provider], self._providers[provider] = late, GuardedProvider(provider, late)
         known_model = settings.models.get(model)
         reply = self._config.llm.max_reply_tokens
         asked: Provider = self._providers[provider]
@@ -181,13 +203,16 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
 
 
 def _make(name: str, config: ProviderConfig) -> Provider:
+    """Raises ConfigError: one of its secrets leads nowhere. Reads files, so it is for a thread."""
     from klaw.llm.http import HttpProvider, HttpSettings  # httpx2 takes a tenth of a second to import
 
+    path = join_path("providers", name)
+    headers = f"{path}.headers"
     settings = HttpSettings(
         name=name,
         base_url=config.base_url,
-        api_key=config.api_key.reveal() if config.api_key is not None else None,
-        headers={header: value.reveal() for header, value in config.headers.items()},
+        api_key=config.api_key.reveal(join_path(path, "apiKey")) if config.api_key is not None else None,
+        headers={header: value.reveal(join_path(headers, header)) for header, value in config.headers.items()},
         extra_body=config.extra_body,
         timeout_s=config.timeout_s,
         max_s=config.max_s,

@@ -63,7 +63,7 @@ class McpSettings:
     Args:
         name: in the configuration.
         kind: stdio or http.
-        target: makes what ``session.opened`` connects to.
+        target: makes what ``session.opened`` connects to; may read files, and raises McpError.
         permission: of all its tools.
         timeout_s: deadline of one call.
         start_timeout_s: for connecting and the first list of tools; also for every later list.
@@ -252,10 +252,11 @@ class McpServer:
         if importlib.util.find_spec("mcp") is None:
             raise McpError("the Python package mcp is missing; `pip install 'klaw[mcp]'` installs it")
         opened = await self._threads.run(_load_sdk)
+        target = await self._threads.run(settings.target)
         scope = trio.CancelScope(deadline=trio.current_time() + settings.start_timeout_s)
         try:
             with scope:
-                async with opened(settings.name, settings.target()) as session, trio.open_nursery() as nursery:
+                async with opened(settings.name, target) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf

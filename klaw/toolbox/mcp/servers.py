@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from klaw.actor.clock import Clock
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
+from klaw.config.document import join_path
 from klaw.config.mcp import McpConfig, McpServerConfig
+from klaw.config.secret import Secret
+from klaw.errors import ConfigError, McpError
 from klaw.toolbox.mcp.server import CHECK_S, McpServer, McpSettings
 from klaw.toolbox.mcp.state import McpReport
 from klaw.toolbox.registry import Toolbox
@@ -69,7 +72,7 @@ def settings_of(name: str, config: McpServerConfig, workspace: Path) -> McpSetti
     return McpSettings(
         name=name,
         kind=STDIO if by_program else HTTP,
-        target=partial(_program, config, workspace) if by_program else partial(_address, config),
+        target=partial(_program, name, config, workspace) if by_program else partial(_address, name, config),
         permission=Permission(config.permission),
         timeout_s=config.timeout_s,
         start_timeout_s=config.start_timeout_s,
@@ -80,20 +83,33 @@ def settings_of(name: str, config: McpServerConfig, workspace: Path) -> McpSetti
     )
 
 
-def _program(config: McpServerConfig, workspace: Path) -> "Program":
+def _program(name: str, config: McpServerConfig, workspace: Path) -> "Program":
     from klaw.toolbox.mcp.stdio import Program
 
     assert config.command is not None
     return Program(
         command=config.command,
         arguments=config.args,
-        environment={name: value.reveal() for name, value in config.env.items()},
+        environment=_revealed(config.env, f"{join_path('mcp.servers', name)}.env"),
         folder=config.cwd or (workspace if workspace.is_dir() else None),
     )
 
 
-def _address(config: McpServerConfig) -> "Address":
+def _address(name: str, config: McpServerConfig) -> "Address":
     from klaw.toolbox.mcp.session import Address
 
     assert config.url is not None
-    return Address(url=config.url, headers={name: value.reveal() for name, value in config.headers.items()})
+    headers = _revealed(config.headers, f"{join_path('mcp.servers', name)}.headers")
+    return Address(url=config.url, headers=headers)
+
+
+def _revealed(secrets: Mapping[str, Secret], path: str) -> dict[str, str]:
+    """What secrets refer to.
+
+    Raises:
+        McpError: one of them leads nowhere; the text names its key and what is missing.
+    """
+    try:
+        return {name: secret.reveal(join_path(path, name)) for name, secret in secrets.items()}
+    except ConfigError as error:
+        raise McpError(str(error)) from None

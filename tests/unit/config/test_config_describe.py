@@ -69,7 +69,7 @@ def test_the_shipped_file_has_every_key():
 
 def test_the_shipped_examples_of_mcp_servers_work():
     made, _ = parse(shipped_servers(), {"SOME_TOKEN": "t"})
-    assert made.mcp.servers["notes"].env["SOME_TOKEN"].reveal() == "t"
+    assert made.mcp.servers["notes"].env["SOME_TOKEN"].reveal("") == "t"
     assert "Bearer" not in json.dumps(show(made))
 
 

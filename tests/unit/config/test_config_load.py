@@ -193,8 +193,8 @@ logging:
     assert made.auto_rag.enabled is False
     cloud = made.providers["cloud"]
     assert cloud.base_url == "https://llm.example.com/v1"
-    assert cloud.api_key == Secret("12345")
-    assert cloud.headers == {"X-Price": Secret("$5 12345")}
+    assert cloud.api_key.reveal("") == "12345"
+    assert cloud.headers["X-Price"].reveal("") == "$5 12345"
     assert cloud.extra_body == {"seed": 9000, "text": "a9000", "list": [False, "llm"]}
     assert type(cloud.extra_body["list"][1]) is str
     assert type(made.gateway.host) is type(cloud.base_url) is str
@@ -217,8 +217,8 @@ def test_other_dollar_signs_are_ordinary(text):
 
 def test_a_variable_of_the_wrong_type_is_named_without_its_value():
     found = problems("gateway: {port: '${P}', host: 'h ${P}'}\nautoRag: {topK: '${K}'}", P="hunter", K="7000")
-    assert found["gateway.port"] == "must be an int, got str (from the environment)"
-    assert found["autoRag.topK"] == "must be <= 100, got int (from the environment)"
+    assert found["gateway.port"] == "must be an int, got str (from a reference)"
+    assert found["autoRag.topK"] == "must be <= 100, got int (from a reference)"
     assert "hunter" not in str(found)
 
 
@@ -329,7 +329,7 @@ def test_a_secret_shows_in_no_way_of_printing():
     provider = ProviderConfig(base_url=URL, api_key=secret, headers={"X": secret})
     shown = f"{secret} {secret!r} {provider} {provider!r} {attrs.asdict(provider)}"
     assert SECRET not in shown
-    assert secret.reveal() == SECRET
+    assert secret.reveal("") == SECRET
 
 
 # Files
