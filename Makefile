@@ -8,11 +8,13 @@ BIN := $(VENV)/bin
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test lint types clean
+.PHONY: run install test lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
 	@exec $(BIN)/klaw serve
+
+install: $(VENV)/.installed-local
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(ARGS)
@@ -26,19 +28,28 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+# After a change of the dependencies in pyproject.toml; ARGS=--upgrade takes the newest versions.
+lock: $(VENV)/.installed-dev
+	$(BIN)/python tools/lock_requirements.py $(ARGS)
+
+lock-check: $(VENV)/.installed-dev
+	$(BIN)/python tools/lock_requirements.py --check
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Klaw needs Python 3.11 or newer")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 2) and "Klaw needs Python 3.11.2 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed-local: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-local: pyproject.toml requirements.txt | $(VENV)/bin/python
 	@echo "Installing Klaw …"
-	$(PIP) install --constraint constraints.txt --editable '.[local,mcp]'
+	$(PIP) install --require-hashes --requirement requirements.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed-dev: pyproject.toml requirements.txt requirements-dev.txt | $(VENV)/bin/python
 	@echo "Installing Klaw with what its tests need …"
-	$(PIP) install --constraint constraints.txt --editable '.[local,mcp,dev]'
+	$(PIP) install --require-hashes --requirement requirements-dev.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 import attrs
 
+INSTALL_AGAIN = "in Klaw's checkout, run `pip install --require-hashes -r requirements.txt`"
+"""What helps when a package is missing; never "pip install klaw": that name on the index is not this program."""
+
 
 class KlawError(Exception):
     """Base of all errors that Klaw raises on purpose."""

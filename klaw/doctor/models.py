@@ -6,7 +6,7 @@ from pathlib import Path
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.doctor.finding import Finding, ok, problem, warning
-from klaw.errors import ModelError
+from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.memory.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
 
@@ -47,7 +47,7 @@ def check_local_llm(paths: Paths, config: EngineConfig, *, whole: bool) -> Findi
         return None
     local = config.local_model
     if importlib.util.find_spec("xllamacpp") is None:
-        return problem("local_model", "the package xllamacpp is not installed", "pip install 'klaw[local]'")
+        return problem("local_model", "the package xllamacpp is not installed", INSTALL_AGAIN)
     file = local.path or paths.models_dir / local.model / "model.gguf"
     if not file.is_file():
         return problem("local_model", f"{file} is missing", "klaw models pull")

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from klaw.errors import ModelError
+from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.models.catalogue import ModelSpec
 from klaw.models.manifest import Manifest, describe_file, write_manifest
 from klaw.models.progress import Progress, Step
@@ -21,7 +21,7 @@ _REPORT_BYTES = 8 << 20
 def require_converter(spec: ModelSpec) -> None:
     """Raises ModelError if the conversion of ``spec`` lacks a package; asked before anything is downloaded."""
     if spec.conversion == "e5" and importlib.util.find_spec("onnx") is None:
-        raise ModelError(f"{spec.id}: converting it needs the onnx package: pip install 'klaw[local]'")
+        raise ModelError(f"{spec.id}: converting it needs the package onnx: {INSTALL_AGAIN}")
 
 
 def check_package(spec: ModelSpec, wheel: Path) -> None:

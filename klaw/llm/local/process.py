@@ -19,7 +19,7 @@ import trio
 from klaw.actor.failure import error_class, is_cancelled
 from klaw.actor.supervisor import ActorSpec, Restart, Started
 from klaw.actor.vitals import Vitals
-from klaw.errors import ModelError
+from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
 from klaw.llm.local.state import Endpoint, LocalModel, LocalState
 
@@ -123,7 +123,7 @@ class LocalProcess:
             return "model file", f"no local model {self._settings.model}: run `klaw models pull`"
         importlib.invalidate_caches()
         if importlib.util.find_spec("xllamacpp") is None:
-            return "package", "the local model needs the package xllamacpp: run `pip install 'klaw[local]'`"
+            return "package", f"the local model needs the package xllamacpp: {INSTALL_AGAIN}"
         return None
 
     async def _run_child(self, vitals: Vitals) -> None:

@@ -22,7 +22,7 @@ from klaw.actor.reply import Reply
 from klaw.actor.supervisor import ActorSpec, Restart, Started
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
-from klaw.errors import ActorStopped, McpError
+from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
 from klaw.toolbox.mcp.listing import Listed, chosen, described
 from klaw.toolbox.mcp.names import offered_names
 from klaw.toolbox.mcp.schema import parameters_of
@@ -250,7 +250,7 @@ class McpServer:
         """
         settings = self.settings
         if importlib.util.find_spec("mcp") is None:
-            raise McpError("the Python package mcp is missing; `pip install 'klaw[mcp]'` installs it")
+            raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
         opened = await self._threads.run(_load_sdk)
         target = await self._threads.run(settings.target)
         scope = trio.CancelScope(deadline=trio.current_time() + settings.start_timeout_s)

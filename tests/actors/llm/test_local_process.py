@@ -176,7 +176,7 @@ async def test_a_missing_package_names_the_command(
     async with running(make(SERVES)):
         while model.state is not LocalState.MISSING:
             await trio.lowlevel.checkpoint()
-        assert "klaw[local]" in model.report().reason
+        assert "pip install --require-hashes -r requirements.txt" in model.report().reason
 
 
 async def test_the_supervisor_starts_it_again(make: Make, model: LocalModel) -> None:

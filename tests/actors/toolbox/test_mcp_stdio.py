@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from klaw.domain.names import UserId
+from klaw.errors import INSTALL_AGAIN
 from klaw.toolbox.mcp import link
 from klaw.toolbox.mcp.state import McpState
 from tests.support.mcp_client import alive, children, context, liar, program, running, until
@@ -327,4 +328,4 @@ async def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     async with running({"one": program()}, ready=False) as here:
         one = await here.until("one", McpState.WAITING)
-        assert one.report().reason == "the Python package mcp is missing; `pip install 'klaw[mcp]'` installs it"
+        assert one.report().reason == f"the Python package mcp is missing: {INSTALL_AGAIN}"
