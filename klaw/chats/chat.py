@@ -25,6 +25,7 @@ from klaw.chats.memory import MemoryCommands
 from klaw.chats.services import TurnServices
 from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import Turn
+from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnRecord, TurnStatus
@@ -98,7 +99,9 @@ class ChatHandle:
         """What it does now, for status frames: ``state`` and, while a turn runs, its id."""
         if self.turn is None:
             return {"state": self.state}
-        return {"state": "answering" if self.turn.answering else "thinking", "turn": self.turn.id}
+        if self.turn.answering:
+            return {"state": "answering", "turn": self.turn.id}
+        return {"state": "thinking", "turn": self.turn.id, "doing": self.turn.step}
 
 
 async def run(
@@ -396,9 +399,13 @@ class _ChatActor:
     def _show_state(self) -> None:
         if self.turn is not None:
             return
-        if self.debounce.due is not None:
+        before, waits = self.handle.state, self.debounce.due is not None
+        if waits != (before == "waiting"):
+            step = Step.WAITING if waits else Step.NOTHING
+            self.services.events.emit(Progressed(chat=self.chat, turn=None, step=step))
+        if waits:
             self.handle.state = "waiting"
-        elif self.handle.state != "failed":
+        elif before != "failed":
             self.handle.state = "idle"
         self.vitals.doing(self.handle.state)
 

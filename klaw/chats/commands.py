@@ -1,5 +1,6 @@
 """Slash commands: recognising them and wording the answers. Pure."""
 
+import difflib
 import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -86,7 +87,9 @@ def help_text() -> str:
 
 
 def unknown_text(unknown: Unknown) -> str:
-    return f"There is no command {unknown.word[:32]}. {help_text()}"
+    word = unknown.word[:32]
+    close = difflib.get_close_matches(word, [command.value for command in Command], n=1)
+    return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists what there is."
 
 
 def status_text(chat: Mapping[str, Any], health: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from klaw.domain.names import ChatId
 from klaw.domain.text import clean
 from klaw.llm.types import ToolCall
 from klaw.store.writer import Writer
-from klaw.toolbox.calls import PreparedCall
+from klaw.toolbox.calls import PreparedCall, in_short
 from klaw.toolbox.executor import CallResult
 
 
@@ -48,7 +48,7 @@ class Rounds:
 
     def started(self, call: PreparedCall) -> None:
         """See ``Hooks.started``."""
-        self._tell(call.call, "started")
+        self._tell(call.call, "started", in_short(call.arguments))
 
     async def ended(self, result: CallResult) -> None:
         """See ``Hooks.ended``."""
@@ -71,5 +71,6 @@ class Rounds:
         told: dict[str, Any] = {"offered": offered, "rounds": self.count, "calls": self.calls}
         return {**told, "earlier_rounds": earlier} if earlier else told
 
-    def _tell(self, call: ToolCall, state: str) -> None:
-        self.events.emit(ToolUsed(chat=self.chat, turn=self.turn, call=call.id, name=call.name, state=state))
+    def _tell(self, call: ToolCall, state: str, what: str = "") -> None:
+        used = ToolUsed(chat=self.chat, turn=self.turn, call=call.id, name=call.name, state=state, what=what)
+        self.events.emit(used)

@@ -17,7 +17,7 @@ from klaw.chats.services import TurnServices
 from klaw.chats.trails import Claims, resumed_trail
 from klaw.context.inputs import Budget
 from klaw.context.request import request_tokens
-from klaw.domain.events import TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.events import Progressed, Step, TextStreamed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean
@@ -46,6 +46,8 @@ class Turn:
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
     stopped: bool = False
+    step: Step | None = None
+    """What is being done before the answer begins."""
     _rows: ChatRows | None = None
     _route: Route | None = None
     _tools: tuple[ToolDescription, ...] = ()
@@ -113,7 +115,7 @@ class Turn:
         """Ask the model. None when there is nothing to answer."""
         services = self.services
         async with AsyncExitStack() as slot:
-            await slot.enter_async_context(services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
+            await self._take(slot)
             begin = trio.current_time()
             rows = await services.readers.run(
                 read_rows, self.chat, services.config.window_rows, summarised=services.config.summaries.enabled
@@ -139,7 +141,18 @@ class Turn:
             self._timings["context"] = (trio.current_time() - begin) * 1000
             return await self._converse(rows, route, prompt, about, slot)
 
+    async def _take(self, slot: AsyncExitStack) -> None:
+        """Wait for an LLM slot."""
+        if self.services.slots.full:
+            self._tell(Step.QUEUED)
+        await slot.enter_async_context(self.services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
+
+    def _tell(self, step: Step) -> None:
+        self.step = step
+        self.services.events.emit(Progressed(chat=self.chat, turn=self.id, step=step))
+
     async def _prompt(self, rows: ChatRows, route: Route) -> Prompt:
+        self._tell(Step.RECALLING)
         if self._gatherer is None:
             assert self._meter is not None
             self._gatherer = Gatherer(services=self.services, vitals=self.vitals, rows=rows, wrap=self._meter.wrap)
@@ -173,7 +186,7 @@ class Turn:
         async def ask(messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
             nonlocal holding
             if not holding:
-                await slot.enter_async_context(services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
+                await self._take(slot)
             try:
                 return await self._ask(route, messages, tools)
             finally:
@@ -241,6 +254,7 @@ class Turn:
         )
         self._begin_anew()
         self.vitals.doing("waiting for the model")
+        self._tell(Step.THINKING)
         begin = trio.current_time()
         completion = await route.provider.stream(request, self._on_delta)
         self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000

@@ -39,7 +39,11 @@ def task_lines(task: dict[str, Any]) -> list[str]:
         ["fires", task["trigger"]["shown"]],
         *[["next" if not place else "", clock_text(moment)] for place, moment in enumerate(task["next_fires"])],
         *([["next", "never"]] if task["enabled"] and not task["next_fires"] else []),
-        ["chat", task["inject_into"] or "none: results stay in the records of the runs"],
+        [
+            "chat",
+            task["inject_into"]
+            or f"none: see its results with `klaw runs --task {task['name']}` (or --inject-into CHAT)",
+        ],
         *[
             [word, f"{task[name]}{unit}"]
             for word, name, unit in (
@@ -91,7 +95,12 @@ def run_lines(run: dict[str, Any]) -> list[str]:
         ["ended", f"{run['ended_at']}, took {took(run)}" if run["ended_at"] else "-"],
         ["model", run["model"]],
         ["tokens", f"{run['prompt_tokens']} of prompts, {run['completion_tokens']} of answers"],
-        ["chat", f"{run['inject_into']}, {run['delivered']} messages sent" if run["inject_into"] else "none"],
+        [
+            "chat",
+            f"{run['inject_into']}, {run['delivered']} messages sent"
+            if run["inject_into"]
+            else "none: the result stands here",
+        ],
         *([["started by", f"run {run['parent']}"]] if run["parent"] else []),
     ]
     head = table([[name, line(text)] for name, text in rows])

@@ -1,10 +1,13 @@
 """Text on a terminal: making foreign text harmless, and how wide it is. Pure."""
 
 import unicodedata
+from itertools import pairwise
 
 _TAB = "    "
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Marks that reorder what follows them: text could pretend to be something else."""
+_AS_EMOJI = "\ufe0f"
+"""Makes the character before it an emoji of two cells, on terminals that know it."""
 
 
 def harmless(text: str) -> str:
@@ -32,24 +35,17 @@ def width_of(character: str) -> int:
     """Cells that a printable character takes: 0, 1 or 2."""
     if "\x20" <= character <= "\x7e":
         return 1
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
+    category = unicodedata.category(character)
+    if category in ("Mn", "Me", "Cf") or "\u1160" <= character <= "\u11ff":
+        return 0  # the last are the vowels and finals of Korean syllables that are written in parts
+    if category == "Cn" and "\U0001f300" <= character <= "\U0001faff":
+        return 2  # an emoji that is younger than this Python
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def width(text: str) -> int:
-    """Cells of one line of printable text."""
-    return sum(map(width_of, text))
-
-
-def rows(text: str, columns: int) -> int:
-    """Rows that one line takes on a terminal that wraps at ``columns``; 0 for no text."""
-    if not text:
-        return 0
-    count, used = 1, 0
-    for character in text:
-        cells = width_of(character)
-        if used + cells > columns:
-            count, used = count + 1, 0
-        used += cells
-    return count
+    """Cells of one line of printable text. Where terminals differ (emoji of several characters), the larger number."""
+    if text.isascii():
+        return len(text)
+    cells = sum(map(width_of, text))
+    return cells + sum(width_of(before) == 1 for before, mark in pairwise(text) if mark == _AS_EMOJI)

@@ -33,6 +33,7 @@ class Entry:
     created_at: str = ""
     """ISO-8601 UTC; empty for what this client sent itself and was told no more about than its ``seq``."""
     turn: str | None = None
+    task: str | None = None
     replayed: bool = False
     """Stored before the watch began, or while the connection was down."""
 
@@ -84,5 +85,6 @@ def entry_of(chat: str, message: ChatMessage | StoredMessage, *, replayed: bool)
         content=message.content,
         created_at=message.created_at,
         turn=message.turn,
+        task=message.task,
         replayed=replayed,
     )

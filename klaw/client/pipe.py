@@ -14,7 +14,7 @@ from klaw.client.cells import harmless
 from klaw.client.client import Client
 from klaw.client.errors import RequestRefused
 from klaw.client.events import Entry
-from klaw.client.opening import open_chat
+from klaw.client.opening import QUIT, open_chat
 from klaw.client.verdict import Failed, Waiter
 from klaw.gateway.frames import Approval
 
@@ -78,7 +78,7 @@ class Messages:
 
 
 async def run_pipe(client: Client, chat: str, messages: Messages, out: TextIO, errors: TextIO, *, as_json: bool) -> int:
-    """Send each message after the answer to the one before. Returns 1 if one got no answer, else 0.
+    """Send each message after the answer to the one before, up to ``/quit``. Returns 1 if one got no answer, else 0.
 
     Raises:
         InputError
@@ -87,7 +87,7 @@ async def run_pipe(client: Client, chat: str, messages: Messages, out: TextIO, e
     """
     await open_chat(client, chat, 0)
     failed = False
-    while (text := await messages.next()) is not None:
+    while (text := await messages.next()) is not None and text.lower() not in QUIT:
         verdict = await _ask(client, chat, text, errors)
         if isinstance(verdict, Failed):
             failed = True

@@ -1,16 +1,19 @@
-"""The terminal's picture: text that only grows, with the input line kept below it.
+"""The terminal's picture: text that only grows, with a foot kept below it: what is being done, and the input line.
 
-Text may end in the middle of a line (an answer that is being streamed) while the person types: then the input line is
-taken away, the unfinished line is written again with what was added, and the input line comes back under it. Nothing
-here reads or waits; the output is given as one string for each change, so that nothing flickers.
+Rows end between words, so each is written with its own line end, and only the last one can still change: a word that
+grows out of it moves to the next. To change anything, the foot and that row are taken away, and written again with what
+was added. Nothing here reads or waits; the output is one string for each change, so that nothing flickers.
 """
 
 import enum
 from collections.abc import Callable
 from typing import TextIO
 
-from klaw.client.cells import harmless, rows, width
+import attrs
+
+from klaw.client.cells import harmless, width
 from klaw.client.editor import View
+from klaw.client.wrap import height, least_width, shown, wrap
 
 _CLEAR_BELOW = "\x1b[J"
 _CLEAR_ALL = "\x1b[H\x1b[2J"
@@ -28,6 +31,21 @@ class Style(enum.Enum):
     ALARM = "\x1b[31m"
 
 
+_MIN_COLUMNS = 2
+"""A sign of a script without spaces takes two."""
+
+
+@attrs.frozen(kw_only=True)
+class Foot:
+    """What stands below the text."""
+
+    prompt: str
+    view: View
+    """The part of the typed line that is shown."""
+    status: str = ""
+    """What is being done, in a row of its own; empty for none."""
+
+
 class Screen:
     """Writes to one terminal.
 
@@ -42,10 +60,15 @@ class Screen:
         self._size = size
         self._colours = colours
         self._tail = ""
-        """The unfinished last line of the text."""
-        self._prompt = ""
-        self._view = View("", 0)
-        self._drawn = False
+        """The unfinished last row of the text."""
+        self._foot: Foot | None = None
+        """What stands below the text now."""
+        self._above: list[int] = []
+        """Cells of each row that was written above the cursor's and may be written again; rather too few: what they
+        take too much would be cleared of the rows above."""
+        self._column = 0
+        """Where the cursor was put in its row."""
+        self._resized = False
 
     def write(self, text: str) -> None:
         """Add foreign text, which may begin and end inside a line."""
@@ -53,72 +76,98 @@ class Screen:
 
     def line(self, text: str, style: Style = Style.PLAIN) -> None:
         """Add whole lines, after ending an unfinished one."""
-        begin = "\n" if self._tail else ""
-        clean = harmless(text)
-        if self._colours and style is not Style.PLAIN:
-            clean = "\n".join(f"{style.value}{each}{_RESET}" for each in clean.split("\n"))
-        self._change(f"{begin}{clean}\n")
+        self.end_line()
+        self._change(f"{harmless(text)}\n", style)
 
     def end_line(self) -> None:
         """End an unfinished line."""
         if self._tail:
             self._change("\n")
 
-    def show_input(self, prompt: str, view: View) -> None:
-        """Show the input line, or show it changed."""
-        if self._drawn and (prompt, view) == (self._prompt, self._view):
-            return
-        erase = self._erase()
-        self._prompt, self._view = prompt, view
-        self._emit(erase + ("" if erase == "" else self._tail) + self._draw())
+    def show(self, foot: Foot | None) -> None:
+        """Show what stands below the text, or show it changed; None takes it away: text goes on where it was."""
+        if foot != self._foot or self._resized:
+            self._resized = False
+            self._emit(self._erase() + self._draw(foot))
 
-    def hide_input(self) -> None:
-        """Take the input line away; text goes on where it was."""
-        if self._drawn:
-            self._emit(self._erase() + self._tail)
+    def resized(self) -> None:
+        """The terminal has another size: ``show`` writes again what can still change. What was said stays as it is."""
+        self._resized = True
 
     def clear(self) -> None:
         """Begin at the top of an empty screen."""
-        self._drawn = False
-        self._emit(_CLEAR_ALL + self._tail)
+        self._above, self._column = [], 0
+        self._emit(_CLEAR_ALL + self._draw(self._foot))
 
     def begin_anew(self) -> None:
         """Something else wrote on the terminal: go on below it, whatever stood there."""
-        self._drawn, self._tail = False, ""
+        self._tail, self._foot, self._above, self._column = "", None, [], 0
 
     @property
-    def input_columns(self) -> int:
-        """Cells for the input line after a prompt."""
-        return max(self._size()[0] - width(self._prompt), 2)
+    def columns(self) -> int:
+        """Cells of a row."""
+        return max(self._size()[0], _MIN_COLUMNS)
 
-    def _change(self, text: str) -> None:
-        shown = self._drawn
-        out = self._erase()
-        if shown:
-            out += self._tail
-        out += text
-        self._tail = (self._tail + text).rsplit("\n", 1)[-1]
-        self._emit(out + (self._draw() if shown else ""))
+    def _change(self, text: str, style: Style = Style.PLAIN) -> None:
+        columns = self.columns
+        before = shown(self._tail, columns)
+        rows: list[str] = []
+        *lines, last = (self._tail + text).split("\n")
+        for each in lines:
+            rows += [row.rstrip(" ") for row in wrap(each, columns)]
+        *more, self._tail = wrap(last, columns)
+        rows += more
+        done, tail = "".join(f"{self._styled(row, style)}\n" for row in rows), shown(self._tail, columns)
+        still = not self._resized and self._foot is None and not self._above
+        if still and (rows or [tail])[0].startswith(before):
+            # The usual case of a streamed answer: nothing that stands there has to move.
+            self._column = least_width(tail)
+            self._emit((done + tail).removeprefix(before))
+            return
+        self._emit(self._erase() + done + self._draw(self._foot))
+
+    def _styled(self, row: str, style: Style) -> str:
+        return f"{style.value}{row}{_RESET}" if self._colours and row and style is not Style.PLAIN else row
 
     def _erase(self) -> str:
-        """Remove the input line and the unfinished line above it, where the cursor then is."""
-        if not self._drawn:
-            return ""
-        self._drawn = False
-        up = rows(self._tail, self._size()[0])
+        """Go back to where the unfinished row begins, and clear all from there on.
+
+        On a terminal that has become narrower, rows that were written whole now take several: terminals keep the text
+        and move it, and the cursor with it.
+        """
+        columns, lines = self._size()
+        columns = max(columns, 1)
+        up = sum(height(cells, columns) for cells in self._above) + max(self._column - 1, 0) // columns
+        up = min(up, lines - 1)
+        self._above, self._column = [], 0
         return "\r" + (f"\x1b[{up}A" if up else "") + _CLEAR_BELOW
 
-    def _draw(self) -> str:
-        columns, height = self._size()
-        out = "\n" if self._tail else ""
-        if rows(self._tail, columns) > height - 2:
-            # It could not be taken back: let it stand.
-            self._tail = ""
-        self._drawn = True
-        at = width(self._prompt) + self._view.column
-        return f"{out}{self._prompt}{self._view.text}\r" + (f"\x1b[{at}C" if at else "")
+    def _draw(self, foot: Foot | None) -> str:
+        """Write the unfinished row and what stands below it; leaves the cursor where it belongs."""
+        columns = self.columns
+        *early, last = wrap(self._tail, columns)
+        tail = [*early, shown(last, columns)] if self._tail else []
+        self._foot = foot
+        if foot is None:
+            self._above = [least_width(row) for row in tail[:-1]]
+            self._column = least_width(tail[-1]) if tail else 0
+            return "\n".join(tail)
+        rows = list(tail)
+        if foot.status:
+            rows.append(_cut_short(foot.status, columns - 1))
+        self._above = [least_width(row) for row in rows]
+        if foot.status:
+            rows[-1] = self._styled(rows[-1], Style.FAINT)
+        self._column = width(foot.prompt) + foot.view.column
+        at = f"\x1b[{self._column}C" if self._column else ""
+        return "\n".join([*rows, f"{foot.prompt}{foot.view.text}\r{at}"])
 
     def _emit(self, text: str) -> None:
         if text:
             self._out.write(text)
             self._out.flush()
+
+
+def _cut_short(text: str, columns: int) -> str:
+    """As much of one line as fits."""
+    return text if width(text) <= columns else shown(wrap(text, columns)[0], columns)

@@ -7,11 +7,12 @@ import signal
 import trio
 
 from klaw.actor.clock import new_id
+from klaw.client.activity import SENDING, SPIN_S, Activity
 from klaw.client.client import Client
 from klaw.client.editor import Key, LineEditor, Submitted
 from klaw.client.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.client.opening import open_chat
-from klaw.client.screen import Screen
+from klaw.client.opening import QUIT, open_chat
+from klaw.client.screen import Foot, Screen
 from klaw.client.together import run_until_first_ends
 from klaw.client.transcript import PROMPT, Transcript
 from klaw.client.tty import key_by_key, read_keys
@@ -20,7 +21,7 @@ from klaw.gateway.frames import ClientFrame, Stop
 MAX_WAITING = 32
 """Lines typed while earlier ones are on their way (or the connection is down); more are refused, and stay typed."""
 SECOND_PRESS_S = 2.0
-QUIT = "/quit"
+KEYS = "Alt-Enter: new line · Ctrl-C: stop · Ctrl-D or /quit: leave · /help"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCONT)
 
@@ -34,7 +35,8 @@ class Press(enum.Enum):
 
 
 class Interrupts:
-    """Ctrl-C: the first stops the turn or clears what is typed; one soon after, or with nothing to do, quits."""
+    """Ctrl-C: the first stops the turn or clears what is typed; one soon after, or with nothing to do, quits. Typed
+    text is never lost by leaving."""
 
     def __init__(self) -> None:
         self._last = -math.inf
@@ -43,9 +45,9 @@ class Interrupts:
         """What the key does now; ``now`` in seconds."""
         soon = now - self._last < SECOND_PRESS_S
         self._last = now
-        if soon or not (busy or typed):
-            return Press.QUIT
-        return Press.STOP if busy else Press.CLEAR
+        if busy and not soon:
+            return Press.STOP
+        return Press.CLEAR if typed else Press.QUIT
 
 
 class Terminal:
@@ -66,6 +68,9 @@ class Terminal:
         self._editor = LineEditor()
         self._transcript = Transcript(screen, chat)
         self._interrupts = Interrupts()
+        self._activity = Activity()
+        self._spinning = trio.Event()
+        """Set while the row of the activity is shown."""
         self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
 
     async def run(self, history: int) -> None:
@@ -84,11 +89,12 @@ class Terminal:
             self._transcript.entry(entry)
             if entry.role == "user":
                 self._editor.remember(entry.content)
+        self._transcript.say(KEYS)
         self._refresh()
         try:
-            await run_until_first_ends(self._read_keys, self._send, self._show_events, self._heed_signals)
+            await run_until_first_ends(self._read_keys, self._send, self._show_events, self._heed_signals, self._spin)
         finally:
-            self._screen.hide_input()
+            self._screen.show(None)
             self._screen.end_line()
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -113,14 +119,25 @@ class Terminal:
                 await self._client.send(self._chat, text, message_id)
             except RequestRefused as exc:
                 self._transcript.refused(message_id, str(exc))
+                self._activity.over(SENDING)
             else:
                 self._transcript.busy |= not text.startswith("/")
             self._refresh()
 
     async def _show_events(self) -> None:
         while True:
-            self._transcript.show(await self._client.next_event())
+            event = await self._client.next_event()
+            if getattr(event, "chat", None) in (None, self._chat):
+                self._activity.see(event, trio.current_time())
+            self._transcript.show(event)
             self._transcript.ask(trio.current_time())
+            self._refresh()
+
+    async def _spin(self) -> None:
+        """Turn the spinner while something is being done."""
+        while True:
+            await self._spinning.wait()
+            await trio.sleep(SPIN_S)
             self._refresh()
 
     # -- what happens ----------------------------------------------------------------------------------------------
@@ -139,7 +156,7 @@ class Terminal:
         return False
 
     def _submit(self, text: str) -> bool:
-        if text.lower() == QUIT:
+        if text.lower() in QUIT:
             return True
         now = trio.current_time()
         if (answer := self._transcript.questions.answer(text, now)) is not None:
@@ -154,6 +171,7 @@ class Terminal:
                 self._transcript.say("too many messages wait to be sent; this one was not taken")
             else:
                 self._transcript.submitted(message_id, text)
+                self._activity.sent(text, now)
         return False
 
     def _interrupt(self) -> bool:
@@ -162,6 +180,7 @@ class Terminal:
             if self._post(Stop(chat=self._chat), "not connected: cannot stop; Ctrl-C again leaves"):
                 self._transcript.say("stopping; Ctrl-C again leaves")
         elif press is Press.CLEAR:
+            self._editor.remember(self._editor.text)
             self._editor.clear()
         self._refresh()
         return press is Press.QUIT
@@ -182,7 +201,7 @@ class Terminal:
             key_by_key(self._fd)
             self._screen.begin_anew()
         elif number == signal.SIGWINCH:
-            self._screen.hide_input()
+            self._screen.resized()
         else:
             return True
         self._refresh()
@@ -190,7 +209,13 @@ class Terminal:
 
     def _refresh(self) -> None:
         """The input line stands below the text, except while an answer is written and nothing is typed."""
+        status = self._activity.line(trio.current_time())
+        if status:
+            self._spinning.set()
+        elif self._spinning.is_set():
+            self._spinning = trio.Event()
         if self._transcript.streaming and not self._editor.text:
-            self._screen.hide_input()
+            self._screen.show(None)
         else:
-            self._screen.show_input(PROMPT, self._editor.view(self._screen.input_columns))
+            view = self._editor.view(max(self._screen.columns - len(PROMPT), 2))
+            self._screen.show(Foot(prompt=PROMPT, view=view, status=status))

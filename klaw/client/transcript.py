@@ -1,5 +1,8 @@
 """What a chat's events look like on a screen. No waiting, no network: events in, calls of ``Screen`` out."""
 
+import datetime as dt
+
+from klaw.client.activity import tool_text
 from klaw.client.answer import Answer
 from klaw.client.events import Connected, Disconnected, Entry, Event
 from klaw.client.questions import ENDINGS, Questions, question_text
@@ -68,7 +71,7 @@ class Transcript:
             case Delta():
                 self._delta(event)
             case Tool(state="started" | "failed"):
-                self.say(f"{event.name} …" if event.state == "started" else f"{event.name} failed")
+                self.say(tool_text(event) if event.state == "started" else f"{event.name} failed")
             case Approval() | ApprovalEnded():
                 self._question(event)
             case Status():
@@ -110,6 +113,9 @@ class Transcript:
             self._screen.line(entry.content or "--- a new conversation ---", Style.FAINT)
         elif entry.role == "system":
             self._screen.line(entry.content, Style.FAINT)
+        elif entry.task is not None:
+            self._screen.line(f"[task {entry.task}, {_local(entry.created_at)}]", Style.FAINT)
+            self._screen.line(entry.content)
         elif entry.role == "assistant" and entry.kind == "tool_call":
             self._before_tools(entry)
         elif entry.role == "assistant":
@@ -172,6 +178,14 @@ class Transcript:
             self._finished = self._answer.turn
             self._answer = None
             self._screen.end_line()
+
+
+def _local(moment: str) -> str:
+    """A time of the server as this machine's clock shows it."""
+    try:
+        return dt.datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return moment
 
 
 def _quoted(text: str) -> str:

@@ -1,5 +1,6 @@
 """What happens in chats, for whoever watches them. Delivered in order; stored messages can be read again later."""
 
+import enum
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -27,6 +28,31 @@ class TurnStarted:
     last_seq: int
 
 
+class Step(enum.StrEnum):
+    """What is being done before an answer begins."""
+
+    WAITING = "waiting"
+    """For further messages, to answer them together; no turn has begun."""
+    QUEUED = "queued"
+    """For a free place among the calls to models."""
+    RECALLING = "recalling"
+    """What belongs into the context is looked up."""
+    THINKING = "thinking"
+    """The model was asked."""
+    NOTHING = "nothing"
+    """What waited for an answer was stopped."""
+
+
+@attrs.frozen(kw_only=True)
+class Progressed:
+    """A chat does something else now."""
+
+    chat: ChatId
+    turn: str | None
+    """None before there is one."""
+    step: Step
+
+
 @attrs.frozen(kw_only=True)
 class TextStreamed:
     """The next piece of the answer that is being made; not stored yet."""
@@ -48,6 +74,8 @@ class ToolUsed:
     name: str
     state: str
     """``started``, ``done`` or ``failed``."""
+    what: str = ""
+    """Of one that started: its arguments in short, in one line of printable characters."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +121,15 @@ class Noticed:
 
 
 Event: TypeAlias = (
-    MessageStored | TurnStarted | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded | Noticed
+    MessageStored
+    | TurnStarted
+    | Progressed
+    | TextStreamed
+    | ToolUsed
+    | ApprovalAsked
+    | ApprovalEnded
+    | TurnEnded
+    | Noticed
 )
 
 

@@ -8,6 +8,12 @@ def has_forbidden(text: str) -> bool:
     return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def printable(text: str) -> str:
+    """The text with escapes for all that does not print as itself: nothing in it hides, by control characters, by
+    invisible ones or by turning the direction of writing."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def clean(text: str) -> str:
     """A model's text with NUL and lone surrogates replaced by U+FFFD."""
     if not has_forbidden(text):

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from klaw.domain.approval import Approval
-from klaw.domain.events import ApprovalAsked, ApprovalEnded, TextStreamed, ToolUsed, TurnEnded, TurnStarted
+from klaw.domain.events import (
+    ApprovalAsked,
+    ApprovalEnded,
+    Progressed,
+    Step,
+    TextStreamed,
+    ToolUsed,
+    TurnEnded,
+    TurnStarted,
+)
 from klaw.domain.message import Message
 from klaw.domain.names import name_of
 from klaw.domain.turn import TurnRecord, TurnStatus
@@ -44,7 +53,8 @@ def message_text(message: Message, *, replayed: bool) -> str:
             kind=message.type,
             content=message.content,
             created_at=message.created_at,
-            turn=_turn_of(message),
+            turn=_told(message, "turn"),
+            task=_told(message, "task"),
             replayed=replayed or None,
         )
     )
@@ -58,25 +68,33 @@ def in_history(message: Message) -> StoredMessage:
         kind=message.type,
         content=message.content,
         created_at=message.created_at,
-        turn=_turn_of(message),
+        turn=_told(message, "turn"),
+        task=_told(message, "task"),
     )
 
 
-def _turn_of(message: Message) -> str | None:
-    turn = message.metadata.get("turn")
-    return turn if isinstance(turn, str) else None
+def _told(message: Message, name: str) -> str | None:
+    """A text of a message's metadata."""
+    value = message.metadata.get(name)
+    return value if isinstance(value, str) else None
 
 
 def event_texts(
-    event: TurnStarted | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded,
+    event: TurnStarted | Progressed | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded,
 ) -> list[str]:
     """The frames of an event, encoded; none for streamed text, which the outbox joins and encodes itself."""
     chat = name_of(event.chat)
     match event:
         case TurnStarted(turn=turn):
             return [encode(Status(chat=chat, state="thinking", turn=turn))]
+        case Progressed(turn=turn, step=Step.WAITING):
+            return [encode(Status(chat=chat, state="waiting", turn=turn))]
+        case Progressed(turn=turn, step=Step.NOTHING):
+            return [encode(Status(chat=chat, state="idle", turn=turn))]
+        case Progressed(turn=turn, step=step):
+            return [encode(Status(chat=chat, state="thinking", turn=turn, doing=step))]
         case ToolUsed(turn=turn, call=call, name=name, state=state):
-            return [encode(Tool(chat=chat, turn=turn, call=call, name=name, state=state))]
+            return [encode(Tool(chat=chat, turn=turn, call=call, name=name, state=state, what=event.what or None))]
         case ApprovalAsked(approval=approval):
             return [approval_text(approval)]
         case ApprovalEnded(id=approval_id, outcome=outcome):
@@ -109,8 +127,9 @@ def approval_text(approval: Approval) -> str:
 
 def chat_status(name: str, status: Mapping[str, Any]) -> Status:
     """What a chat does now, as ``Chats.chat_status`` says."""
-    details = {key: value for key, value in status.items() if key not in ("state", "turn")}
-    return Status(chat=name, state=str(status["state"]), turn=status.get("turn"), details=details or None)
+    details = {key: value for key, value in status.items() if key not in ("state", "turn", "doing")}
+    turn, doing = status.get("turn"), status.get("doing")
+    return Status(chat=name, state=str(status["state"]), turn=turn, doing=doing, details=details or None)
 
 
 def degraded(health: Mapping[str, Any]) -> list[Degraded]:

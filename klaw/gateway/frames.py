@@ -172,6 +172,8 @@ class StoredMessage:
     """ISO-8601 UTC."""
     turn: str | None = None
     """The turn that made it."""
+    task: str | None = None
+    """The task whose result it is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -187,6 +189,7 @@ class ChatMessage:
     content: str
     created_at: str
     turn: str | None = None
+    task: str | None = None
     replayed: bool | None = None
     """True for what was stored before the watch began."""
 
@@ -214,6 +217,8 @@ class Tool:
     name: str
     state: str
     """started, done or failed."""
+    what: str | None = None
+    """Of one that started: its arguments in short, in one line of printable characters."""
 
 
 @attrs.frozen(kw_only=True)
@@ -253,6 +258,8 @@ class Status:
     """Of a chat: idle, waiting, thinking, answering, failed. Of the server: ok, degraded."""
     chat: str | None = None
     turn: str | None = None
+    doing: str | None = None
+    """Of a chat that is thinking: queued, recalling or thinking."""
     ended: str | None = None
     """How ``turn`` has just ended: done, stopped or failed."""
     degraded: list[Degraded] | None = None

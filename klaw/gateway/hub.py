@@ -5,7 +5,7 @@ event is its own matter (``delivery``), and a subscriber that cannot take more d
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, assert_never
+from typing import Protocol, TypeAlias
 
 import structlog
 
@@ -16,6 +16,7 @@ from klaw.domain.events import (
     Event,
     MessageStored,
     Noticed,
+    Progressed,
     TextStreamed,
     ToolUsed,
     TurnEnded,
@@ -25,7 +26,7 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.gateway.answers import StoredOnce
 
-ChatEvent: TypeAlias = TurnStarted | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
+ChatEvent: TypeAlias = TurnStarted | Progressed | TextStreamed | ToolUsed | ApprovalAsked | ApprovalEnded | TurnEnded
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -85,15 +86,13 @@ class Hub:
                 if watchers:
                     stored = StoredOnce(message)
                     self._each(watchers, lambda watcher: watcher.stored(stored))
-            case TurnStarted() | TextStreamed() | ToolUsed() | ApprovalAsked() | ApprovalEnded() | TurnEnded():
+            case Noticed():
+                self._each(self._everybody, lambda watcher: watcher.noticed(event))
+            case _:
                 self._follow(event)
                 watchers = self._watchers.get(event.chat)
                 if watchers:
                     self._each(watchers, lambda watcher: watcher.happened(event))
-            case Noticed():
-                self._each(self._everybody, lambda watcher: watcher.noticed(event))
-            case _:
-                assert_never(event)
 
     def join(self, subscriber: Subscriber) -> None:
         """Count a connection in."""

@@ -83,6 +83,11 @@ class Slots:
         finally:
             self._release()
 
+    @property
+    def full(self) -> bool:
+        """Whether the next call has to wait."""
+        return self._busy >= self._total
+
     def report(self) -> SlotsReport:
         waiting = self._waiting()
         return SlotsReport(

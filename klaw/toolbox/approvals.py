@@ -17,6 +17,7 @@ from klaw.actor.reply import Reply
 from klaw.domain.approval import Approval, Outcome
 from klaw.domain.events import ApprovalAsked, ApprovalEnded, EventSink
 from klaw.domain.names import ChatId, UserId, user_of
+from klaw.domain.text import printable
 from klaw.toolbox.spec import Arguments, ToolContext, ToolFailure, ToolSpec
 
 MAX_OPEN = 256
@@ -170,9 +171,3 @@ async def _question(context: ToolContext, spec: ToolSpec, arguments: Arguments) 
     if spec.question is not None:
         return await spec.question(context, arguments)
     return f"{spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=str)}"
-
-
-def printable(text: str) -> str:
-    """The text with escapes for all that does not print as itself: a question must not hide a part of what it asks,
-    by control characters, by invisible ones or by turning the direction of writing."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from klaw.domain.text import clean
+from klaw.domain.text import clean, printable
 from klaw.llm.types import ToolCall
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -20,6 +20,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
 SHOWN_CHARS = 120
+MAX_SHOWN = 8
+"""Arguments of a call that are shown."""
 
 DOUBLED = "Two calls of this round have the same id; only the first was carried out. Call it again by itself."
 TOO_MANY = "Too many calls at once: only {most} are carried out in one round. Call it again in the next one."
@@ -67,6 +69,19 @@ def prepare(
             own = attrs.evolve(own, arguments=clean(json.dumps(arguments, ensure_ascii=False)))
         prepared.append(PreparedCall(call=own, arguments={} if problem else arguments, problem=problem))
     return tuple(prepared)
+
+
+def in_short(arguments: Mapping[str, Any]) -> str:
+    """The arguments of a call for the user who watches: one line of printable characters, at most ``SHOWN_CHARS``."""
+    parts = []
+    for name, value in list(arguments.items())[:MAX_SHOWN]:
+        text = (
+            value[: SHOWN_CHARS + 1] if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        )
+        line = printable(" ".join(text[: SHOWN_CHARS + 1].split()))
+        parts.append(line if len(arguments) == 1 else f"{printable(name[:MAX_NAME])}: {line}")
+    told = ", ".join(parts)
+    return told if len(told) <= SHOWN_CHARS else f"{told[: SHOWN_CHARS - 1]}…"
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:

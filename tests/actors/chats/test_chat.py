@@ -14,7 +14,7 @@ from klaw.actor.vitals import State
 from klaw.app import recover_chats
 from klaw.chats import chat as chat_module
 from klaw.chats.service import TooManyChats
-from klaw.domain.events import TextStreamed
+from klaw.domain.events import Progressed, TextStreamed
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 from klaw.domain.turn import TurnStatus
@@ -32,6 +32,28 @@ async def test_messages_within_the_debounce_are_answered_together(tmp_path: Path
         await w.turn(1)
         assert len(w.llm.requests) == 1
         assert w.contents() == ["one\ntwo\nтри"]
+
+
+async def test_each_step_before_the_answer_is_told(tmp_path: Path) -> None:
+    """Waiting for more, for a slot, recalling, thinking; and that nothing is waited for any more after a stop."""
+    async with world(tmp_path, processing={"debounceMs": 100, "maxConcurrentLlm": 1}) as w:
+        gate = trio.Event()
+        w.llm.replies.append(Reply(steps=(Text("busy"), Wait(gate))))
+        await w.send("holds the only slot", chat="other")
+        await w.llm.wait_for_requests(1)
+        await w.send("Когда?")
+
+        def told(events: list[Any]) -> list[str]:
+            return [event.step.value for event in events if isinstance(event, Progressed) and event.chat == w.chat]
+
+        await w.watcher.until(lambda events: "queued" in told(events))
+        assert w.app.directory.chat_status(w.chat)["doing"] == "queued"
+        gate.set()
+        await w.turn(2)
+        assert told(w.watcher.events) == ["waiting", "queued", "recalling", "thinking"]
+        await w.send("never mind")
+        assert await w.app.directory.stop(LOCAL_USER, "main")
+        await w.watcher.until(lambda events: told(events)[4:] == ["waiting", "nothing"])
 
 
 async def test_the_answer_is_streamed_then_stored_with_its_turn(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ async def test_a_turn_calls_tools_and_answers_with_their_results(tmp_path: Path)
         assert [(m["role"], m["tool_call_id"]) for m in sent[1:]] == [("tool", "c1"), ("tool", "c2")]
         used = [(e.call, e.state) for e in w.watcher.events if isinstance(e, ToolUsed)]
         assert sorted(used) == [("c1", "done"), ("c1", "started"), ("c2", "failed"), ("c2", "started")]
+        shown = {e.call: e.what for e in w.watcher.events if isinstance(e, ToolUsed) and e.state == "started"}
+        assert shown == {"c1": "a: 2, b: 3", "c2": "x"}
         pieces = [(e.offset, e.text) for e in w.watcher.events if isinstance(e, TextStreamed)]
         assert pieces == [(0, "Считаю. "), (0, "Пять.")]
         record = await w.receipt()

@@ -1,11 +1,13 @@
 """``klaw chat`` as a program: in pipes, and at a real (pseudo) terminal."""
 
+import codecs
 import fcntl
 import json
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -15,8 +17,9 @@ from pathlib import Path
 
 import trio
 
-from klaw.gateway.frames import ChatMessage, Degraded, Delta, Error, Send, Status
+from klaw.gateway.frames import ChatMessage, Degraded, Delta, Error, Send, Status, Tool
 from tests.actors.client.fake_server import FakeServer, Link
+from tests.unit.client.small_terminal import SmallTerminal
 
 COMMAND = [sys.executable, "-m", "klaw.cli.main", "chat"]
 
@@ -140,6 +143,9 @@ async def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     assert (done.stdout, done.stderr) == (b"You said: hi\n", b"")
 
 
+SPINNER = tuple("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+
+
 class Desk:
     """A person at a pseudo terminal."""
 
@@ -147,6 +153,8 @@ class Desk:
         self.master = master
         self.process = process
         self.seen = ""
+        self.screen = SmallTerminal(80, 24)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
@@ -155,9 +163,47 @@ class Desk:
         """Read until the text has appeared; what came before it is forgotten."""
         with trio.fail_after(20):
             while text not in self.seen:
-                await trio.lowlevel.wait_readable(self.master)
-                self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(self.master, 65536).decode(errors="replace"))
+                self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", await self._read())
         self.seen = self.seen.split(text, 1)[1]
+
+    async def see_rows(self, *rows: str) -> None:
+        """Read until the last rows of the screen are these; a row that ends with … need only begin so."""
+        with trio.fail_after(20):
+            while not self._stand(rows):
+                await self._read()
+
+    async def see_status(self, doing: str) -> None:
+        """Read until the row above the input line names what is being done; an empty text: nothing."""
+        with trio.fail_after(20):
+            while True:
+                row = self.screen.picture[-2] if len(self.screen.picture) > 1 else ""
+                if (doing in row and row[:1] in SPINNER) if doing else row[:1] not in SPINNER:
+                    return
+                await self._read()
+
+    async def see_text(self, text: str) -> None:
+        """Read until a text stands on the screen, whatever its rows are."""
+        with trio.fail_after(20):
+            while "".join(text.split()) not in "".join("".join(self.screen.picture).split()):
+                await self._read()
+
+    def resize(self, columns: int) -> None:
+        """Make the window wider or narrower, with the text that is there."""
+        self.screen.resize(columns)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def _stand(self, rows: tuple[str, ...]) -> bool:
+        last = self.screen.picture[-len(rows) :]
+        return len(last) == len(rows) and all(
+            row.startswith(wanted[:-1]) if wanted.endswith("…") else row == wanted
+            for row, wanted in zip(last, rows, strict=True)
+        )
+
+    async def _read(self) -> str:
+        await trio.lowlevel.wait_readable(self.master)
+        text = self._decoder.decode(os.read(self.master, 65536))
+        self.screen.write(text.replace("\r\n", "\n"))
+        return text
 
     async def leave(self) -> int:
         """Wait for the program's end, reading on so that it can write."""
@@ -316,3 +362,93 @@ async def test_after_a_pause_of_the_program_the_input_line_is_back() -> None:
         await person.see("You said: before after")
         person.type("/quit\r")
         assert await person.leave() == 0
+
+
+async def test_what_is_being_done_stands_above_the_input_line() -> None:
+    """From Enter to the first word each step is named as the server tells it; what is typed stays below."""
+    steps = [
+        (Status(chat="main", state="waiting"), "waiting for more"),
+        (Status(chat="main", state="thinking", turn="t", doing="queued"), "waiting until another answer"),
+        (Status(chat="main", state="thinking", turn="t", doing="recalling"), "recalling"),
+        (Status(chat="main", state="thinking", turn="t", doing="a step of a newer server"), ""),
+        (Status(chat="main", state="thinking", turn="t", doing="thinking"), "thinking"),
+        (Tool(chat="main", turn="t", call="c", name="clock", state="started", what="zone: UTC"), "clock"),
+        (Tool(chat="main", turn="t", call="c", name="clock", state="done"), "thinking"),
+    ]
+    async with FakeServer().serving() as server, desk(server) as person:
+        await person.see_rows("")
+        person.type("Когда?\r")
+        await server.wait_for(lambda: bool(server.sends))
+        person.type("дальше")
+        for frame, doing in steps:
+            await server.tell(frame, "main")
+            await person.see_status(doing)
+            assert person.screen.picture[-1] == "> дальше"
+        assert "[clock: zone: UTC]" in person.screen.picture
+        await server.tell(Delta(chat="main", turn="t", offset=0, text="Сейчас"), "main")
+        await person.see_rows("Сейчас", "> дальше")
+        await server.say("main", "assistant", "Сейчас полдень.", turn="t")
+        await server.tell(Status(chat="main", state="idle", turn="t", ended="done"), "main")
+        await person.see_rows("Сейчас полдень.", "> дальше")
+        person.type("\x15\x04")
+        assert await person.leave() == 0
+
+
+async def test_the_window_is_resized_while_an_answer_comes_and_something_is_typed() -> None:
+    """Rows end between words, no ghost of the input line or of the spinner is left, and nothing stands twice."""
+    words = "Садовая калитка закрыта the garden gate is shut 花园的门关着 👍 and so on"
+    async with FakeServer().serving() as server, desk(server) as person:
+        person.resize(60)
+        await person.see("/help")
+        await server.wait_for(lambda: any("main" in link.watched for link in server.links))
+        person.type("a long line that is being typed meanwhile")
+        await server.tell(Status(chat="main", state="thinking", turn="t", doing="thinking"), "main")
+        await person.see_status("thinking")
+        person.resize(30)
+        await person.see_rows("⠋…", "> ine that is being typed meanwhile"[:1] + "…")
+        for number, columns in enumerate((24, 70, 20, 44)):
+            cut = len(words) * (number + 1) // 4
+            begin = len(words) * number // 4
+            await server.tell(Delta(chat="main", turn="t", offset=begin, text=words[begin:cut]), "main")
+            await person.see_text(words[:cut])
+            person.resize(columns)
+            await person.see_text(words[:cut])
+        picture = person.screen.picture
+        assert sum("thinking" in row for row in picture) == 0
+        assert sum("meanwhile" in row for row in picture) == 1
+        assert sum("калитка" in row for row in picture) == 1
+        person.type("\x15\x04")
+        assert await person.leave() == 0
+
+
+async def test_control_c_does_not_lose_what_was_typed_after_it() -> None:
+    """Ctrl-C clears, something new is typed at once, Ctrl-C again: that clears too, and Up brings it back."""
+    async with echoing().serving() as server, desk(server) as person:
+        await person.see("/help")
+        for text in ("first", "second"):
+            person.type(text)
+            await person.see_rows(f"> {text}")
+            person.type("\x03")
+            await person.see_rows(">")
+        assert person.process.returncode is None
+        person.type("\x1b[A")
+        await person.see_rows("> second")
+        person.type("\r")
+        await person.see("You said: second")
+        person.type("/exit\r")
+        assert await person.leave() == 0
+
+
+async def test_commands_are_not_replayed_at_the_next_start_and_alt_enter_makes_a_new_line() -> None:
+    server = echoing()
+    server.store("main", "user", "question")
+    server.store("main", "assistant", "answer")
+    server.store("main", "user", "/help", "command")
+    server.store("main", "system", "Commands: many", "command")
+    async with server.serving(), desk(server, "--history", "2") as person:
+        await person.see_rows("> question", "answer", "[Alt-Enter: new line…", ">")
+        person.type("one\x1b\rдва\r")
+        await person.see_rows("> one", "  два", "You said: one", "два", ">")
+        person.type("\x04")
+        assert await person.leave() == 0
+    assert [frame.text for frame in server.sends] == ["one\nдва"]

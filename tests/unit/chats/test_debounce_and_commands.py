@@ -57,6 +57,14 @@ def test_help_names_every_command() -> None:
     assert all(command.value in commands.help_text() for command in Command)
 
 
+def test_a_typo_is_told_in_one_line_with_what_was_meant() -> None:
+    assert commands.unknown_text(Unknown("/hlep")) == (
+        "There is no command /hlep. Did you mean /help? /help lists what there is."
+    )
+    assert commands.unknown_text(Unknown("/" + "я" * 5000)).count("\n") == 0
+    assert len(commands.unknown_text(Unknown("/" + "я" * 5000))) < 120
+
+
 def test_context_text_of_a_chat_without_turns() -> None:
     assert "Nothing was answered" in commands.context_text(None)
     assert "No context was put together" in commands.context_text({})  # stopped before

@@ -13,6 +13,8 @@ class SmallTerminal:
     def __init__(self, columns: int = 40, height: int = 10) -> None:
         self.columns, self.height = columns, height
         self.lines: list[list[str]] = [[]]
+        self.wrapped = [False]
+        """Whether a row goes on with what did not fit the one before."""
         self.row = self.column = 0
         self.wrap_pending = False
 
@@ -25,6 +27,41 @@ class SmallTerminal:
 
     def flush(self) -> None:
         pass
+
+    def resize(self, columns: int) -> None:
+        """As terminals do that keep the text: rows that the program ended stay apart, wrapped ones are wrapped anew,
+        and the cursor stays at its character."""
+        lines: list[list[str]] = []
+        wrapped, at = [False, *self.wrapped[1:]], 0
+        for number, line in enumerate(self.lines):
+            begins = 0
+            if wrapped[number]:
+                begins = len(lines[-1])
+                lines[-1] += line
+            else:
+                lines.append(list(line))
+            if number == self.row:
+                at, column = len(lines) - 1, begins + self.column
+        self.lines, self.wrapped, self.columns = [], [], columns
+        for number, line in enumerate(lines):
+            first = len(self.lines)
+            cells = [*line]
+            rows: list[list[str]] = [[]]
+            for place, cell in enumerate(cells):
+                wide = place + 1 < len(cells) and cells[place + 1] == "" and cell != ""
+                if len(rows[-1]) + 1 + wide > columns:
+                    rows.append([])
+                rows[-1].append(cell)
+            self.lines += rows
+            self.wrapped += [False, *[True] * (len(rows) - 1)]
+            if number == at:
+                self.row, self.column = first, column
+                while self.column > columns or (self.column == columns and self.row + 1 < len(self.lines)):
+                    self.row += 1
+                    self.column -= columns
+                    while self.row >= len(self.lines):
+                        self.lines.append([])
+                        self.wrapped.append(True)
 
     def write(self, text: str) -> int:
         at = 0
@@ -47,7 +84,7 @@ class SmallTerminal:
             self.column = 0
         else:
             if self.column + width_of(character) > self.columns:
-                self._down()
+                self._down(wrapped=True)
                 self.column = 0
             line = self.lines[self.row]
             line.extend(" " * (self.column + 1 - len(line)))
@@ -56,10 +93,11 @@ class SmallTerminal:
                 line[self.column + 1 : self.column + 2] = [""]
             self.column += width_of(character)
 
-    def _down(self) -> None:
+    def _down(self, *, wrapped: bool = False) -> None:
         self.row += 1
         if self.row == len(self.lines):
             self.lines.append([])
+            self.wrapped.append(wrapped)
 
     def _sequence(self, found: re.Match[str]) -> None:
         private, number, letter = found.groups()
@@ -72,6 +110,7 @@ class SmallTerminal:
             self.column += count
         elif letter == "J":
             del self.lines[self.row + 1 :]
+            del self.wrapped[self.row + 1 :]
             del self.lines[self.row][self.column :]
         else:
             assert letter == "m" or private, found.group()

@@ -1,14 +1,18 @@
 """What stands on the screen after each kind of event, with the input line below it."""
 
+import time
+
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.client.editor import View
 from klaw.client.events import Connected, Disconnected, Entry
-from klaw.client.screen import Screen
+from klaw.client.screen import Foot, Screen
 from klaw.client.terminal import Interrupts, Press
 from klaw.client.transcript import Transcript
+from klaw.client.wrap import wrap
 from klaw.gateway.frames import Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
 from tests.unit.client.small_terminal import SmallTerminal
 
@@ -27,7 +31,7 @@ class Stage:
         return self.terminal.picture
 
     def typed(self, text: str) -> list[str]:
-        self.screen.show_input("> ", View(text, len(text)))
+        self.screen.show(Foot(prompt="> ", view=View(text, len(text))))
         return self.terminal.picture
 
 
@@ -72,32 +76,55 @@ def test_an_answer_streams_above_what_is_being_typed() -> None:
     stage = Stage(columns=20)
     stage.typed("half a li")
     stage.show(delta(0, "This is an answer that"), delta(22, " wraps over rows"))
-    assert stage.terminal.picture == ["This is an answer th", "at wraps over rows", "> half a li"]
+    assert stage.terminal.picture == ["This is an answer", "that wraps over rows", "> half a li"]
     assert (stage.terminal.row, stage.terminal.column) == (2, 11)
     stage.show(entry("This is an answer that wraps over rows.", turn="t1"))
-    assert stage.typed("half a line") == ["This is an answer th", "at wraps over rows.", "> half a line"]
+    assert stage.typed("half a line") == ["This is an answer", "that wraps over", "rows.", "> half a line"]
 
 
-@given(
-    st.lists(
-        st.one_of(st.text(st.sampled_from("ab я日\n"), max_size=30), st.integers(0, 8)),
-        max_size=20,
-    )
-)
+TEXTS = st.text(st.sampled_from("ab я日本🙂-\n   "), max_size=30)
+
+
+@given(st.lists(st.one_of(TEXTS, st.integers(0, 8), st.sampled_from(["thinking", ""])), max_size=20))
 def test_the_picture_is_the_text_and_then_the_input_line(steps: list[str | int]) -> None:
-    """Whatever is written while whatever is typed, nothing is lost, doubled or left over."""
-    plain, mixed = SmallTerminal(12, 200), SmallTerminal(12, 200)
-    screen = Screen(mixed, mixed.size, colours=False)
+    """Whatever is written while whatever is typed and done, nothing is lost, doubled or left over."""
+    terminal, text, foot = SmallTerminal(12, 200), "", Foot(prompt="> ", view=View("", 0))
+    screen = Screen(terminal, terminal.size, colours=False)
     for step in steps:
-        if isinstance(step, str):
-            plain.write(step)
+        if step in ("thinking", ""):
+            foot = attrs.evolve(foot, status=step)
+            screen.show(foot)
+        elif isinstance(step, str):
+            text += step
             screen.write(step)
         elif step == 0:
-            screen.hide_input()
+            screen.show(None)
         else:
-            screen.show_input("> ", View("x" * step, step))
-    screen.hide_input()
-    assert mixed.picture == plain.picture
+            foot = attrs.evolve(foot, view=View("x" * step, step))
+            screen.show(foot)
+    screen.show(None)
+    assert terminal.picture == [row.rstrip() for line in text.split("\n") for row in wrap(line, 12)]
+
+
+@given(st.lists(st.one_of(TEXTS, st.integers(4, 40), st.just(None)), max_size=20))
+def test_after_any_change_of_size_no_ghost_is_left_and_no_word_is_doubled(steps: list[str | int | None]) -> None:
+    """On a terminal that keeps the text of its rows when it becomes narrower or wider."""
+    terminal, text = SmallTerminal(20, 2000), ""
+    screen = Screen(terminal, terminal.size, colours=False)
+    for step in steps:
+        if isinstance(step, str):
+            text += step
+            screen.write(step)
+        elif step is None:
+            screen.show(None)
+        else:
+            terminal.resize(step)
+            screen.resized()
+            screen.show(
+                Foot(prompt="> ", view=View("x" * min(step - 3, 9), min(step - 3, 9)), status="think"[: step - 1])
+            )
+    screen.show(None)
+    assert "".join(terminal.picture).replace(" ", "") == text.replace(" ", "").replace("\n", "")
 
 
 def test_what_is_said_before_tools_stands_once_and_the_answer_begins_behind_it() -> None:
@@ -111,7 +138,7 @@ def test_what_is_said_before_tools_stands_once_and_the_answer_begins_behind_it()
         entry("Смотрю.", kind="tool_call", turn="t2"),
         entry("Полдень.", turn="t2"),
     )
-    assert picture == ["Let me look.", "[clock …]", "It is noon.", "Смотрю.", "Полдень.", ""]
+    assert picture == ["Let me look.", "[clock]", "It is noon.", "Смотрю.", "Полдень.", ""]
 
 
 def test_commands_tools_breaks_and_errors() -> None:
@@ -120,7 +147,7 @@ def test_commands_tools_breaks_and_errors() -> None:
         entry("Everything works.", role="system", kind="command"),
         entry("", role="system", kind="session_break"),
         entry("", kind="tool_call", turn="t1"),
-        Tool(chat="main", turn="t1", call="c", name="clock", state="started"),
+        Tool(chat="main", turn="t1", call="c", name="clock", state="started", what="zone: UTC"),
         Tool(chat="main", turn="t1", call="c", name="clock", state="done"),
         delta(0, "It is"),
         Error(code="llm_timeout", message="the model did not answer", retryable=True, chat="main", turn="t1"),
@@ -130,11 +157,19 @@ def test_commands_tools_breaks_and_errors() -> None:
     assert picture == [
         "Everything works.",
         "--- a new conversation ---",
-        "[clock …]",
+        "[clock: zone: UTC]",
         "It is",
         "[the model did not answer; /retry tries again]",
         "",
     ]
+
+
+def test_the_result_of_a_task_carries_its_name_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    stage = Stage(columns=80)
+    result = entry("Дождь.", kind="scheduled", task="weather", created_at="2026-11-22T07:30:00.000Z")
+    assert stage.show(result) == ["[task weather, 2026-11-22 07:30]", "Дождь.", ""]
 
 
 def test_what_is_degraded_is_said_once() -> None:
@@ -179,6 +214,9 @@ def test_foreign_text_cannot_draw() -> None:
         ([(0, False, False)], [Press.QUIT]),
         ([(0, False, True), (1, False, False)], [Press.CLEAR, Press.QUIT]),
         ([(0, False, True), (9, False, True)], [Press.CLEAR, Press.CLEAR]),
+        # Typed again meanwhile: leaving would lose it.
+        ([(0, False, True), (1, False, True), (2, False, False)], [Press.CLEAR, Press.CLEAR, Press.QUIT]),
+        ([(0, True, True), (1, True, True), (2, True, False)], [Press.STOP, Press.CLEAR, Press.QUIT]),
     ],
 )
 def test_control_c(presses: list[tuple[float, bool, bool]], does: list[Press]) -> None:

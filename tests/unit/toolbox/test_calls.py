@@ -6,7 +6,7 @@ import json
 import pytest
 
 from klaw.llm.types import ToolCall
-from klaw.toolbox.calls import DOUBLED, PreparedCall, parse_arguments, prepare
+from klaw.toolbox.calls import DOUBLED, SHOWN_CHARS, PreparedCall, in_short, parse_arguments, prepare
 
 
 def prepared(*calls: ToolCall, taken: frozenset[str] = frozenset(), most: int = 32) -> tuple[PreparedCall, ...]:
@@ -74,3 +74,23 @@ def test_nothing_is_an_empty_object(text: str) -> None:
 
 def test_an_object_that_was_encoded_twice_is_read() -> None:
     assert parse_arguments(json.dumps('{"a": 1}')) == ({"a": 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({}, ""),
+        ({"command": "ls -la\n  /tmp"}, "ls -la /tmp"),
+        ({"path": "сад.md", "text": "Код 4711"}, "path: сад.md, text: Код 4711"),
+        ({"query": "a\x1b[2J\u202eb"}, "a\\x1b[2J\\u202eb"),
+        ({"names": ["x", 1], "deep": {"y": None}}, 'names: ["x", 1], deep: {"y": null}'),
+    ],
+)
+def test_arguments_are_shown_in_one_printable_line(arguments: dict[str, object], shown: str) -> None:
+    assert in_short(arguments) == shown
+
+
+def test_long_arguments_are_cut() -> None:
+    long = in_short({f"n{number}": "я" * 100_000 for number in range(1000)})
+    assert len(long) == SHOWN_CHARS
+    assert long.endswith("…")

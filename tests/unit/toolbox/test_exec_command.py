@@ -5,8 +5,8 @@ import json
 import pytest
 
 from klaw.config.load import parse
+from klaw.domain.text import printable
 from klaw.errors import ConfigError
-from klaw.toolbox.approvals import printable
 from klaw.toolbox.exec.command import BadCommand, allowed, split
 from klaw.toolbox.exec.process import Kept
 

@@ -1,0 +1,118 @@
+"""Breaking text into the rows of a terminal: between words, and between the signs of scripts without spaces. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from klaw.client.cells import width, width_of
+
+_JOINER = "\u200d"
+_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
+_SKIN = re.compile("[\U0001f3fb-\U0001f3ff]")
+_CLOSING = frozenset(".,:;!?%)]}»”’…。、，．：；！？）］｝」』】〉》〕ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ")
+"""What does not begin a row."""
+_OPENING = frozenset("([{«“‘（［｛「『【〈《〔")
+"""What does not end one."""
+
+
+def wrap(line: str, columns: int) -> list[str]:
+    """The rows of one line of printable text, at least one.
+
+    A word that does not fit goes to the next row; one that fits no row is cut. The spaces at a break go. The last row
+    keeps its spaces: ``wrap(last + more)`` goes on as ``wrap(line + more)`` would, so text may come in pieces.
+    """
+    rows: list[str] = []
+    row, used = "", 0
+    for part in _parts(line):
+        text = "".join(part)
+        cells = width(text)
+        if used + cells <= columns or text.isspace():
+            row, used = row + text, used + cells
+            continue
+        if row.strip():
+            rows.append(row.rstrip(" "))
+        if cells <= columns:
+            row, used = text, cells
+        else:
+            *full, row = _cut(part, columns)
+            rows += full
+            used = width(row)
+    return [*rows, row]
+
+
+def shown(row: str, columns: int) -> str:
+    """A row as it is written: the spaces that lie beyond its end wait for the next word."""
+    beyond = width(row) - columns
+    return row if beyond <= 0 else row[:-beyond] + row[-beyond:].rstrip(" ")
+
+
+def least_width(row: str) -> int:
+    """Cells that a row takes where a sign of several characters is shown as one."""
+    return len(row) if row.isascii() else sum(min(sum(map(width_of, sign)), 2) for sign in _signs(row))
+
+
+def height(cells: int, columns: int) -> int:
+    """Rows that a written row of so many cells takes, on a terminal that has perhaps become narrower since."""
+    return max(1, -(-cells // columns))
+
+
+def _parts(line: str) -> Iterator[list[str]]:
+    """Words, runs of spaces, and signs that may stand apart; each as its signs."""
+    part: list[str] = []
+    apart = False
+    """Whether the part is a sign of a script without spaces."""
+    for sign in _signs(line):
+        alone = sign[0] not in _CLOSING and (width_of(sign[0]) == 2 or _JOINER in sign)
+        if part and not _together(part[-1], sign, apart=apart or alone):
+            yield part
+            part = []
+        if sign[0] not in _CLOSING or not part:
+            apart = alone
+        part.append(sign)
+    if part:
+        yield part
+
+
+def _together(before: str, sign: str, *, apart: bool) -> bool:
+    """Whether no row may end between two signs."""
+    if before == " " or sign == " ":
+        return before == sign
+    return sign[0] in _CLOSING or before[0] in _OPENING or not apart
+
+
+def _signs(line: str) -> Sequence[str]:
+    """Characters with the marks that belong to them: what is one sign to a reader."""
+    if line.isascii():
+        return line
+    signs: list[str] = []
+    for character in line:
+        if signs and _belongs(signs[-1], character):
+            signs[-1] += character
+        else:
+            signs.append(character)
+    return signs
+
+
+def _belongs(sign: str, character: str) -> bool:
+    if character.isascii() or sign == " " or len(sign) >= _MAX_SIGN:
+        return False
+    if width_of(character) == 0 or sign[-1] == _JOINER or _SKIN.match(character):
+        return True
+    return len(sign) == 1 and bool(_FLAG.match(sign) and _FLAG.match(character))
+
+
+_MAX_SIGN = 32
+"""Characters; a heap of marks above one letter is no sign."""
+
+
+def _cut(word: Sequence[str], columns: int) -> list[str]:
+    """A word that fits no row, cut into rows."""
+    rows: list[list[str]] = [[]]
+    used = 0
+    for sign in word:
+        cells = width(sign)
+        if used + cells > columns and rows[-1]:
+            rows.append([])
+            used = 0
+        rows[-1].append(sign)
+        used += cells
+    return ["".join(row) for row in rows]
