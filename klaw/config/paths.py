@@ -158,6 +158,29 @@ def ensure_private_dir(path: Path) -> Path:
     return path
 
 
+def open_private(path: Path, flags: int) -> int:
+    """Open a file that only its owner may read, make it if it is missing, and take a looser mode away.
+
+    Args:
+        path: in a private folder.
+        flags: of ``os.open``, besides those for making it and for not handing it on to child processes.
+
+    Returns:
+        The file descriptor.
+
+    Raises:
+        OSError: it cannot be opened, or is open to others and not ours to close.
+    """
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def _folder(value: str | Path | None, environ: Mapping[str, str]) -> Path | None:
     """Absolute form of a folder that a person named; None when they named none."""
     text = "" if value is None else str(value)

@@ -14,7 +14,6 @@ from klaw.doctor.finding import Finding, Level, ok, problem
 from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
-from klaw.store.journal import COMMIT_LOG
 from klaw.store.logcheck import LogReport, read_logs
 from klaw.store.offline import read_offline
 from klaw.store.sql import checkup as sql
@@ -63,7 +62,7 @@ def check_up(
     stored = newest = None
     if paths.data_dir.is_dir() and os.access(paths.data_dir, os.R_OK | os.X_OK):
         done.findings.append(places.check_disk(paths))
-        running = server.status is not None or places.is_locked(paths.data_dir / COMMIT_LOG)
+        running = server.status is not None or places.is_in_use(paths.data_dir)
         stored, newest = _check_data(done, paths, config, whole=whole, running=running)
     done.findings.append(models.check_embedding(paths, config, stored, whole=whole))
     local = models.check_local_llm(paths, config, whole=whole)

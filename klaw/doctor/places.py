@@ -17,7 +17,7 @@ from klaw.config.unresolved import unresolved_secrets
 from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
 from klaw.errors import ConfigError
 from klaw.gateway.auth import load_tokens, tokens_file
-from klaw.store.journal import COMMIT_LOG
+from klaw.store.journal import COMMIT_LOG, LOCK_FILE
 
 LITTLE_SPACE_BYTES = 1 << 30
 NO_SPACE_BYTES = 100 << 20
@@ -78,7 +78,7 @@ def check_folders(paths: Paths) -> Finding:
             f"there is no data folder {data}: Klaw has never run here",
             "give the right --home (or KLAW_HOME), or start it with `klaw serve`",
         )
-    ours = [path for path in (data, paths.database, data / COMMIT_LOG) if path.exists()]
+    ours = [path for path in (data, paths.database, data / COMMIT_LOG, data / LOCK_FILE) if path.exists()]
     uid = os.geteuid()
     foreign = [str(path) for path in ours if uid != 0 and path.stat().st_uid != uid]
     if foreign:
@@ -156,7 +156,7 @@ def _running(status: Mapping[str, Any], version: str) -> Finding:
 
 
 def _no_server(paths: Paths, server: Server) -> Finding:
-    if is_locked(paths.data_dir / COMMIT_LOG):
+    if is_in_use(paths.data_dir):
         return problem(
             "server",
             f"a server uses {paths.data_dir}, and its admin socket does not answer: {server.error}",
@@ -165,10 +165,10 @@ def _no_server(paths: Paths, server: Server) -> Finding:
     return ok("server", f"none runs: {server.error}" if server.error else "none runs")
 
 
-def is_locked(path: Path) -> bool:
+def is_in_use(data_dir: Path) -> bool:
     """Whether a process holds the folder. Asks the kernel's list and takes no lock: a server may be starting."""
     try:
-        inode = path.stat().st_ino
+        inode = (data_dir / LOCK_FILE).stat().st_ino
         locks = Path("/proc/locks").read_text(encoding="ascii")
     except OSError:
         return False

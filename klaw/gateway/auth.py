@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 import structlog
 
-from klaw.config.paths import ensure_private_dir
+from klaw.config.paths import ensure_private_dir, open_private
 from klaw.domain.names import LOCAL_USER, UserId, user_id
 from klaw.errors import ConfigError, Problem
 
@@ -112,7 +112,7 @@ def _changing(path: Path) -> Iterator[list[Token]]:
     """Change the list of tokens under a lock; it is written, private and at once, when the body ends well."""
     ensure_private_dir(path.parent)
     try:
-        with path.with_suffix(".lock").open("a") as lock:
+        with os.fdopen(open_private(path.with_suffix(".lock"), os.O_RDWR), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             tokens = list(load_tokens(path))
             yield tokens

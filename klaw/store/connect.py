@@ -1,10 +1,12 @@
 """Setting up connections: pragmas, the vector extension, the tokenizer. All runs in the connection's thread."""
 
+import os
 from pathlib import Path
 
 import apsw
 import sqlite_vec
 
+from klaw.config.paths import open_private
 from klaw.store import tokenizer
 
 BUSY_TIMEOUT_MS = 5_000
@@ -47,4 +49,4 @@ def prepare_reader(connection: apsw.Connection) -> None:
 def private(path: Path) -> None:
     """Make sure that only the owner can read the database, also when SQLite creates it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.touch(mode=0o600, exist_ok=True)
+    os.close(open_private(path, os.O_RDONLY))

@@ -17,9 +17,11 @@ from pathlib import Path, PurePosixPath
 import attrs
 import structlog
 
-from klaw.config.paths import ensure_private_dir
+from klaw.config.paths import ensure_private_dir, open_private
 
 COMMIT_LOG = "commit.log"
+LOCK_FILE = "klaw.lock"
+"""Held by whoever writes to the folder. Empty, and never removed: two processes could lock two files of its name."""
 _MAX_OPEN = 256
 """Logs kept open; chats beyond that are reopened when they speak."""
 
@@ -52,6 +54,7 @@ class Journal:
         self._files: OrderedDict[str, int] = OrderedDict()
         self._dirty: set[str] = set()
         self._new_folders: set[Path] = set()
+        self._lock = -1
         self._commit = -1
         self._commit_size = 0
         self._undo: list[tuple[int, int]] = []
@@ -67,9 +70,9 @@ class Journal:
             OSError: the folder cannot be written.
         """
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self._root / COMMIT_LOG
-        self._commit = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._commit, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = open_private(self._root / LOCK_FILE, os.O_RDWR)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._commit = self._open_commit_log()
 
     def open(self) -> int:
         """Put back what a crash kept from the logs; call ``lock`` first. Returns how many lines that were.
@@ -93,11 +96,11 @@ class Journal:
 
     def release(self) -> None:
         """Close all files and let go of the folder, without a checkpoint. Idempotent."""
-        for descriptor in (*self._files.values(), self._commit):
+        for descriptor in (*self._files.values(), self._commit, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
         self._files.clear()
-        self._commit = -1
+        self._commit = self._lock = -1
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -108,6 +111,8 @@ class Journal:
             OSError: nothing of the group stays in any file.
         """
         self._undo = []
+        if _is_removed(self._commit):
+            self._renew_commit_log()
         try:
             lines_of: dict[str, list[bytes]] = {}
             for entry in entries:
@@ -216,6 +221,24 @@ class Journal:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
+    def _open_commit_log(self) -> int:
+        """Open it, and lock it too: a server of an earlier Klaw locks nothing else."""
+        descriptor = open_private(self._root / COMMIT_LOG, os.O_RDWR | os.O_APPEND)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _renew_commit_log(self) -> None:
+        """Somebody removed it: what it kept is made durable in the logs, and what follows goes into a new one."""
+        log.error("log_removed", file=COMMIT_LOG)
+        self.checkpoint()
+        os.close(self._commit)
+        self._commit = self._open_commit_log()
+        self._sync_folder(self._root)
+
     def _write(self, descriptor: int, data: bytes) -> None:
         self._undo.append((descriptor, os.fstat(descriptor).st_size))
         view = memoryview(data)
@@ -224,6 +247,10 @@ class Journal:
 
     def _descriptor(self, path: str) -> int:
         descriptor = self._files.get(path)
+        if descriptor is not None and _is_removed(descriptor):
+            log.error("log_removed", file=PurePosixPath(path).name)
+            os.close(self._files.pop(path))
+            descriptor = None
         if descriptor is None:
             descriptor = self._open_log(path)
             self._files[path] = descriptor
@@ -238,7 +265,7 @@ class Journal:
             self._new_folders.update((full.parent.parent, self._root))
         if not full.exists():
             self._new_folders.add(full.parent)
-        descriptor = os.open(full, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = open_private(full, os.O_RDWR | os.O_APPEND)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             # A power cut tore the last line. Readers skip it; what follows begins on a line of its own.
@@ -297,6 +324,11 @@ class Journal:
             os.write(self._descriptor(path), b"\n".join(missing) + b"\n")
             self._dirty.add(path)
         return len(missing)
+
+
+def _is_removed(descriptor: int) -> bool:
+    """Whether no folder names the file any more: what is written to it goes with its last descriptor."""
+    return os.fstat(descriptor).st_nlink == 0
 
 
 def _draft(path: Path) -> int:

@@ -1,17 +1,10 @@
-"""Reading JSONL logs from their end, line by line, in bounded memory. A malformed line is skipped with one warning."""
+"""Reading JSONL logs from their end, line by line, in bounded memory."""
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import structlog
 
 _BLOCK = 64 * 1024
-
-log = structlog.get_logger("klaw.journal")
-
 
 TOO_LONG = b""
 """Stands for a line that is longer than the caller wants; no line of a file is empty here."""
@@ -54,17 +47,3 @@ def _whole(pieces: list[bytes], size: int, longest: int | None) -> Iterator[byte
         yield TOO_LONG
     elif size:
         yield b"".join(reversed(pieces))
-
-
-def records_backwards(path: Path) -> Iterator[dict[str, Any]]:
-    """The file's JSON objects, last first."""
-    for line in lines_backwards(path):
-        try:
-            record = json.loads(line)
-        except ValueError as error:  # also covers UnicodeDecodeError
-            log.warning("malformed_line", file=path.name, error=type(error).__name__)
-            continue
-        if isinstance(record, dict):
-            yield record
-        else:
-            log.warning("malformed_line", file=path.name, error="NotAnObject")

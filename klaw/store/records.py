@@ -1,5 +1,6 @@
 """Messages and turns as JSON objects of the logs, and which log each belongs to. Pure."""
 
+import datetime as dt
 import json
 from typing import Any
 
@@ -7,9 +8,12 @@ from klaw.config.paths import encode_name
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.store.fields import optional_text, text, whole
 
 CONVERSATIONS = "conversations"
 TURNS = "turns"
+MAX_TOKENS = 1 << 40
+"""Of one message; their sums have to be numbers that SQLite can hold."""
 
 
 def dumps(value: Any) -> str:
@@ -53,30 +57,45 @@ def message_line(message: Message) -> str:
 
 
 def parse_message(record: dict[str, Any]) -> Message:
-    """A message of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
+    """A message of a log's line. Raises KeyError, TypeError or ValueError for one that Klaw cannot have written."""
     message = Message(
-        rowid=int(record["rowid"]),
-        id=str(record["id"]),
-        user=UserId(record["user_id"]),
-        channel=str(record["channel"]),
-        chat=ChatId(record["chat_id"]),
-        seq=int(record["seq"]),
+        rowid=whole(record["rowid"]),
+        id=text(record["id"]),
+        user=UserId(text(record["user_id"])),
+        channel=text(record["channel"]),
+        chat=ChatId(text(record["chat_id"])),
+        seq=whole(record["seq"]),
         role=Role(record["role"]),
         type=Kind(record["type"]),
-        content=_text(record["content"]),
-        metadata=dict(record["metadata"]),
-        tokens=int(record["tokens"]),
-        created_at=str(record["created_at"]),
-        segment=int(record["segment"]),
+        content=text(record["content"]),
+        metadata=_object(record["metadata"]),
+        tokens=whole(record["tokens"]),
+        created_at=_instant(record["created_at"]),
+        segment=whole(record["segment"]),
     )
-    if ":" not in message.chat:
-        raise ValueError("chat_id is malformed")
+    if not message.chat.startswith(f"{message.user}:"):
+        raise ValueError("chat_id is another user's, or malformed")
+    # Every message has a row id of its own, and a segment begins with a message.
+    if not 1 <= message.seq <= message.rowid or not 0 <= message.segment <= message.seq:
+        raise ValueError("seq or segment is out of range")
+    if not 0 <= message.tokens <= MAX_TOKENS:
+        raise ValueError("tokens is out of range")
     return message
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("content is not text")
+def _instant(value: object) -> str:
+    """An ISO-8601 time with its zone."""
+    found = text(value)
+    if dt.datetime.fromisoformat(found).tzinfo is None:
+        raise ValueError("a time has no zone")
+    return found
+
+
+def _object(value: object) -> dict[str, Any]:
+    """An object whose JSON can be stored."""
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    dumps(value).encode()  # lone surrogates are refused
     return value
 
 
@@ -102,20 +121,20 @@ def turn_line(turn: TurnRecord) -> str:
 
 
 def parse_turn(record: dict[str, Any]) -> TurnRecord:
-    """A turn of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
+    """A turn of a log's line. Raises KeyError, TypeError or ValueError for one that Klaw cannot have written."""
     return TurnRecord(
-        id=str(record["turn_id"]),
-        chat=ChatId(record["chat_id"]),
-        user=UserId(record["user_id"]),
-        segment=int(record["segment"]),
+        id=text(record["turn_id"]),
+        chat=ChatId(text(record["chat_id"])),
+        user=UserId(text(record["user_id"])),
+        segment=whole(record["segment"]),
         status=TurnStatus(record["status"]),
-        model=str(record["model"]),
-        first_seq=int(record["first_seq"]),
-        last_seq=int(record["last_seq"]),
-        started_at=str(record["started_at"]),
-        ended_at=str(record["ended_at"]),
-        error=record["error"],
-        receipt=dict(record["receipt"]),
-        usage=dict(record["usage"]),
-        timings=dict(record["timings"]),
+        model=text(record["model"]),
+        first_seq=whole(record["first_seq"]),
+        last_seq=whole(record["last_seq"]),
+        started_at=_instant(record["started_at"]),
+        ended_at=_instant(record["ended_at"]),
+        error=optional_text(record["error"]),
+        receipt=_object(record["receipt"]),
+        usage=_object(record["usage"]),
+        timings=_object(record["timings"]),
     )

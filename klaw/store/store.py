@@ -15,8 +15,9 @@ from klaw.store import connect, core_files, forget_logs, migrations
 from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
-from klaw.store.reconcile import Reconciled, reconcile
+from klaw.store.reconcile import reconcile
 from klaw.store.reindex.places import Places, recover
+from klaw.store.reindex.values import Tally
 from klaw.store.writer import Writer
 
 log = structlog.get_logger("klaw.store")
@@ -30,7 +31,7 @@ class Opened:
     schema: int
     restored_lines: int
     """Lines that the journal's commit log gave back to the logs."""
-    reconciled: Reconciled
+    reconciled: Tally
 
 
 @attrs.frozen(kw_only=True)

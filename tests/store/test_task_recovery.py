@@ -24,7 +24,7 @@ from klaw.store import connect, memory_records, migrations, run_records
 from klaw.store.commit import commit_group
 from klaw.store.journal import Journal
 from klaw.store.logcheck import read_logs
-from klaw.store.reconcile import Reconciled
+from klaw.store.reindex.values import Tally
 from klaw.store.requests import Append, BeginRun, Request, SaveRun, Transcript
 from klaw.store.sql import memory_journal, messages, runs, tasks, turns
 from tests.support.making import START, new, running_store
@@ -56,7 +56,7 @@ async def fill(root: Path) -> None:
             await writer.save_run(final, transcript=last, delivery=result(run) if number % 3 else None)
 
 
-async def opened(root: Path) -> tuple[Reconciled, list[Any]]:
+async def opened(root: Path) -> tuple[Tally, list[Any]]:
     """What opening the store restored, and what it has then."""
     async with running_store(root) as store:
         return store.opened.reconciled, [
@@ -78,7 +78,7 @@ async def test_a_lost_database_gets_tasks_runs_and_results_from_the_logs(tmp_pat
     drop_database(tmp_path)
     restored, after = await opened(tmp_path)
     assert after == before
-    assert (restored.tasks, restored.runs, restored.messages, restored.conflicts) == (5, 10, 3, 0)
+    assert (restored.tasks, restored.runs, restored.messages, restored.conflicts) == (5, 6, 3, 0)
     assert digests_of(tmp_path / "klaw.db") == digests
     again, _ = await opened(tmp_path)
     assert (again.tasks, again.runs, again.messages, again.turns) == (0, 0, 0, 0)

@@ -8,21 +8,23 @@ import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
+from typing import TypeAlias
 
 import apsw
-import attrs
 import structlog
 
-from klaw.domain.message import Message
 from klaw.store import connect, memory_records, migrations, records, run_records
-from klaw.store.reindex.logs import NUMBERS, RecordIndex, folder_of, grown, lines, parse
+from klaw.store.line_inserter import LineInserter
+from klaw.store.reindex.logs import NUMBERS, RecordIndex, folder_of, grown, lines
 from klaw.store.reindex.places import Places, remove
 from klaw.store.reindex.values import Phase, Progress, Tally
+from klaw.store.set_aside import SetAside
 from klaw.store.sql import content, memory_journal, messages, meta, passages, runs, topic_vectors, turns, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
+Insert: TypeAlias = Callable[[apsw.Connection, str, bytes], int | None]
+"""Inserts a line of a log, and returns its record's number; None when there is no use for it."""
 _LOOK_EVERY = 256
 """Lines between two looks at the clock while the logs are looked through."""
 
@@ -42,7 +44,7 @@ class Building:
     """
 
     def __init__(self, places: Places, *, slice_s: float) -> None:
-        self.tally = Tally()
+        self._lines = LineInserter(places.database.parent)
         self.positions: dict[str, int] = {}
         """How far each log was read."""
         self._places = places
@@ -54,6 +56,16 @@ class Building:
     def connection(self) -> apsw.Connection:
         assert self._connection is not None
         return self._connection
+
+    @property
+    def tally(self) -> Tally:
+        """What the logs held."""
+        return self._lines.tally
+
+    @property
+    def aside(self) -> SetAside:
+        """The lines that cannot be stored."""
+        return self._lines.aside
 
     # -- life cycle ------------------------------------------------------------------------------------------------
 
@@ -94,7 +106,7 @@ class Building:
         state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
         with self.connection:
             meta.put(self.connection, STATE_KEY, state)
-        self.tally, self.positions = Tally(), {}
+        self._lines, self.positions = LineInserter(self._root), {}
 
     def reopen(self, positions: Mapping[str, int]) -> None:
         """Open what another connection has built, and read the logs from there on."""
@@ -141,15 +153,15 @@ class Building:
         for path, part in parts.items():
             of.setdefault(folder_of(path), {})[path] = part
         talks = of.get(records.CONVERSATIONS, {})
-        accepted = yield from self._insert_ordered(records.CONVERSATIONS, talks, "messages", self._insert_message)
+        accepted = yield from self._insert_ordered(records.CONVERSATIONS, talks, "messages", self._lines.message)
         if whole and content.count_messages(self.connection) != accepted:
             raise StaleBuild
         yield from self._insert_turns(of.get(records.TURNS, {}))
         if states := of.get(run_records.RUNS):
-            yield from self._insert_ordered(run_records.RUNS, states, "runs", self._insert_run)
+            yield from self._insert_ordered(run_records.RUNS, states, "runs", self._lines.run)
         # Last: what was forgotten is taken out of all that is there.
         if changes := of.get(memory_records.MEMORY):
-            yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._apply_memory)
+            yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._lines.memory)
         self.positions.update({path: part[1] for path, part in parts.items()})
 
     def _insert_ordered(
@@ -157,14 +169,12 @@ class Building:
         folder: str,
         parts: Mapping[str, tuple[int, int]],
         phase: Phase,
-        insert: Callable[[str, bytes], int | None],
+        insert: Insert,
     ) -> Generator[Progress, None, int]:
         """Insert the records of a kind in the order of their numbers. Returns how many numbers have a record."""
-        index = RecordIndex(self._root, NUMBERS[folder])
+        index = RecordIndex(self._root, NUMBERS[folder], self._lines.skip)
         yield from self._scan(index, parts)
-        accepted = yield from self._insert_all(index, phase, insert)
-        self._count(malformed=index.malformed)
-        return accepted
+        return (yield from self._insert_all(index, phase, insert))
 
     def _scan(self, index: RecordIndex, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
         total = sum(end - start for start, end in parts.values())
@@ -178,9 +188,7 @@ class Building:
             done += end - start
         yield Progress("scan", total, total)
 
-    def _insert_all(
-        self, index: RecordIndex, phase: Phase, insert: Callable[[str, bytes], int | None]
-    ) -> Generator[Progress, None, int]:
+    def _insert_all(self, index: RecordIndex, phase: Phase, insert: Insert) -> Generator[Progress, None, int]:
         work, done, last = index.lines(), 0, 0
         accepted = 0
         try:
@@ -189,7 +197,7 @@ class Building:
                 more, begin = False, time.monotonic()
                 with self.connection:
                     for path, line in work:
-                        number = insert(path, line)
+                        number = insert(self.connection, path, line)
                         accepted += number not in (None, last)
                         last = number or last
                         done += 1
@@ -201,32 +209,6 @@ class Building:
             work.close()
         return accepted
 
-    def _insert_message(self, path: str, line: bytes) -> int | None:
-        """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
-        try:
-            message = records.parse_message(parse(line) or {})
-        except (KeyError, TypeError, ValueError) as error:
-            self._skip(path, error)
-            return None
-        present = messages.by_rowids(self.connection, [message.rowid])
-        if present:
-            if present == [message]:
-                self._count(reused=1)
-                return message.rowid
-            self._conflict(message)
-            return None
-        try:
-            with self.connection:
-                messages.restore(self.connection, message)
-        except apsw.ConstraintError:
-            self._conflict(message)
-            return None
-        except OverflowError as error:
-            self._skip(path, error)
-            return None
-        self._count(messages=1)
-        return message.rowid
-
     def _insert_turns(self, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
         total, done = sum(end - start for start, end in parts.values()), 0
         for path, (start, end) in sorted(parts.items()):
@@ -236,7 +218,7 @@ class Building:
                 more, begin = False, time.monotonic()
                 with self.connection:
                     for offset, line in work:
-                        self._insert_turn(path, line)
+                        self._lines.turn(self.connection, path, line)
                         if time.monotonic() - begin >= self._slice_s:
                             yield_at = done + offset + len(line) - start
                             more = True
@@ -245,71 +227,6 @@ class Building:
                     yield Progress("turns", yield_at, total)
             done += end - start
         yield Progress("turns", total, total)
-
-    def _insert_turn(self, path: str, line: bytes) -> None:
-        try:
-            turn = records.parse_turn(parse(line) or {})
-        except (KeyError, TypeError, ValueError) as error:
-            self._skip(path, error)
-            return
-        try:
-            with self.connection:
-                inserted = turns.insert(self.connection, turn)
-        except apsw.ConstraintError as error:
-            log.error("log_conflict", turn=turn.id, error=type(error).__name__)
-            self._count(conflicts=1)
-            return
-        if inserted:
-            self._count(turns=1)
-        elif turns.get(self.connection, turn.user, turn.id) != turn:
-            log.error("log_conflict", turn=turn.id, error="AnotherTurn")
-            self._count(conflicts=1)
-
-    def _apply_memory(self, path: str, line: bytes) -> int | None:
-        try:
-            entry = memory_records.parse_memory(parse(line) or {})
-        except (KeyError, TypeError, ValueError) as error:
-            self._skip(path, error)
-            return None
-        try:
-            with self.connection:
-                applied = memory_journal.apply(self.connection, entry)
-        except apsw.ConstraintError as error:
-            log.error("log_conflict", line=entry.entry, error=type(error).__name__)
-            self._count(conflicts=1)
-            return None
-        self._count(**{memory_journal.kind(entry): int(applied)})
-        return entry.entry
-
-    def _insert_run(self, path: str, line: bytes) -> int | None:
-        """A run's states come in their order, each in place of the one before."""
-        try:
-            state = run_records.parse_run(parse(line) or {})
-        except (KeyError, TypeError, ValueError) as error:
-            self._skip(path, error)
-            return None
-        first = runs.change_of(self.connection, state.run.id) == 0
-        try:
-            with self.connection:
-                runs.restore(self.connection, state)
-        except apsw.ConstraintError as error:
-            log.error("log_conflict", line=state.change, error=type(error).__name__)
-            self._count(conflicts=1)
-            return None
-        self._count(runs=int(first))
-        return state.change
-
-    def _conflict(self, message: Message) -> None:
-        log.error("log_conflict", rowid=message.rowid, seq=message.seq, error="PlaceTaken")
-        self._count(conflicts=1)
-
-    def _skip(self, path: str, error: Exception) -> None:
-        log.warning("malformed_line", file=Path(path).name, error=type(error).__name__)
-        self._count(malformed=1)
-
-    def _count(self, **more: int) -> None:
-        changed = {name: getattr(self.tally, name) + count for name, count in more.items()}
-        self.tally = attrs.evolve(self.tally, **changed)
 
     # -- vectors ---------------------------------------------------------------------------------------------------
 

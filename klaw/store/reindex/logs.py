@@ -7,7 +7,7 @@ import json
 import os
 from array import array
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 import structlog
 
 from klaw.store import memory_records, records, run_records
+from klaw.store.fields import whole
+from klaw.store.log_stamps import files
 
 FOLDERS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
 """Below the data folder."""
@@ -30,15 +32,7 @@ def sizes(root: Path) -> dict[str, int]:
 
     Transcripts of runs are left out: no database has them.
     """
-    found = {}
-    for folder in FOLDERS:
-        for directory, _, names in os.walk(root / folder):
-            for name in names:
-                path = Path(directory, name)
-                relative = path.relative_to(root).as_posix()
-                if name.endswith(".jsonl") and not run_records.is_transcript(relative):
-                    found[relative] = path.stat().st_size
-    return found
+    return {path: found.st_size for path, found in files(root, FOLDERS) if not run_records.is_transcript(path)}
 
 
 def folder_of(path: str) -> str:
@@ -69,10 +63,11 @@ class RecordIndex:
     Args:
         root: the data folder.
         number: name of the number that records are ordered by.
+        skip: told path, line and reason of a line without a number.
     """
 
-    def __init__(self, root: Path, number: str) -> None:
-        self.malformed = 0
+    def __init__(self, root: Path, number: str, skip: Callable[[str, bytes, str], None]) -> None:
+        self._skip = skip
         self._root = root
         self._number = number
         self._begin = f'{{"{number}":'.encode()
@@ -92,8 +87,7 @@ class RecordIndex:
         for offset, line in lines(self._root / path, start, end):
             found = self._number_in(line)
             if found is None:
-                self.malformed += 1
-                log.warning("malformed_line", file=Path(path).name, error="NoNumber")
+                self._skip(path, line, "NoNumber")
             else:
                 self._numbers.append(found)
                 self._files.append(number)
@@ -127,7 +121,10 @@ class RecordIndex:
                 return int(digits)
         record = parse(line)
         found = record.get(self._number) if record else None
-        return found if isinstance(found, int) and abs(found) < 1 << 62 else None
+        try:
+            return whole(found)
+        except (TypeError, ValueError):
+            return None
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

@@ -111,6 +111,10 @@ class Tally:
     reused: int = 0
     """Messages that an interrupted reindex had inserted already, checked against the logs."""
 
+    def changes(self) -> int:
+        """Records that were inserted or carried out."""
+        return int(sum(attrs.astuple(self))) - self.malformed - self.conflicts - self.reused
+
 
 @attrs.frozen(kw_only=True)
 class Vectors:

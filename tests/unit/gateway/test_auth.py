@@ -115,6 +115,17 @@ def test_a_folder_that_cannot_be_written_is_a_config_error(path):
     assert [each.name for each in path.parent.iterdir()] == ["tokens.lock"]
 
 
+def test_the_lock_is_private_also_when_an_earlier_klaw_made_it(path):
+    path.parent.mkdir()
+    lock = path.parent / "tokens.lock"
+    lock.touch(mode=0o644)
+    add_token(path, "anna", NOW)
+    assert {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {
+        "tokens.json": 0o600,
+        "tokens.lock": 0o600,
+    }
+
+
 def test_the_commands(tmp_path, capsys):
     def run(function, **fields):
         code = function(Namespace(home=str(tmp_path), **fields))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.store import jsonl
-from klaw.store.jsonl import TOO_LONG, lines_backwards, records_backwards
+from klaw.store.jsonl import TOO_LONG, lines_backwards
 
 
 @given(
@@ -41,4 +41,3 @@ def test_a_very_long_line_is_not_kept(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n' + b"x" * 10_000_000 + b'\n{"b": 2}\n')
     assert list(lines_backwards(path, longest=1000)) == [b'{"b": 2}', TOO_LONG, b'{"a": 1}']
-    assert list(records_backwards(path)) == [{"b": 2}, {"a": 1}]

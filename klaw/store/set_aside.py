@@ -1,0 +1,86 @@
+"""Lines that cannot be stored are kept in ``set-aside/``, under the name of the log that they are from.
+
+A start and a reindex copy them there and go on; they stay in their logs. ``klaw reindex`` on a stopped server takes
+them out of the logs once the database made without them is in use.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import structlog
+
+from klaw.config.paths import ensure_private_dir, open_private
+
+FOLDER = "set-aside"
+"""Below the data folder."""
+
+log = structlog.get_logger("klaw.journal")
+
+
+class SetAside:
+    """Keeps lines; each of them once, however often it is met. One thread at a time.
+
+    Args:
+        root: the data folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._kept: dict[str, set[bytes]] = {}
+        self.lines: dict[str, set[bytes]] = {}
+        """Digests of the lines that were met, by the path of their log below the data folder."""
+
+    def keep(self, path: str, line: bytes) -> None:
+        """Keep a line that stays where it is.
+
+        Args:
+            path: of its log, relative to the data folder.
+            line: without its end.
+        """
+        self.lines.setdefault(path, set()).add(_digest(line))
+        try:
+            self.store(path, line)
+        except OSError as error:
+            log.error("set_aside_failed", file=Path(path).name, error=type(error).__name__)
+
+    def store(self, path: str, line: bytes) -> None:
+        """Write a line durably, unless it is there. Raises OSError."""
+        kept = self._kept.get(path)
+        if kept is None:
+            kept = self._kept[path] = self._read(path)
+        if (digest := _digest(line)) in kept:
+            return
+        full = self._root / FOLDER / path
+        ensure_private_dir(full.parent)
+        descriptor = open_private(full, os.O_WRONLY | os.O_APPEND)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(line + b"\n")
+            file.flush()
+            os.fsync(descriptor)
+        kept.add(digest)
+
+    def holds(self, path: str, line: bytes) -> bool:
+        """Whether a line was met."""
+        return _digest(line) in self.lines.get(path, ())
+
+    def _read(self, path: str) -> set[bytes]:
+        try:
+            with (self._root / FOLDER / path).open("rb") as file:
+                return {_digest(line.rstrip(b"\n")) for line in file}
+        except FileNotFoundError:
+            return set()
+
+
+def count(root: Path) -> int:
+    """How many lines were set aside. Raises OSError."""
+    total = 0
+    for path in (root / FOLDER).rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                total += sum(1 for _ in file)
+    return total
+
+
+def _digest(line: bytes) -> bytes:
+    return hashlib.sha256(line).digest()
