@@ -215,6 +215,10 @@ class AnthropicAssembly:
         """Whether the provider said ``message_stop``."""
         return self._done
 
+    @property
+    def size(self) -> int:
+        return self._meter.bytes
+
     def feed_event(self, data: str) -> Iterator[Delta]:
         if data.strip():
             yield from self.feed(parse(data))

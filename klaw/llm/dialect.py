@@ -55,6 +55,11 @@ class Assembly(Protocol):
         """Whether nothing can follow."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Bytes of content so far: text, thinking and tool calls."""
+        ...
+
     def feed_event(self, data: str) -> Iterator[Delta]:
         """Take the data of one event. The result must be exhausted.
 
@@ -174,12 +179,12 @@ class Meter:
     """Counts what an answer holds and cleans its texts."""
 
     def __init__(self) -> None:
-        self._bytes = 0
+        self.bytes = 0
 
     def clean(self, text: str) -> str:
         """Replace lone surrogates (JSON can carry them, nothing else can). Raises ProviderMalformed at the cap."""
-        self._bytes += len(text.encode("utf-8", "replace"))
-        if self._bytes > MAX_REPLY_BYTES:
+        self.bytes += len(text.encode("utf-8", "replace"))
+        if self.bytes > MAX_REPLY_BYTES:
             raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

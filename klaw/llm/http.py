@@ -8,7 +8,7 @@ import ipaddress
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,19 +20,18 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderTimeout
-from klaw.llm.dialect import MAX_REPLY_BYTES, Assembly, Dialect, error_code, refused
+from klaw.llm.answer import Answer, read_capped
+from klaw.llm.dialect import Dialect, error_code, refused
 from klaw.llm.provider import OnDelta
 from klaw.llm.retry import parse_retry_after, pause_before_retry
-from klaw.llm.sse import EventDecoder
-from klaw.llm.types import Completion, Delta, Request
+from klaw.llm.types import Completion, Request
 
 CONNECT_TIMEOUT_S = 10.0
 CLOSE_BUDGET_S = 2.0
-AFTER_DONE_S = 0.5
-"""How long the response may stay open behind its end before the connection is given up instead of reused."""
 ERROR_BODY_BUDGET_S = 5.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
-MAX_EVENT_BYTES = 1024 * 1024
+IDLE_S = 600.0
+"""Models that think in silence take minutes; their servers send comments meanwhile."""
 
 log = structlog.get_logger("klaw.llm")
 
@@ -48,6 +47,7 @@ class HttpSettings:
         headers: further request headers.
         extra_body: members added to every request body (see ``Dialect.body``).
         timeout_s: no byte for this long is a time-out.
+        idle_s: no content for this long is one too, whatever else comes.
         max_s: one attempt, from the request to the end of the answer, may take this long. Far more than any answer
             needs: it ends streams that would hold an LLM slot for ever at a byte a second.
         max_retries: repetitions before the first delta.
@@ -59,6 +59,7 @@ class HttpSettings:
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     extra_body: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     timeout_s: float = 120.0
+    idle_s: float = IDLE_S
     max_s: float = 1800.0
     max_retries: int = 2
 
@@ -87,7 +88,7 @@ class HttpProvider:
         body = self._dialect.body(request, self._settings.extra_body)
         attempt = 0
         while True:
-            answer = _Answer(self._dialect.assembly(new_id), on_delta)
+            answer = Answer(self._dialect.assembly(new_id), on_delta, self._settings.idle_s)
             try:
                 completion = await self._attempt(body, answer)
                 return attrs.evolve(completion, model=f"{self._settings.name}/{request.model}")
@@ -109,12 +110,12 @@ class HttpProvider:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _attempt(self, body: bytes, answer: "_Answer") -> Completion:
+    async def _attempt(self, body: bytes, answer: Answer) -> Completion:
         with trio.move_on_after(self._settings.max_s):
             return await self._exchange(body, answer)
         raise ProviderTimeout(f"the LLM provider's answer was not complete after {self._settings.max_s:g} s")
 
-    async def _exchange(self, body: bytes, answer: "_Answer") -> Completion:
+    async def _exchange(self, body: bytes, answer: Answer) -> Completion:
         async with self._response(body) as response:
             content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if response.status_code != 200:
@@ -157,7 +158,7 @@ class HttpProvider:
             headers = {
                 "content-type": "application/json",
                 "accept": "text/event-stream, application/json",
-                # Decompression would be one more generator in the chain that _Answer has to unwind, for a few bytes.
+                # Decompression would be one more generator in the chain that Answer has to unwind, for a few bytes.
                 "accept-encoding": "identity",
                 "user-agent": "klaw",
                 **self._dialect.headers(settings.api_key),
@@ -179,7 +180,7 @@ class HttpProvider:
     async def _refusal(self, response: httpx2.Response) -> ProviderError:
         body = bytearray()
         with trio.move_on_after(ERROR_BODY_BUDGET_S):
-            await _read_capped(response, body, MAX_ERROR_BODY_BYTES)
+            await read_capped(response, body, MAX_ERROR_BODY_BYTES)
         payload: object = None
         with suppress(ValueError, RecursionError):
             payload = json.loads(bytes(body))
@@ -201,80 +202,6 @@ class HttpProvider:
             code=error.code,
             status=getattr(error, "status", None),
         )
-
-
-class _Answer:
-    """Reads one response into an assembly and passes deltas on.
-
-    httpx2 hands out chunks through nested async generators. Leaving one half-way would run its clean-up whenever the
-    garbage collector likes, so the loops below never break or raise: they cancel the next read, which unwinds the
-    generators in order.
-    """
-
-    def __init__(self, assembly: Assembly, on_delta: OnDelta) -> None:
-        self.begun = False
-        """Whether a delta was passed on."""
-        self._events = EventDecoder(MAX_EVENT_BYTES)
-        self._assembly = assembly
-        self._on_delta = on_delta
-        self._failure: Exception | None = None
-
-    async def read_events(self, response: httpx2.Response) -> None:
-        try:
-            await self._read_events(response)
-        except httpx2.TransportError:
-            if not self._assembly.complete:  # else all that is lost is the end of the response
-                raise
-
-    async def _read_events(self, response: httpx2.Response) -> None:
-        with trio.CancelScope() as reading:
-            async for chunk in response.aiter_raw():
-                self._take(self._deltas(chunk))
-                if self._failure is not None:
-                    reading.cancel(reason="the answer is unusable")
-                elif self._assembly.done:
-                    reading.deadline = trio.current_time() + AFTER_DONE_S
-
-    async def read_whole(self, response: httpx2.Response) -> None:
-        body = bytearray()
-        if await _read_capped(response, body, MAX_REPLY_BYTES):
-            self._take(self._assembly.feed_whole(bytes(body)))
-        else:
-            self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
-
-    def completion(self) -> Completion:
-        """The finished answer, or the failure that was noted while reading."""
-        self._take(self._assembly.finish())
-        if self._failure is not None:
-            raise self._failure
-        return self._assembly.completion()
-
-    def _deltas(self, chunk: bytes) -> Iterator[Delta]:
-        for data in self._events.feed(chunk):
-            yield from self._assembly.feed_event(data)
-
-    def _take(self, deltas: Iterator[Delta]) -> None:
-        if self._failure is not None:
-            return
-        try:
-            for delta in deltas:
-                self.begun = True
-                self._on_delta(delta)
-        except Exception as error:  # noqa: BLE001 - noted here, raised by completion() when the generators are unwound
-            self._failure = error
-
-
-async def _read_capped(response: httpx2.Response, body: bytearray, limit: int) -> bool:
-    """Read up to ``limit`` bytes. Returns whether that was all."""
-    complete = True
-    with trio.CancelScope() as reading:
-        async for chunk in response.aiter_raw():
-            if len(body) + len(chunk) > limit:
-                complete = False
-                reading.cancel(reason="the body is too long")
-            if complete:
-                body += chunk
-    return complete
 
 
 def _is_loopback(url: str) -> bool:

@@ -106,6 +106,10 @@ class OpenAiAssembly:
         """Whether the provider said ``[DONE]``."""
         return self._done
 
+    @property
+    def size(self) -> int:
+        return self._meter.bytes
+
     def feed_event(self, data: str) -> Iterator[Delta]:
         if data.strip() == "[DONE]":
             self._done = True

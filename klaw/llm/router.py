@@ -204,7 +204,7 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
 
 def _make(name: str, config: ProviderConfig) -> Provider:
     """Raises ConfigError: one of its secrets leads nowhere. Reads files, so it is for a thread."""
-    from klaw.llm.http import HttpProvider, HttpSettings  # httpx2 takes a tenth of a second to import
+    from klaw.llm.http import IDLE_S, HttpProvider, HttpSettings  # httpx2 takes a tenth of a second to import
 
     path = join_path("providers", name)
     headers = f"{path}.headers"
@@ -215,6 +215,7 @@ def _make(name: str, config: ProviderConfig) -> Provider:
         headers={header: value.reveal(join_path(headers, header)) for header, value in config.headers.items()},
         extra_body=config.extra_body,
         timeout_s=config.timeout_s,
+        idle_s=max(IDLE_S, config.timeout_s),
         max_s=config.max_s,
         max_retries=config.max_retries,
     )

@@ -20,10 +20,12 @@ class EventDecoder:
 
     Args:
         max_event_bytes: longest event, so that a line without an end cannot fill the memory.
+        max_lines: of the whole stream, blank ones too: a line costs more than its bytes.
     """
 
-    def __init__(self, max_event_bytes: int) -> None:
+    def __init__(self, max_event_bytes: int, max_lines: int) -> None:
         self._max_event_bytes = max_event_bytes
+        self._lines_left = max_lines
         self._line: list[bytes] = []
         """Parts of the line that has not ended."""
         self._data: list[bytes] = []
@@ -37,7 +39,7 @@ class EventDecoder:
         Bytes that are no UTF-8 become replacement characters.
 
         Raises:
-            ProviderMalformed: an event is too long.
+            ProviderMalformed: an event is too long, or there are too many lines.
         """
         if not chunk:
             return
@@ -47,6 +49,9 @@ class EventDecoder:
         if chunk:
             self._after_cr = chunk.endswith(b"\r")
         *ended, rest = _LINE_END.split(chunk)
+        self._lines_left -= len(ended)
+        if self._lines_left < 0:
+            raise ProviderMalformed("the LLM provider's answer has too many lines")
         for part in ended:
             self._grow(part)
             line = b"".join(self._line)

@@ -101,6 +101,7 @@ class LocalProvider:
             api_key=endpoint.key,
             extra_body=SAMPLING,
             timeout_s=SILENCE_S,
+            idle_s=ANSWER_S,
             max_s=ANSWER_S,
             max_retries=0,
         )

@@ -3,8 +3,9 @@
 import email.utils
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from itertools import chain, count
 from typing import Any
 
 import attrs
@@ -23,6 +24,7 @@ from klaw.errors import (
     ProviderTimeout,
     RateLimited,
 )
+from klaw.llm import answer
 from klaw.llm.anthropic import AnthropicDialect
 from klaw.llm.dialect import MAX_REPLY_BYTES, Dialect, EmptyAnswer
 from klaw.llm.http import HttpProvider, HttpSettings
@@ -434,3 +436,77 @@ async def test_the_key_goes_where_the_api_wants_it(api: Api, server: LlmServer, 
         assert server.requests[0].path == "/v1/messages"
     else:
         assert headers["authorization"] == f"Bearer {SECRET}"
+
+
+def endless(data: bytes, sent: list[int]) -> Iterator[Raw]:
+    """The same bytes for ever; counts how often."""
+    while True:
+        sent[0] += len(data)
+        yield Raw(data)
+
+
+FLOODS: dict[str, Callable[[Api], bytes]] = {
+    "comments": lambda _: b": alive\n\n" * 1000,
+    "blank lines": lambda _: b"\n" * 10_000,
+    "lines of other fields": lambda _: b"retry: 1\nid: 7\n\n" * 500,
+    "one comment without an end": lambda _: b":" * 10_000,
+    "events without content": lambda api: api.text("") * 100,
+    "a byte in each chunk": lambda _: b"\n",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_a_stream_without_content_is_given_up_after_a_megabyte(
+    api: Api, server: LlmServer, make: Make, flood: str
+) -> None:
+    """However lively it is, and after content too."""
+    for first in ((), (Raw(api.text("Привет")),)):
+        sent = [0]
+        server.replies.append(Reply(steps=chain(first, endless(FLOODS[flood](api), sent))))
+        with pytest.raises(ProviderMalformed, match=r"without any content|event of more than|too many lines"):
+            await call(make(timeout_s=10.0))
+        await server.requests[-1].gone.wait()
+        assert sent[0] < 32 * MIB  # most of it in the buffers of the sockets
+
+
+async def test_deltas_of_a_byte_are_counted(
+    api: Api, server: LlmServer, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer, "MAX_LINES", 20_000)
+    sent = [0]
+    server.replies.append(Reply(steps=endless(api.text("x") * 100, sent)))
+    with pytest.raises(ProviderMalformed, match="too many lines"):
+        await call(make())
+    await server.requests[-1].gone.wait()
+
+
+async def test_bytes_around_a_little_content_are_counted(
+    api: Api, server: LlmServer, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer, "MAX_STREAM_BYTES", 4 * MIB)
+    sent = [0]
+    server.replies.append(Reply(steps=endless(api.text("x") + b":" * 100_000 + b"\n", sent)))
+    with pytest.raises(ProviderMalformed, match="took more than"):
+        await call(make())
+    await server.requests[-1].gone.wait()
+
+
+async def test_signs_of_life_without_content_end_in_a_timeout(api: Api, server: LlmServer, make: Make) -> None:
+    pings = (step for _ in count() for step in (Raw(b": ping\n\n"), Pause(0.01)))
+    server.replies.append(Reply(steps=chain((Raw(api.text("a")),), pings)))
+    with pytest.raises(ProviderTimeout, match="no part of an answer"):
+        await call(make(timeout_s=10.0, idle_s=0.3))
+    await server.requests[-1].gone.wait()
+
+
+async def test_signs_of_life_between_content_do_no_harm(api: Api, server: LlmServer, make: Make) -> None:
+    """Also while a tool call arrives, which gives no delta."""
+    pings = (Raw(b": ping\n\n" * 10),) * 40
+    words = [step for word in ("Да", ", ", "yes") for step in (*pings, Text(word))]
+    server.replies.append(Reply(steps=(*words, *pings)))
+    _, done = await call(make())
+    assert done.text == "Да, yes"
+    arguments = json.dumps({"text": "я" * 300_000})
+    server.replies.append(tool_reply(Tool("c", "write", arguments, parts=8000)))
+    _, done = await call(make(), ask(tools=(TOOL,)))
+    assert done.tool_calls[0].arguments == arguments

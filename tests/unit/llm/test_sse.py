@@ -9,7 +9,7 @@ from klaw.llm.sse import EventDecoder
 
 
 def decode(chunks: list[bytes]) -> list[str]:
-    decoder = EventDecoder(1000)
+    decoder = EventDecoder(1000, 10_000)
     return [data for chunk in chunks for data in decoder.feed(chunk)]
 
 
@@ -51,3 +51,9 @@ def test_an_event_without_an_end_is_refused(stream: bytes) -> None:
 def test_comments_do_not_add_up() -> None:
     """Keep-alive lines inside of an event that takes long do not count against it."""
     assert decode([b"data: a\n", *[b": keep-alive\n"] * 500, b"\n"]) == ["a"]
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\r\n", b": x\n", b"data: x\n\n"])
+def test_lines_without_an_end_are_refused(line: bytes) -> None:
+    with pytest.raises(ProviderMalformed, match="too many lines"):
+        decode([line * 2000] * 20)

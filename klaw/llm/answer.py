@@ -1,0 +1,128 @@
+"""Reads one HTTP response into an answer, and gives up on one that costs more than it says.
+
+A provider may be broken or hostile: what it sends is bounded in bytes, lines and time, not only as a whole but also
+since the last piece of content. Comments, blank lines and empty deltas are no content.
+"""
+
+from collections.abc import Iterator
+
+import httpx2
+import trio
+
+from klaw.errors import ProviderMalformed, ProviderTimeout
+from klaw.llm.dialect import MAX_REPLY_BYTES, Assembly
+from klaw.llm.provider import OnDelta
+from klaw.llm.sse import EventDecoder
+from klaw.llm.types import Completion, Delta
+
+AFTER_DONE_S = 0.5
+"""How long the response may stay open behind its end before the connection is given up instead of reused."""
+MAX_EVENT_BYTES = 1024 * 1024
+MAX_IDLE_BYTES = 1024 * 1024
+"""Between two pieces of content. A provider that shows that it lives sends some bytes every few seconds."""
+MAX_LINES = 1_000_000
+"""Of one event stream. The longest answers have two or three lines for each of 128,000 tokens."""
+MAX_STREAM_BYTES = 256 * 1024 * 1024
+"""Of one event stream. Some hundred bytes around each token are usual."""
+CHUNK_COST = 256
+"""What a chunk of the response counts besides its bytes: a million chunks of a byte cost more than a megabyte."""
+
+
+class Answer:
+    """Reads one response into an assembly and passes deltas on.
+
+    httpx2 hands out chunks through nested async generators. Leaving one half-way would run its clean-up whenever the
+    garbage collector likes, so the loops below never break or raise: they cancel the next read, which unwinds the
+    generators in order.
+
+    Args:
+        assembly: what the answer is read into.
+        on_delta: see ``OnDelta``.
+        idle_s: the stream is given up when it brings no content for so long, whatever else it brings.
+    """
+
+    def __init__(self, assembly: Assembly, on_delta: OnDelta, idle_s: float) -> None:
+        self.begun = False
+        """Whether a delta was passed on."""
+        self._events = EventDecoder(MAX_EVENT_BYTES, MAX_LINES)
+        self._assembly = assembly
+        self._on_delta = on_delta
+        self._idle_s = idle_s
+        self._failure: Exception | None = None
+        self._received = 0
+        """Bytes so far, chunks with their cost."""
+        self._content_at = 0
+        """``_received`` when content came last."""
+
+    async def read_events(self, response: httpx2.Response) -> None:
+        try:
+            await self._read_events(response)
+        except httpx2.TransportError:
+            if not self._assembly.complete:  # else all that is lost is the end of the response
+                raise
+
+    async def _read_events(self, response: httpx2.Response) -> None:
+        with trio.CancelScope(deadline=trio.current_time() + self._idle_s) as reading:
+            async for chunk in response.aiter_raw():
+                content = self._assembly.size
+                self._received += len(chunk) + CHUNK_COST
+                self._take(self._deltas(chunk))
+                if self._assembly.size > content:
+                    self._content_at = self._received
+                    reading.deadline = trio.current_time() + self._idle_s
+                self._check_size()
+                if self._failure is not None:
+                    reading.cancel(reason="the answer is unusable")
+                elif self._assembly.done:
+                    reading.deadline = trio.current_time() + AFTER_DONE_S
+        if reading.cancelled_caught and self._failure is None and not self._assembly.complete:
+            self._failure = ProviderTimeout(f"the LLM provider sent no part of an answer for {self._idle_s:g} s")
+
+    def _check_size(self) -> None:
+        if self._failure is not None:
+            return
+        if self._received - self._content_at > MAX_IDLE_BYTES:
+            self._failure = ProviderMalformed(f"the LLM provider sent {MAX_IDLE_BYTES} bytes without any content")
+        elif self._received > MAX_STREAM_BYTES:
+            self._failure = ProviderMalformed(f"the LLM provider's answer took more than {MAX_STREAM_BYTES} bytes")
+
+    async def read_whole(self, response: httpx2.Response) -> None:
+        body = bytearray()
+        if await read_capped(response, body, MAX_REPLY_BYTES):
+            self._take(self._assembly.feed_whole(bytes(body)))
+        else:
+            self._failure = ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
+
+    def completion(self) -> Completion:
+        """The finished answer, or the failure that was noted while reading."""
+        self._take(self._assembly.finish())
+        if self._failure is not None:
+            raise self._failure
+        return self._assembly.completion()
+
+    def _deltas(self, chunk: bytes) -> Iterator[Delta]:
+        for data in self._events.feed(chunk):
+            yield from self._assembly.feed_event(data)
+
+    def _take(self, deltas: Iterator[Delta]) -> None:
+        if self._failure is not None:
+            return
+        try:
+            for delta in deltas:
+                self.begun = True
+                self._on_delta(delta)
+        except Exception as error:  # noqa: BLE001 - noted here, raised by completion() when the generators are unwound
+            self._failure = error
+
+
+async def read_capped(response: httpx2.Response, body: bytearray, limit: int) -> bool:
+    """Read up to ``limit`` bytes. Returns whether that was all."""
+    complete = True
+    with trio.CancelScope() as reading:
+        async for chunk in response.aiter_raw():
+            if len(body) + len(chunk) > limit:
+                complete = False
+                reading.cancel(reason="the body is too long")
+            if complete:
+                body += chunk
+    return complete
