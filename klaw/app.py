@@ -24,6 +24,7 @@ from klaw.domain.message import Message
 from klaw.health import watch
 from klaw.llm.local.process import LocalProcess, LocalSettings
 from klaw.memory import archivist as archivist_actor
+from klaw.memory import compactor as compactor_actor
 from klaw.memory import coverage as coverage_actor
 from klaw.memory import daily as daily_actor
 from klaw.memory import embedder as embedder_actor
@@ -36,7 +37,7 @@ from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex.places import Places
-from klaw.store.sql import messages, usage, vectors
+from klaw.store.sql import messages, meta, usage, vectors
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import open_store
 from klaw.subagents import scheduler as scheduler_actor
@@ -194,6 +195,13 @@ async def _start(app: App) -> None:
             stop_budget_s=2,
         )
     )
+    await app.supervisor.start(
+        ActorSpec(
+            name=compactor_actor.ACTOR_NAME,
+            run=partial(compactor_actor.run, compactor=app.compactor, compact=app.forgetter.compact_files),
+            stop_budget_s=1,
+        )
+    )
     if config.topics.enabled:
         await app.supervisor.start(_archivist(app))
     if config.facts.daily.enabled:
@@ -243,6 +251,8 @@ async def _remember(app: App) -> None:
     """Take over from the store what was spent today, and how far off token estimates were."""
     today = app.accounts.budget.today()
     app.accounts.budget.restore(today, await app.store.readers.run(usage.total, UsageFilters(since=today)))
+    if await app.store.readers.run(meta.owes_compaction):
+        app.compactor.nudge()
     app.correction.seed(await app.store.readers.run(usage.corrections, CORRECTION_TURNS))
 
 
@@ -277,6 +287,7 @@ async def _stop(app: App) -> None:
     await supervisor.stop(app.summarizer.mailbox.name, "shutdown")
     await supervisor.stop(coverage_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop(files_actor.ACTOR_NAME, "shutdown")
+    await supervisor.stop(compactor_actor.ACTOR_NAME, "shutdown")
     if app.config.topics.enabled:
         await supervisor.stop(archivist_actor.ACTOR_NAME, "shutdown")
     if app.config.facts.daily.enabled:

@@ -35,6 +35,7 @@ from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
+from klaw.memory.compactor import Compactor
 from klaw.memory.coverage import Coverage
 from klaw.memory.daily import Daily
 from klaw.memory.embedder import Embedder
@@ -125,6 +126,7 @@ class App:
     zone: str
     """The installation's time zone, by its IANA name."""
     forgetter: Forgetter
+    compactor: Compactor
     topic_control: TopicControl
     health: GatheredHealth
     directory: ChatDirectory
@@ -229,6 +231,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         wrap=lambda route: accounts.meter().wrap(route),
         spending=spending,
     )
+    compactor = Compactor()
     forgetter = Forgetter(
         writer=store.writer,
         readers=store.readers,
@@ -238,6 +241,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         files=Threads("forgetting", 1),
         reindexing=lambda: reindexer.status.state == "running",
         changed=embedder.nudge,
+        compact=compactor.nudge,
     )
     people = People(store.writer, store.readers, clock, new_id)
     archivist = Archivist()
@@ -264,6 +268,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         supervisor=supervisor,
         reindexer=reindexer,
         forgetter=forgetter,
+        compactor=compactor,
         embedder=embedder,
         recall=recall,
         search=search,

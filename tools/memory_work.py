@@ -327,7 +327,12 @@ async def forget_message(work: Work, place: int) -> None:
     tool = forgetter(work.store, work.root)
     wanted = await tool.find("main#2", user)
     await work.doing(
-        "forget", lambda: tool.forget(wanted, with_facts=True), user=user, word=word, message=secret.rowid, person=None
+        "forget",
+        lambda: tool.forget(wanted, with_facts=True, everywhere=True),
+        user=user,
+        word=word,
+        message=secret.rowid,
+        person=None,
     )
 
 
@@ -349,7 +354,12 @@ async def forget_person(work: Work, _place: int) -> None:
     tool = forgetter(store, work.root)
     wanted = await tool.find(f"person:{name}", user, with_messages=True)
     await work.doing(
-        "forget", lambda: tool.forget(wanted), user=user, word=word, message=rows[1], person=PersonId(person.id)
+        "forget",
+        lambda: tool.forget(wanted, everywhere=True),
+        user=user,
+        word=word,
+        message=rows[1],
+        person=PersonId(person.id),
     )
 
 

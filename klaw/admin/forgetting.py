@@ -32,9 +32,9 @@ async def run_forget(forgetter: Forgetter, request: Forget) -> dict[str, Any]:
     try:
         wanted = await forgetter.find(request.what, user, with_messages=request.with_messages)
         if request.dry_run:
-            before = await forgetter.preview(wanted, with_facts=request.with_facts)
+            before = await forgetter.preview(wanted, with_facts=request.with_facts, everywhere=True)
             return {"forgotten": False, **preview_json(before)}
-        proof = await forgetter.forget(wanted, with_facts=request.with_facts)
+        proof = await forgetter.forget(wanted, with_facts=request.with_facts, everywhere=True)
     except NothingToForget as error:
         raise BadRequest("nothing_to_forget", f"args.what: {error}") from None
     return {
@@ -61,8 +61,10 @@ def preview_json(before: Preview) -> dict[str, Any]:
         "people": list(scope.people),
         "kept_people": list(scope.kept_people),
         "named": _named_json(before),
-        "rows": {name: count for name, count in before.quotes.items() if count},
-        "searched": bool(scope.pieces),
+        "rows": {name: len(rows) for name, rows in before.looked.rows.items() if rows}
+        | {name: count for name, count in before.looked.kept.items() if count},
+        "again": [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in before.again],
+        "searched": bool(before.looked.pieces),
         "held": [attrs.asdict(each) for each in before.held],
     }
 

@@ -57,8 +57,11 @@ def lines(answer: dict[str, Any]) -> list[str]:
         found.append(f"kept: people {', '.join(map(line, answer['kept_people']))}; --with-facts forgets them too")
     if answer["named"] is not None:
         found += _naming(answer)
+    again = [f"{each['chat']}#{each['seq']}" for each in answer["again"]]
+    if again:
+        found.append(f"said again in: {', '.join(map(line, again))}; forget those too if they are to go")
     if not answer["searched"]:
-        found.append("the text is too short to be searched for elsewhere")
+        found.append("the text is too short, or too common, to be searched for elsewhere")
     found += _files("held by" if not answer["forgotten"] else "was held by", answer["held"])
     if answer["forgotten"]:
         still = answer["still_held"]

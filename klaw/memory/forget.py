@@ -24,14 +24,18 @@ from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_logs import Held
 from klaw.store.forget_records import Forgot
 from klaw.store.readers import Readers
-from klaw.store.sql import facts, forgetting, messages, naming, people, topics, whereabouts
+from klaw.store.sql import facts, forgetting, messages, naming, people, quoting, topics, whereabouts
 from klaw.store.sql.forget_scope import Extra, Scope
 from klaw.store.sql.naming import Named
+from klaw.store.sql.quoting import Looked
 from klaw.store.sql.whereabouts import Target
 from klaw.store.writer import Writer
 
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""
+EMPTY_EVERY_S = 60.0
+"""Between two forgettings of users after which the write-ahead log is emptied at once; ``memory.compactor`` does the
+rest."""
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 
@@ -59,10 +63,12 @@ class Preview:
     """What a forgetting would do, or did."""
 
     scope: Scope
-    quotes: dict[str, int]
-    """Rows by table that quote it, the texts' own rows included, and what is kept on purpose and says it."""
-    held: tuple[Held, ...]
-    """Files that hold it now."""
+    looked: Looked
+    """What quotes it."""
+    again: tuple[Message, ...] = ()
+    """Messages that say it too and stay, the first of them."""
+    held: tuple[Held, ...] = ()
+    """Files that hold it now; for the operator, who alone may know what a file that all users share holds."""
     named: Named | None = None
     """Of a person: what names it."""
     naming: tuple[Message, ...] = ()
@@ -78,12 +84,19 @@ class Proof:
     """Its number in the memory journal."""
     lines: int
     """Lines of logs that were rewritten."""
-    vacuumed: bool
+    after: Looked
+    """What still quotes it."""
+    vacuumed: bool = False
     """Whether the database file was made anew, because its free space still held the text."""
-    held: tuple[Held, ...]
-    """Files that still hold it."""
+    held: tuple[Held, ...] = ()
+    """Files that still hold it; for the operator."""
     still_named: Mapping[str, int] = attrs.field(factory=dict)
     """Of a person: how many rows of each kind still name it."""
+
+
+@attrs.define
+class _Time:
+    at: float = float("-inf")
 
 
 @attrs.frozen
@@ -97,6 +110,7 @@ class Forgetter:
         files: threads for searching.
         reindexing: whether a reindex is reading the logs.
         changed: called after messages changed: their vectors, topics and summaries are to be made again.
+        compact: called when the database's files are to be rid of what was forgotten, by and by.
     """
 
     writer: Writer
@@ -107,7 +121,9 @@ class Forgetter:
     files: Threads
     reindexing: Callable[[], bool]
     changed: Callable[[], None]
+    compact: Callable[[], None] = lambda: None
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _next_emptying: _Time = attrs.field(factory=_Time, init=False)
 
     # -- naming it -------------------------------------------------------------------------------------------------
 
@@ -187,22 +203,35 @@ class Forgetter:
 
     # -- looking and doing -----------------------------------------------------------------------------------------
 
-    async def preview(self, wanted: Wanted, *, with_facts: bool = False) -> Preview:
-        """What would go, and which files hold it. Changes nothing."""
-        scope, quotes = await self.readers.run(
+    async def preview(self, wanted: Wanted, *, with_facts: bool = False, everywhere: bool = False) -> Preview:
+        """What would go. Changes nothing.
+
+        Args:
+            wanted: see ``find``.
+            with_facts: also facts that were made of it, and people known by nothing else.
+            everywhere: for the operator: also which files hold it, by their bytes, whosever they are.
+        """
+        scope, looked = await self.readers.run(
             forgetting.look, wanted.user, wanted.rowids, wanted.facts, with_facts=with_facts, extra=wanted.extra
         )
-        staying = wanted.named.messages[:MOST_LISTED] if wanted.named is not None and not wanted.rowids else ()
+        own = {each.rowid for each in scope.own}
+        named = wanted.named.messages if wanted.named is not None else ()
+        staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
         return Preview(
             scope=scope,
-            quotes=quotes,
-            held=await self._search(scope.user, scope.pieces),
+            looked=looked,
+            again=tuple(await self.readers.run(messages.by_rowids, looked.again[:MOST_LISTED])),
+            held=await self._search(wanted.user, looked.pieces) if everywhere else (),
             named=wanted.named,
             naming=tuple(await self.readers.run(messages.by_rowids, staying)),
         )
 
-    async def forget(self, wanted: Wanted, *, with_facts: bool = False) -> Proof:
-        """Forget it, and search for what still holds it.
+    async def forget(self, wanted: Wanted, *, with_facts: bool = False, everywhere: bool = False) -> Proof:
+        """Forget it, and look for what still says it.
+
+        Args:
+            wanted, with_facts, everywhere: see ``preview``. Without ``everywhere`` only the user's own rows and logs
+                are read, and the database's files are compacted later, for all users together.
 
         Raises:
             NothingToForget: a reindex is running, so nothing was changed.
@@ -214,26 +243,48 @@ class Forgetter:
         async with self._alone:
             if self.reindexing():
                 raise NothingToForget("a reindex is running: wait for its end, or stop it; nothing was changed")
-            before = await self.preview(wanted, with_facts=with_facts)
+            before = await self.preview(wanted, with_facts=with_facts, everywhere=everywhere)
             at = iso(self.clock.now())
             done = await self.writer.forget(
-                wanted.user, wanted.rowids, wanted.facts, at, with_facts=with_facts, extra=wanted.extra
+                wanted.user,
+                wanted.rowids,
+                wanted.facts,
+                at,
+                with_facts=with_facts,
+                extra=wanted.extra,
+                looked=before.looked,
             )
             log.info("forget_began", count=_size(done))
             lines = await self._clean(done)
-            held, vacuumed = await self._compact(done)
+            held, vacuumed = await self._compact(done) if everywhere else ((), False)
             await self.writer.note_forgotten(wanted.user, done.entry.entry, at)
             self.changed()
+            if not everywhere:
+                await self._empty_now_and_then()
+                self.compact()
             log.info("forgotten", count=_size(done), files=len(held))
             names = wanted.named.names if wanted.named is not None else ()
             return Proof(
                 before=before,
                 entry=done.entry.entry,
                 lines=lines,
+                after=await self.readers.run(quoting.look, wanted.user, before.scope.texts, done.entry.messages),
                 vacuumed=vacuumed,
                 held=held,
                 still_named=await self.readers.run(naming.count, wanted.user, names) if names else {},
             )
+
+    async def _empty_now_and_then(self) -> None:
+        """The write-ahead log still has what was deleted; but nobody may keep the others waiting by forgetting."""
+        if trio.current_time() >= self._next_emptying.at:
+            self._next_emptying.at = trio.current_time() + EMPTY_EVERY_S
+            await self.writer.compact_database(vacuum=False)
+
+    async def compact_files(self, *, vacuum: bool) -> None:
+        """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once."""
+        async with self._alone:
+            if not self.reindexing():
+                await self.writer.compact_database(vacuum=vacuum)
 
     async def _clean(self, done: Forgot) -> int:
         lines = 0

@@ -9,7 +9,7 @@ import attrs
 
 from klaw.actor.clock import Clock
 from klaw.domain.names import ChatId, name_of, user_of
-from klaw.memory.forget import Forgetter, NothingToForget, Preview, Wanted
+from klaw.memory.forget import Forgetter, NothingToForget, Preview, Proof, Wanted
 
 CONFIRM_S = 600.0
 """What was shown can be confirmed for so long."""
@@ -115,17 +115,28 @@ class ForgetAnswers:
             proof = await self._forgetter.forget(waiting.wanted, with_facts=waiting.with_facts)
         except NothingToForget as error:
             return f"Nothing was forgotten: {error}."
-        if proof.held:
-            found = f"STILL held by: {', '.join(f'{each.path} ({each.kind})' for each in proof.held[:SHOWN])}."
-        elif proof.before.scope.pieces:
-            found = "A search of all files finds it nowhere."
-        else:
-            found = "The text is too short to be searched for elsewhere."
-        if proof.before.named is not None:
-            still = ", ".join(f"{name} {count}" for name, count in proof.still_named.items())
-            named = f"STILL named in: {still}." if still else "No row names them any more."
-            found = f"{found} {named}" if proof.before.scope.pieces else named
-        return f"Forgotten. {found}\nWhat your devices show and what a provider received is beyond me."
+        lines = ["Forgotten.", *_left(proof)]
+        return "\n".join([*lines, "What your devices show and what a provider received is beyond me."])
+
+
+def _left(proof: Proof) -> list[str]:
+    """What still says it, of the user's own; what others have makes no difference to it."""
+    after = proof.after
+    lines = []
+    kept = [f"{name} {count}" for name, count in after.kept.items() if count]
+    if kept:
+        lines.append(f"STILL said by what you keep: {', '.join(kept)}.")
+    again = [f"{name_of(each.chat)}#{each.seq}" for each in proof.before.again]
+    if again:
+        lines += _listed("STILL said in", again)
+    if proof.before.named is not None:
+        still = ", ".join(f"{name} {count}" for name, count in proof.still_named.items())
+        lines.append(f"STILL named in: {still}." if still else "No row names them any more.")
+    elif not proof.before.scope.texts or not after.pieces:
+        lines.append("The text is too short, or too common, to be looked for elsewhere.")
+    elif not lines:
+        lines.append("Nothing else of yours says it any more.")
+    return lines
 
 
 def _going(before: Preview) -> list[str]:

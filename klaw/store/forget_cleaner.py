@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 
-from klaw.domain.forget import MARK, redacted
+from klaw.domain.forget import MARK, Quotes
 from klaw.store import memory_records, records, run_records
 from klaw.store.forget_records import FORGET, ForgetEntry, Lines
 from klaw.store.person_records import MENTION, PERSON
 from klaw.store.sql import forgetting
+from klaw.store.sql.quoting import is_said_again
 from klaw.store.summary_records import summary_key
 
 _OWN_LINES = (b'"what":"topic"', b'"what":"summary"', b'"what":"fact"', b'"what":"person"')
@@ -53,26 +55,37 @@ class Cleaner:
     pieces: Sequence[str]
     own: bool
     lines: Lines = attrs.field(factory=Lines)
+    _quotes: Quotes = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Quotes.of(self.pieces), takes_self=True)
+    )
 
     def line_of(self, path: str) -> Callable[[bytes], bytes]:
-        """For ``Journal.rewrite``."""
-        wanted = needles(self.pieces)
+        """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
+        mine = f'"user_id":{records.dumps(self.entry.user)}'.encode()
         kind = path.split("/", 1)[0]
         marks = self.marks(kind)
 
         def cleaned(line: bytes) -> bytes:
-            if not any(each in line for each in wanted) and not any(each in line for each in marks):
+            if mine not in line:
+                return line
+            if not any(each in line for each in marks) and not self._quotes.may_stand_in(line.decode(errors="replace")):
                 return line
             record = record_of(line)
             if record is None:
-                # A torn or foreign line: no reader takes it, and it must not hold the text.
-                return b"" if any(each in line for each in wanted) else line
+                # A torn line: no reader takes it, and it must not hold the text.
+                return b"" if any(each in line for each in needles(self.pieces)) else line
             if record.get("user_id") != self.entry.user:
                 return line
             new = self._clean(kind, record)
             return line if new == record else records.dumps(new).encode()
 
         return cleaned
+
+    def changes(self, path: Path, name: str) -> bool:
+        """Whether a log has a line to clean."""
+        cleaned = self.line_of(name)
+        with path.open("rb") as file:
+            return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
 
     def marks(self, kind: str) -> list[bytes]:
         """Bytes that the own lines have: so that not every line of a log has to be parsed."""
@@ -88,8 +101,11 @@ class Cleaner:
 
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
         if kind == records.CONVERSATIONS:
-            if record.get("rowid") in self.entry.messages and record.get("rowid") is not None:
+            rowid = record.get("rowid")
+            if rowid in self.entry.messages and rowid is not None:
                 return self._emptied(record) if self.own else record
+            if rowid is not None and (rowid < min(self.entry.messages, default=0) or self._is_said_again(record)):
+                return record
             return self._redacted(record, "content", "metadata")
         if kind == records.TURNS:
             if self.own and record.get("turn_id") in self.lines.receipts:
@@ -102,7 +118,11 @@ class Cleaner:
         return self._of_memory(record)
 
     def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
-        return {**record, **{name: redacted(record[name], self.pieces) for name in names if name in record}}
+        return {**record, **{name: self._quotes.taken_out(record[name]) for name in names if name in record}}
+
+    def _is_said_again(self, record: dict[str, Any]) -> bool:
+        role, content = record.get("role"), record.get("content")
+        return isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._quotes)
 
     def _emptied(self, record: dict[str, Any]) -> dict[str, Any]:
         gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
@@ -133,4 +153,4 @@ class Cleaner:
             ]
             if "topics" in value:
                 value = {**value, "topics": states}
-        return {**record, "value": redacted(value, self.pieces)}
+        return {**record, "value": self._quotes.taken_out(value)}

@@ -10,6 +10,7 @@ from klaw.store.journal import Entry, Journal
 from klaw.store.memory_records import memory_line, memory_path
 from klaw.store.sql import forgetting, memory_journal, meta, people, person_past
 from klaw.store.sql.forget_scope import scope
+from klaw.store.sql.quoting import Looked
 
 
 def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, entries: list[Entry]) -> Forgot | None:
@@ -51,11 +52,14 @@ def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, en
         runs=request.extra.runs,
         past=person_past.past_of_others(connection, request.user, found.people),
     )
-    return _carry_out(connection, entry, entries)
+    meta.put(connection, meta.FORGET_COMPACT, request.at)
+    return _carry_out(connection, entry, entries, request.looked)
 
 
-def _carry_out(connection: apsw.Connection, entry: ForgetEntry, entries: list[Entry]) -> Forgot:
-    done = forgetting.apply(connection, entry)
+def _carry_out(
+    connection: apsw.Connection, entry: ForgetEntry, entries: list[Entry], looked: Looked | None = None
+) -> Forgot:
+    done = forgetting.apply(connection, entry, looked)
     meta.put(connection, memory_journal.ENTRY, str(entry.entry))
     entries.append(Entry(memory_path(entry), memory_line(entry)))
     return done

@@ -15,18 +15,21 @@ import attrs
 import structlog
 
 from klaw.config.paths import USERS_FOLDER, encode_name
-from klaw.domain.forget import FORGOTTEN, fragments
+from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import memory_records, records, run_records
 from klaw.store.core_files import FILE as CORE_FILE
 from klaw.store.forget_cleaner import Cleaner, needles, record_of
 from klaw.store.forget_records import ForgetEntry
 from klaw.store.journal import COMMIT_LOG, Entry, Journal
-from klaw.store.sql import forget_names, forgetting, memory_journal, messages
+from klaw.store.sql import forget_names, forgetting, memory_journal, messages, meta, quoting
 from klaw.store.summary_records import COPIES, copy_path
 
 LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, memory_records.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
+
+MOST_SEARCHED = 16
+"""Pieces, the longest, whose bytes are looked for in files of any kind."""
 
 log = structlog.get_logger("klaw.forget")
 
@@ -59,7 +62,7 @@ def search(
         skip: folders that are left out.
         shared: a folder whose files are the user ``local``'s, but for those in ``users``.
     """
-    wanted = needles(pieces)
+    wanted = needles(pieces[:MOST_SEARCHED])
     found = []
     for path in sorted(root.rglob("*")) if wanted else []:
         name = path.relative_to(root).as_posix()
@@ -134,21 +137,23 @@ def _occurrences(data: mmap.mmap, wanted: bytes) -> int:
 
 
 def logs_with(root: Path, cleaner: Cleaner) -> list[str]:
-    """Logs in which the cleaner may have something to do."""
-    wanted = needles(cleaner.pieces)
+    """Logs in which the cleaner has something to do; those of other users' conversations are not opened."""
     found = []
     for folder in LOGS:
         for path in sorted((root / folder).rglob("*.jsonl")):
             name = path.relative_to(root).as_posix()
-            marks = cleaner.marks(folder)
-            if path.stat().st_size and _holds(path, [*wanted, *marks]):
+            if _may_hold_lines_of(name, cleaner.entry.user) and cleaner.changes(path, name):
                 found.append(name)
     return found
 
 
-def _holds(path: Path, wanted: Sequence[bytes]) -> bool:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return any(data.find(each) >= 0 for each in wanted)
+def _may_hold_lines_of(name: str, user: UserId) -> bool:
+    top, _, rest = name.partition("/")
+    if top != records.CONVERSATIONS:
+        return True
+    if run_records.is_transcript(name):
+        return rest.partition("/")[0].partition("@")[2] == ("" if user == LOCAL_USER else user)
+    return rest.startswith(encode_name(f"{user}:"))
 
 
 def clean(journal: Journal, root: Path, cleaner: Cleaner) -> int:
@@ -161,8 +166,13 @@ def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None
     """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied anew."""
     for chat, number in entry.summaries:
         (root / copy_path(chat, number)).unlink(missing_ok=True)
-    for held in search(root / COPIES, entry.user, pieces) if (root / COPIES).is_dir() else []:
-        (root / COPIES / held.path).unlink(missing_ok=True)
+    quotes = Quotes.of(pieces)
+    folders = (root / COPIES).iterdir() if quotes and (root / COPIES).is_dir() else ()
+    for folder in folders:
+        if folder.name.startswith(encode_name(f"{entry.user}:")) and folder.is_dir() and not folder.is_symlink():
+            for path in folder.iterdir():
+                if path.is_file() and quotes.found_in(path.read_text("utf-8", "replace")):
+                    path.unlink(missing_ok=True)
 
 
 # -- finishing at start ------------------------------------------------------------------------------------------------
@@ -172,9 +182,10 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
     """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error."""
     waiting = forgetting.pending(connection)
     for entry in waiting:
-        pieces = _pieces_of(connection, root, entry)
+        looked = quoting.look(connection, entry.user, _texts_of(connection, root, entry), entry.messages)
+        pieces = looked.pieces
         with connection:
-            forgetting.redact(connection, entry.user, pieces)
+            forgetting.redact(connection, entry.user, looked, entry.messages)
         lines = forget_names.lines(connection, entry)
         clean(journal, root, Cleaner(entry, pieces, own=False, lines=lines))
         remove_copies(root, entry, pieces)
@@ -185,7 +196,7 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
     return len(waiting)
 
 
-def _pieces_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> tuple[str, ...]:
+def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
     """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
     texts = []
     for message in messages.by_rowids(connection, entry.messages):
@@ -203,7 +214,7 @@ def _pieces_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> t
                 and record.get("key") in entry.facts
                 and isinstance(record.get("value"), dict)
             ]
-    return fragments(texts)
+    return texts
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
@@ -236,4 +247,5 @@ def compact(connection: apsw.Connection, *, vacuum: bool) -> None:
     forgetting.merge_small_indexes(connection)
     if vacuum:
         connection.execute("VACUUM")
+        meta.remove(connection, meta.FORGET_COMPACT)
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

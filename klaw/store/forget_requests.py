@@ -10,6 +10,7 @@ from klaw.domain.names import UserId
 from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_records import Forgot
 from klaw.store.sql.forget_scope import Extra
+from klaw.store.sql.quoting import Looked
 
 
 @attrs.frozen(kw_only=True)
@@ -23,6 +24,8 @@ class Forget:
     extra: Extra
     with_facts: bool
     """Also facts that were made of the messages, or say the same."""
+    looked: Looked | None
+    """Of the very same, a moment ago."""
     at: str
     reply: Reply[Forgot]
 

@@ -11,6 +11,7 @@ from klaw.store.forget_records import Forgot
 from klaw.store.forget_requests import CleanLogs, CompactDatabase, Forget, NoteForgotten
 from klaw.store.requests import Request
 from klaw.store.sql.forget_scope import Extra
+from klaw.store.sql.quoting import Looked
 
 NOTHING_ELSE = Extra()
 
@@ -32,9 +33,10 @@ class ForgetWrites:
         *,
         with_facts: bool,
         extra: Extra = NOTHING_ELSE,
+        looked: Looked | None = None,
     ) -> Forgot:
         """Take messages (row ids), facts and what is ``extra``, and what was made of them, out of the database; durable
-        when it returns.
+        when it returns. With ``looked``, a look at the very same, the writer has little left to read.
 
         Raises:
             StorageError: one of them is not the user's, or not there.
@@ -47,6 +49,7 @@ class ForgetWrites:
                 facts=tuple(facts),
                 extra=extra,
                 with_facts=with_facts,
+                looked=looked,
                 at=at,
                 reply=reply,
             )

@@ -42,10 +42,10 @@ async def test_no_file_holds_it_any_more(tmp_path: Path, text: str, vectors: boo
             await store.writer.store_vectors(MODEL, [(secret.rowid, unit(4711)), (secret.rowid + 1, unit(4712))])
         tool = forgetter(store, tmp_path)
         wanted = await tool.find(secret.id, ANNA)
-        preview = await tool.preview(wanted, with_facts=True)
+        preview = await tool.preview(wanted, with_facts=True, everywhere=True)
         assert {each.kind for each in preview.held} >= {"log", "copy"}
         assert holding(tmp_path, CANARY)
-        proof = await tool.forget(wanted, with_facts=True)
+        proof = await tool.forget(wanted, with_facts=True, everywhere=True)
         assert proof.held == ()
         assert holding(tmp_path, CANARY) == {}
         if vectors:
@@ -76,7 +76,7 @@ async def test_facts_and_backups_stay_and_are_told(tmp_path: Path) -> None:
         mine.mkdir()
         (mine / "MEMORY.md").write_text(TEXTS[0])
         tool = forgetter(store, tmp_path)
-        proof = await tool.forget(await tool.find("main#2", ANNA))
+        proof = await tool.forget(await tool.find("main#2", ANNA), everywhere=True)
         assert len(proof.before.scope.kept_facts) == 1
         assert {(each.path.split("/")[0], each.kind) for each in proof.held} == {
             ("klaw.db", "database"),
@@ -86,7 +86,7 @@ async def test_facts_and_backups_stay_and_are_told(tmp_path: Path) -> None:
         }
         assert await store.readers.run(facts.count, ANNA) == 1
         (kept,) = proof.before.scope.kept_facts
-        again = await tool.forget(await tool.find(f"fact:{kept}", ANNA))
+        again = await tool.forget(await tool.find(f"fact:{kept}", ANNA), everywhere=True)
         assert {each.path for each in again.held} == {"klaw.db.old", "workspace/users/anna/MEMORY.md"}
         with pytest.raises(NothingToForget):
             await tool.find(secret.id, ANNA)
@@ -101,7 +101,7 @@ async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
         secret = await secret_past(store, tmp_path, TEXTS[1])
         tool = forgetter(store, tmp_path)
         files = files_of(tmp_path)
-        await tool.preview(await tool.find(secret.id, ANNA), with_facts=True)
+        await tool.preview(await tool.find(secret.id, ANNA), with_facts=True, everywhere=True)
         assert files_of(tmp_path) == files
 
 
@@ -114,7 +114,7 @@ async def test_another_users_words_stay(tmp_path: Path) -> None:
             await tool.find(secret.id, UserId("boris"))
         with pytest.raises(NothingToForget):
             await tool.find("topic:1", UserId("boris"))
-        await tool.forget(await tool.find("topic:1", ANNA), with_facts=True)
+        await tool.forget(await tool.find("topic:1", ANNA), with_facts=True, everywhere=True)
         assert [each.content for each in await store.readers.run(messages.by_rowids, [his])] == [TEXTS[0]]
     assert differing(run(tmp_path)) == set()
 
@@ -134,7 +134,7 @@ async def test_not_during_a_reindex(tmp_path: Path) -> None:
         await say(store, "a message that stays here")
         tool = forgetter(store, tmp_path, reindexing=True)
         with pytest.raises(NothingToForget, match="reindex"):
-            await tool.forget(await tool.find("main#1", ANNA))
+            await tool.forget(await tool.find("main#1", ANNA), everywhere=True)
 
 
 KILLED = """
@@ -182,7 +182,7 @@ async def main():
         tool = forgetter(store, root)
         wanted = await tool.find("main#2", ANNA)
         armed = True
-        await tool.forget(wanted, with_facts=True)
+        await tool.forget(wanted, with_facts=True, everywhere=True)
         armed = False
     print("done")
 
@@ -208,7 +208,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
         if second.content:
             assert second.content == text
             await forgetter(store, tmp_path).forget(
-                await forgetter(store, tmp_path).find("main#2", ANNA), with_facts=True
+                await forgetter(store, tmp_path).find("main#2", ANNA), with_facts=True, everywhere=True
             )
         assert holding(tmp_path, CANARY) == {}
     before = digests_of(tmp_path / "klaw.db")
@@ -221,7 +221,7 @@ async def test_a_lost_database_is_made_without_it(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await secret_past(store, tmp_path, TEXTS[1])
         tool = forgetter(store, tmp_path)
-        await tool.forget(await tool.find("main#2", ANNA), with_facts=True)
+        await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
         await say(store, "and life goes on")
     before = digests_of(tmp_path / "klaw.db")
     lose_database(tmp_path)
@@ -277,7 +277,7 @@ async def _live(root: Path, steps: list[tuple[str, int]]) -> None:
                 elif what in ("forget", "topic"):
                     name = f"topic:{mine[number % len(mine)].id}" if what == "topic" and mine else f"main#{number}"
                     with suppress(NothingToForget):
-                        await tool.forget(await tool.find(name, ANNA))
+                        await tool.forget(await tool.find(name, ANNA), everywhere=True)
             session = await store.readers.run(messages.session, MAIN)
             said = await store.readers.run(messages.after, MAIN, 0, 1_000)
             assert [each.seq for each in said] == list(range(1, (session.last_seq if session else 0) + 1))
@@ -304,7 +304,7 @@ async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_rou
 
         store.writer.clean_logs = clean_and_end  # type: ignore[method-assign]
         with pytest.raises(Ended):
-            await tool.forget(await tool.find("main#2", ANNA), with_facts=True)
+            await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
     async with running_store(tmp_path) as store:
         assert await store.readers.run(forgetting.pending) == []
         assert holding(tmp_path, CANARY) == {}

@@ -77,13 +77,13 @@ async def test_person_and_facts_go_and_messages_stay(tmp_path: Path, called: str
         tool = forgetter(store, tmp_path)
         files = files_of(tmp_path)
         wanted = await tool.find(called, ANNA)
-        before = await tool.preview(wanted)
+        before = await tool.preview(wanted, everywhere=True)
         assert files_of(tmp_path) == files
         assert before.named is not None
         assert (len(before.scope.people), len(before.scope.facts), len(before.scope.own)) == (2, 3, 0)
         assert [each.seq for each in before.naming] == [2, 4]
         assert len(before.named.messages) == 2
-        proof = await tool.forget(wanted)
+        proof = await tool.forget(wanted, everywhere=True)
         assert dict(proof.still_named) == {"messages": 2, "receipts": 1, "runs": 1, "topics": 1}
         assert await names(store) == ["Борис"]
         assert [each.text for each in await store.readers.run(facts.of_user, ANNA)] == ["Погода важна"]
@@ -102,11 +102,12 @@ async def test_with_messages_nothing_of_the_user_names_them(tmp_path: Path) -> N
         # Not another user's, who may say what they like.
         boris = await store.readers.run(sql.by_names, UserId("boris"), [NAME])
         await forgetter(store, tmp_path).forget(
-            await forgetter(store, tmp_path).find(f"person:{boris[0].id}", UserId("boris"), with_messages=True)
+            await forgetter(store, tmp_path).find(f"person:{boris[0].id}", UserId("boris"), with_messages=True),
+            everywhere=True,
         )
         tool = forgetter(store, tmp_path)
         wanted = await tool.find(f"person:{NAME}", ANNA, with_messages=True)
-        proof = await tool.forget(wanted)
+        proof = await tool.forget(wanted, everywhere=True)
         assert [each.seq for each in proof.before.scope.own] == [2, 4]
         assert (dict(proof.still_named), proof.held) == ({}, ())
         assert holding(tmp_path, *FORMS) == {}
@@ -140,7 +141,7 @@ async def test_summaries_of_topics_that_name_them_go_with_the_messages(tmp_path:
         found = await tool.find(f"person:{NAME}", ANNA)
         assert found.named is not None
         assert found.named.topics == (1,)
-        await tool.forget(await tool.find(f"person:{NAME}", ANNA, with_messages=True))
+        await tool.forget(await tool.find(f"person:{NAME}", ANNA, with_messages=True), everywhere=True)
         assert await store.readers.run(topics.count, ANNA) == 0
         assert holding(tmp_path, *FORMS) == {}
         assert (await store.readers.run(messages.by_rowids, [row]))[0].content == "она звонила вчера вечером"
@@ -155,8 +156,8 @@ async def test_forgetting_a_message_tells_who_is_known_by_it_only(tmp_path: Path
         await add(store, "Commanded", mention=in_topic(topic.id, "m1"))
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("m1", ANNA)
-        assert (await tool.preview(wanted)).scope.kept_people == (by_it.id,)
-        proof = await tool.forget(wanted, with_facts=True)
+        assert (await tool.preview(wanted, everywhere=True)).scope.kept_people == (by_it.id,)
+        proof = await tool.forget(wanted, with_facts=True, everywhere=True)
         assert proof.before.scope.people == (by_it.id,)
         assert await names(store) == ["Commanded"]
         assert await store.readers.run(sql.history, ANNA, by_it.id) != []
@@ -185,7 +186,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> No
         await past(store)
         (strange,) = await store.readers.run(sql.by_names, UserId("boris"), [NAME])
         whole = await forgetter(store, tmp_path).find(f"person:{strange.id}", UserId("boris"), with_messages=True)
-        await forgetter(store, tmp_path).forget(whole)
+        await forgetter(store, tmp_path).forget(whole, everywhere=True)
     script = KILLED.replace('find("main#2", ANNA)', f'find("person:{NAME}", ANNA, with_messages=True)')
     command = [sys.executable, "-c", script, str(tmp_path), str(point)]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, cwd=REPOSITORY)
@@ -200,6 +201,6 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> No
         if NAME in await names(store):  # never acknowledged: all of it is there
             found = await forgetter(store, tmp_path).find(f"person:{NAME}", ANNA, with_messages=True)
             assert (len(found.rowids), len(found.facts)) == (2, 3)
-            await forgetter(store, tmp_path).forget(found)
+            await forgetter(store, tmp_path).forget(found, everywhere=True)
         assert holding(tmp_path, *FORMS) == {}
     await _same_after_rebuilds(tmp_path)

@@ -23,7 +23,7 @@ RELATION = "соседка-скрипачка"
 
 async def forget(store: Store, root: Path, what: str, **options: bool) -> None:
     tool = forgetter(store, root)
-    proof = await tool.forget(await tool.find(what, ANNA), **options)
+    proof = await tool.forget(await tool.find(what, ANNA), everywhere=True, **options)
     assert (proof.held, proof.still_named) == ((), {})
 
 
@@ -106,11 +106,11 @@ async def test_a_relation_that_quotes_a_message_is_told(tmp_path: Path) -> None:
         person = await add(store, "Аделаида", relation=text)
         await add(store, "Adelaide", relation=text, user="boris")
         tool = forgetter(store, tmp_path)
-        before = await tool.preview(await tool.find("m0", ANNA))
-        assert before.quotes["people"] == 1
+        before = await tool.preview(await tool.find("m0", ANNA), everywhere=True)
+        assert before.looked.kept["people"] == 1
         await people_of(store).edit(ANNA, person.id, relation="сестра")
-        before = await tool.preview(await tool.find("m0", ANNA))
-        assert before.quotes["people"] == 1  # its history has it
+        before = await tool.preview(await tool.find("m0", ANNA), everywhere=True)
+        assert before.looked.kept["people"] == 1  # its history has it
 
 
 async def test_no_past_of_another_user_is_looked_at(tmp_path: Path) -> None:

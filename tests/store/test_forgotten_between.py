@@ -46,7 +46,7 @@ class Between:
 
 async def forget(store: Store, root: Path, what: str) -> None:
     tool = forgetter(store, root)
-    await tool.forget(await tool.find(what, ANNA))
+    await tool.forget(await tool.find(what, ANNA), everywhere=True)
 
 
 PEOPLE: dict[str, Callable[[People, str, str], Awaitable[Any]]] = {
@@ -71,7 +71,7 @@ async def test_no_change_brings_a_person_back(tmp_path: Path, change: str) -> No
             await PEOPLE[change](people, gone.id, other.id)
         assert await names(store) == ["Борис"]
         forgetting = forgetter(store, tmp_path)
-        await forgetting.forget(await forgetting.find(f"person:{CANARY}", UserId("boris")))
+        await forgetting.forget(await forgetting.find(f"person:{CANARY}", UserId("boris")), everywhere=True)
         # Another user's forgetting is none of hers.
         as_of = await store.readers.run(meta.last_entry)
         await add(store, "Вера", user="boris")

@@ -91,7 +91,7 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
             )
         )
         tool = forgetter(store, tmp_path)
-        await tool.forget(await tool.find("other#3", ANNA))
+        await tool.forget(await tool.find("other#3", ANNA), everywhere=True)
         spent = await store.readers.run(usage.total, UsageFilters())
         kept = await store.readers.run(facts.of_user, ANNA)
         known = await store.readers.run(topics.of_user, ANNA)
@@ -114,7 +114,7 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
         await store.writer.note_spent("topics", ANNA, None, [{"model": "p/m", "calls": 1, "prompt_tokens": 7}], AT)
         await store.writer.note_day(ANNA, "2026-11-21", [rows[0]], AT, done=True)
         tool = forgetter(store, tmp_path)
-        proof = await tool.forget(await tool.find("main#2", ANNA), with_facts=True)
+        proof = await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
         assert proof.held == ()
         assert holding(tmp_path, "Kanarienvogel8842") == {}
         after = await store.readers.run(usage.total, UsageFilters())

@@ -260,7 +260,7 @@ async def test_a_message_is_forgotten_while_the_model_divides_its_topic(tmp_path
             nursery.start_soon(split, quotes.id)  # of this topic nothing is forgotten, but the model has read the text
             await asked.wait()
             tool = forgetter(store, tmp_path)
-            proof = await tool.forget(await tool.find("main#2", ANNA))
+            proof = await tool.forget(await tool.find("main#2", ANNA), everywhere=True)
             assert proof.held == ()
             forgotten.set()
         assert codes == ["topic_changed", "topic_changed"]
@@ -327,8 +327,10 @@ async def test_what_is_forgotten_is_in_no_history(tmp_path: Path) -> None:
         await control.merge(ANNA, [parts[2].id, safe.id], summary=f"Сказано: {text}")
         tool = forgetter(store, tmp_path)
         wanted = await tool.find("main#2", ANNA)
-        assert topic.id in (await tool.preview(wanted)).scope.topics  # gone since the split, its summary is not
-        proof = await tool.forget(wanted)
+        assert (
+            topic.id in (await tool.preview(wanted, everywhere=True)).scope.topics
+        )  # gone since the split, its summary is not
+        proof = await tool.forget(wanted, everywhere=True)
         assert proof.held == ()
         assert holding(tmp_path, "Kanarienvogel8842") == {}
         left = await store.readers.run(topic_changes.of_user, ANNA)
@@ -453,7 +455,7 @@ async def _step(store: Store, root: Path, kind: str, chance: random.Random) -> N
         case "forget":
             tool = forgetter(store, root)
             name = f"topic:{chance.choice(known).id}" if known and chance.random() < 0.4 else f"{chat}#{seq(chance)}"
-            await tool.forget(await tool.find(name, owner))
+            await tool.forget(await tool.find(name, owner), everywhere=True)
 
 
 def seq(chance: random.Random) -> int:

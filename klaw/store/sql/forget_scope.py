@@ -7,12 +7,11 @@ import apsw
 import attrs
 
 from klaw.domain.fact import FactId
-from klaw.domain.forget import fact_ids, fragments
+from klaw.domain.forget import Quotes, fact_ids, fragments
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
 from klaw.domain.topic import TopicId
-from klaw.store.records import dumps
 from klaw.store.sql import messages, topic_changes
 
 _TOPICS = """
@@ -32,10 +31,10 @@ SELECT f.id FROM facts f WHERE f.user_id = ?1 AND (
     f.topic IN (SELECT CAST(value AS TEXT) FROM json_each(?3))
     OR f.message_id IN (SELECT id FROM messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))))
 """
-_FACTS_SAYING = "SELECT id FROM facts WHERE user_id = ? AND instr(text, ?)"
-_DEAD_FACTS = """
-SELECT DISTINCT c.fact_id FROM fact_changes c WHERE c.user_id = ?1 AND instr(c.value, ?2)
-    AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.user_id = c.user_id AND f.id = c.fact_id)
+_EVERY_FACT = """
+SELECT c.fact_id, c.value ->> '$.text', f.id IS NOT NULL, f.text FROM fact_changes c
+LEFT JOIN facts f ON f.user_id = c.user_id AND f.id = c.fact_id
+WHERE c.user_id = ? AND c.value IS NOT NULL
 """
 _FACT_TEXTS = "SELECT value ->> '$.text' FROM fact_changes WHERE user_id = ? AND fact_id = ? AND value IS NOT NULL"
 
@@ -62,6 +61,18 @@ SELECT id FROM same WHERE now IN (
 def fact_texts(connection: apsw.Connection, user: UserId, fact: FactId) -> list[str]:
     """All that a fact ever said."""
     return [row[0] for row in connection.execute(_FACT_TEXTS, (user, fact)) if row[0]]
+
+
+def _saying(connection: apsw.Connection, user: UserId, quotes: Quotes) -> tuple[set[str], set[str]]:
+    """Facts that say one of the pieces now, and removed ones that once did."""
+    there: set[str] = set()
+    dead: set[str] = set()
+    for fact, text, present, now in connection.execute(_EVERY_FACT, (user,)) if quotes else ():
+        if present and quotes.found_in(now):
+            there.add(fact)
+        elif not present and text and quotes.found_in(text):
+            dead.add(fact)
+    return there, dead
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +105,8 @@ class Scope:
     """That go."""
     kept_people: tuple[PersonId, ...] = ()
     """Known by nothing but the messages, and not to go."""
-    pieces: tuple[str, ...]
+    texts: tuple[str, ...]
+    """All that is forgotten. Content: never logged."""
 
 
 def scope(
@@ -124,18 +136,14 @@ def scope(
     texts = [each.content for each in own]
     for fact in wanted:
         texts += fact_texts(connection, user, fact)
-    pieces = fragments(texts)
+    quotes = Quotes.of(fragments(texts))
     related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
-    dead: set[str] = set()
-    for piece in pieces:
-        related |= {row[0] for row in connection.execute(_FACTS_SAYING, (user, piece))}
-        dead |= {row[0] for row in connection.execute(_DEAD_FACTS, (user, dumps(piece)[1:-1]))}
-    related -= set(wanted)
+    said, dead = _saying(connection, user, quotes)
+    related = (related | said) - set(wanted)
     gone = {*wanted, *dead, *(related if with_facts else ())}
     if with_facts:
         for fact_id in sorted(related):
             texts += fact_texts(connection, user, FactId(fact_id))
-        pieces = fragments(texts)
     made = {PersonId(row[0]) for row in connection.execute(_PEOPLE_MADE, (user, marked))} - set(extra.people)
     return Scope(
         user=user,
@@ -146,5 +154,5 @@ def scope(
         summaries=tuple(sorted({*covering, *extra.summaries})),
         people=tuple(sorted({*extra.people, *(made if with_facts else ())})),
         kept_people=() if with_facts else tuple(sorted(made)),
-        pieces=pieces,
+        texts=tuple(texts),
     )

@@ -6,12 +6,11 @@ nothing that reads conversations looks at those. Every question names the user.
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import apsw
 
 from klaw.domain.fact import FactId
-from klaw.domain.forget import FORGOTTEN, fragments, redacted
+from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
@@ -25,39 +24,20 @@ from klaw.store.sql import (
     meta,
     people,
     person_past,
+    quoting,
     summaries,
     topic_changes,
     topics,
     vector_codes,
 )
 from klaw.store.sql.forget_scope import Extra, Scope, fact_texts, scope
+from klaw.store.sql.quoting import Looked, Place
 from klaw.store.sql.reading import snapshot
 from klaw.store.topic_records import TopicEntry
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""
 _FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts")
-
-_QUOTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("messages", "rowid", ("content", "metadata")),
-    ("turns", "turn_id", ("receipt",)),
-    ("runs", "change", ("message", "result", "note", "error", "details")),
-    ("summaries", "rowid", ("text",)),
-    ("tool_notes", "rowid", ("text",)),
-    ("topics", "id", ("summary",)),
-    ("topic_changes", "entry", ("before",)),
-)
-"""Where a text may be quoted, and in what: table, key, columns."""
-JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before", "value"})
-KEPT = (
-    ("facts", "facts", "text"),
-    ("people", "person_changes", "value"),
-    ("core memory", "core_memory", "document"),
-    ("tasks", "tasks", "message"),
-    ("memory files", "chunks", "text"),
-)
-"""What a person keeps on purpose: it is told, and left alone."""
-
 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
@@ -70,38 +50,11 @@ def look(
     *,
     with_facts: bool,
     extra: Extra,
-) -> tuple[Scope, dict[str, int]]:
-    """``scope`` and ``count_quotes`` of the same moment."""
+) -> tuple[Scope, Looked]:
+    """What belongs to it and what quotes it, of the same moment."""
     with snapshot(connection):
         found = scope(connection, user, rowids, wanted, with_facts=with_facts, extra=extra)
-        return found, count_quotes(connection, user, found.pieces)
-
-
-def count_quotes(connection: apsw.Connection, user: UserId, pieces: Sequence[str]) -> dict[str, int]:
-    """How many rows of each table, and of what is kept on purpose, hold one of the pieces."""
-    found = {table: len(_rows_with(connection, user, table, columns, pieces)) for table, _, columns in _QUOTED}
-    for name, table, column in KEPT:
-        statement = f"SELECT count(*) FROM {table} WHERE user_id = ? AND instr({column}, ?)"  # noqa: S608 - constants
-        counts = [int(connection.execute(statement, (user, _form(column, piece))).get or 0) for piece in pieces]
-        found[name] = max(counts, default=0)
-    return found
-
-
-def _form(column: str, piece: str) -> str:
-    """How a column has a text."""
-    return dumps(piece)[1:-1] if column in JSON_COLUMNS else piece
-
-
-def _rows_with(
-    connection: apsw.Connection, user: UserId, table: str, columns: Sequence[str], pieces: Sequence[str]
-) -> list[int | str]:
-    key = next(name for known, name, _ in _QUOTED if known == table)
-    rows: set[Any] = set()
-    for piece in pieces:
-        for column in columns:
-            statement = f"SELECT {key} FROM {table} WHERE user_id = ? AND instr({column}, ?)"  # noqa: S608 - constants
-            rows |= {row[0] for row in connection.execute(statement, (user, _form(column, piece)))}
-    return sorted(rows)
+        return found, quoting.look(connection, user, found.texts, [each.rowid for each in found.own])
 
 
 # -- carrying out ------------------------------------------------------------------------------------------------------
@@ -125,16 +78,22 @@ def tombstone(time: str) -> dict[str, str]:
     return {FORGOTTEN: time}
 
 
-def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
-    """Carry out an entry of the memory journal. A database made of logs that were cleaned has nothing to clean."""
+def apply(connection: apsw.Connection, entry: ForgetEntry, looked: Looked | None = None) -> Forgot:
+    """Carry out an entry of the memory journal. A database made of logs that were cleaned has nothing to clean.
+
+    Args:
+        connection: the writer's, in its transaction.
+        entry: what is forgotten.
+        looked: what a look found a moment ago, so that only what was written since is looked through here.
+    """
     if entry.done is not None:
         left = [each for each in pending(connection) if each.entry != entry.done]
         _put_pending(connection, left)
         return Forgot(entry=entry, pieces=(), own=())
     for table in _FTS:
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
-    found = scope(connection, entry.user, entry.messages, entry.facts, with_facts=False, extra=Extra())
-    pieces = fragments(_texts(connection, found, entry))
+    own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == entry.user)
+    looked = looked or quoting.look(connection, entry.user, _texts(connection, own, entry), entry.messages)
     for topic in entry.topics:
         topics.apply(connection, TopicEntry(entry=entry.entry, time=entry.time, user=entry.user, op="remove", id=topic))
     for chat, number in entry.summaries:
@@ -147,18 +106,18 @@ def apply(connection: apsw.Connection, entry: ForgetEntry) -> Forgot:
     for person in entry.people:
         people.forget(connection, entry.user, person)
     person_past.forget(connection, entry.user, entry.past)
-    people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in found.own])
-    for message in found.own:
+    people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
+    for message in own:
         _erase(connection, message, entry)
     topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
-    redact(connection, entry.user, pieces)
+    redact(connection, entry.user, looked, entry.messages)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
     _put_pending(connection, [*pending(connection), entry])
-    return Forgot(entry=entry, pieces=pieces, own=found.own, lines=forget_names.lines(connection, entry))
+    return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=forget_names.lines(connection, entry))
 
 
-def _texts(connection: apsw.Connection, found: Scope, entry: ForgetEntry) -> list[str]:
-    texts = [each.content for each in found.own]
+def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
+    texts = [each.content for each in own]
     for fact in entry.facts:
         texts += fact_texts(connection, entry.user, fact)
     return texts
@@ -202,15 +161,15 @@ def _drop_vector(connection: apsw.Connection, message: Message) -> None:
             connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
 
 
-def redact(connection: apsw.Connection, user: UserId, pieces: Sequence[str]) -> dict[str, int]:
-    """Put MARK in place of each piece wherever a user's rows quote it. Returns how many rows of each table that was."""
-    changed: dict[str, int] = {}
-    for table, key, columns in _QUOTED:
-        rows = _rows_with(connection, user, table, columns, pieces)
-        for row in rows:
-            _redact_row(connection, table, key, columns, row, pieces)
-        changed[table] = len(rows)
-    return changed
+def redact(connection: apsw.Connection, user: UserId, looked: Looked, own: Sequence[int]) -> None:
+    """Put MARK in place of each piece wherever a user's rows quote it."""
+    quotes = Quotes.of(looked.pieces)
+    if not quotes:
+        return
+    found = quoting.rows_with(connection, user, quotes, looked, own)
+    for place in quoting.PLACES:
+        for row in found[place.table]:
+            _redact_row(connection, user, place, row, quotes)
 
 
 _TOPIC_CHARS = """
@@ -222,14 +181,17 @@ _NO_TOPIC_VECTOR = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM m
 """It is made of the messages, too."""
 
 
-def _redact_row(
-    connection: apsw.Connection, table: str, key: str, columns: Sequence[str], row: int | str, pieces: Sequence[str]
-) -> None:
+def _redact_row(connection: apsw.Connection, user: UserId, place: Place, row: int | str, quotes: Quotes) -> None:
+    table, columns = place.table, place.columns
+    read = f"SELECT {', '.join(columns)} FROM {table} WHERE {place.key} = ? AND +user_id = ?"  # noqa: S608 - constants
+    values = connection.execute(read, (row, user)).fetchone()
+    if values is None:
+        return
+    new = [_redacted(column, value, quotes) for column, value in zip(columns, values, strict=True)]
+    if new == list(values):
+        return
     _before(connection, table, row)
-    read = f"SELECT {', '.join(columns)} FROM {table} WHERE {key} = ?"  # noqa: S608 - constants
-    values = connection.execute(read, (row,)).fetchone() or ()
-    new = [_redacted(column, value, pieces) for column, value in zip(columns, values, strict=True)]
-    write = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {key} = ?"  # noqa: S608
+    write = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {place.key} = ?"  # noqa: S608
     connection.execute(write, (*new, row))
     if table == "messages":
         connection.execute(_INDEX, (row,))
@@ -263,10 +225,14 @@ def _before(connection: apsw.Connection, table: str, row: int | str) -> None:
         )
 
 
-def _redacted(column: str, value: str | None, pieces: Sequence[str]) -> str | None:
+def _redacted(column: str, value: str | None, quotes: Quotes) -> str | None:
     if value is None:
         return None
-    return dumps(redacted(json.loads(value), pieces)) if column in JSON_COLUMNS else str(redacted(value, pieces))
+    if column not in quoting.JSON_COLUMNS:
+        return str(quotes.taken_out(value))
+    document = json.loads(value)
+    cut = quotes.taken_out(document)
+    return value if cut == document else dumps(cut)
 
 
 def merge_small_indexes(connection: apsw.Connection) -> None:

@@ -36,6 +36,14 @@ LAST_FORGETTING = "forget_last:"
 """With a user's name behind it: number of their last forgetting."""
 
 
+FORGET_COMPACT = "forget_compact"
+"""The database's file is to be made anew, because something was forgotten at this time."""
+
+
+def owes_compaction(connection: apsw.Connection) -> bool:
+    return get(connection, FORGET_COMPACT) is not None
+
+
 def forgotten_since(user: str, as_of: str) -> str:
     """The condition that a user has forgotten something since an entry of the memory journal: what was read before may
     hold it. Never true of NULL.

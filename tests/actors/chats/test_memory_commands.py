@@ -72,7 +72,7 @@ async def test_what_was_shown_is_forgotten_when_it_is_confirmed(tmp_path: Path, 
         for number, what in enumerate(["#6", "6", "main#6", "последнее 1"], 6):
             assert "main#6  user" in await w.command(f"/forget {what}", number)
         done = await w.command(yes, 10)
-        assert done.startswith("Forgotten. A search of all files finds it nowhere.")
+        assert done.startswith("Forgotten.\nNothing else of yours says it any more.")
         assert holding(w.app.paths.data_dir, CANARY) == {}
         left = [each.content for each in await w.app.store.readers.run(messages.after, CHAT, 0, 99)]
         assert "Hello there, my friend" in left
@@ -129,12 +129,12 @@ async def test_a_person_is_shown_and_what_still_names_them_is_told(tmp_path: Pat
             assert "Kept: 1 messages that name them" in shown
             assert "Цецили" not in shown
         done = await answers.tell(CHAT, "yes")
-        assert done.startswith("Forgotten. STILL named in: messages 1.")
+        assert done.startswith("Forgotten.\nSTILL named in: messages 1.")
         other = await add(store, "Cecily", user="local")
         await store.writer.put_fact(fact("Cecily likes tea with jam", user="local"), "new")
         assert f"people: {other.id}" in await answers.tell(CHAT, "Cecily")
         done = await answers.tell(CHAT, "yes")
-        assert done.startswith("Forgotten. A search of all files finds it nowhere. No row names them any more.")
+        assert done.startswith("Forgotten.\nNo row names them any more.")
         # Nothing of another user's.
         await add(store, "Fremde", user="boris")
         assert "Nothing can be forgotten" in await answers.tell(CHAT, "person:Fremde")
@@ -147,7 +147,7 @@ async def test_people_known_by_a_message_only_go_with_the_facts(tmp_path: Path) 
         answers = ForgetAnswers(forgetter(store, tmp_path), TestClock(1_000.0))
         assert "Kept: 1 people known by nothing else" in await answers.tell(CHAT, "main#1")
         assert f"people: {person.id}" in await answers.tell(CHAT, "main#1 with facts")
-        assert "too short to be searched for" in await answers.tell(CHAT, "yes")
+        assert "too short, or too common" in await answers.tell(CHAT, "yes")
         assert await names(store, "local") == []
 
 

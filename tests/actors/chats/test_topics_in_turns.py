@@ -193,7 +193,7 @@ async def test_forgetting_leaves_no_word_in_receipts(tmp_path: Path) -> None:
         assert secret in await ask(w, "Где бабушка прячет ключ?")
         message = await find(w, "old#1")
         forgetter = w.app.forgetter
-        assert (await forgetter.forget(await forgetter.find("old#1", LOCAL_USER))).held == ()
+        assert (await forgetter.forget(await forgetter.find("old#1", LOCAL_USER), everywhere=True)).held == ()
         record = await w.receipt()
         assert CANARY not in json.dumps(record.receipt, ensure_ascii=False)
         assert receipt_text.lines(await answer(w))

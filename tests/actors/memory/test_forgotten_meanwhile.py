@@ -45,8 +45,8 @@ async def test_a_summary_that_was_under_way_is_dropped_and_made_anew_at_once(tmp
             await s.llm.wait_for_requests(1)
         assert CANARY in s.llm.requests[0].last_user
         tool = forgetter(s.store, tmp_path)
-        await tool.forget(await tool.find("main#1", UserId("local")))
-        await tool.forget(await tool.find("main#2", UserId("local")))  # the answer repeats it
+        await tool.forget(await tool.find("main#1", UserId("local")), everywhere=True)
+        await tool.forget(await tool.find("main#2", UserId("local")), everywhere=True)  # the answer repeats it
         gate.set()
         with trio.fail_after(20):
             await s.summarizer.wait_idle()
@@ -75,9 +75,9 @@ async def test_the_writer_refuses_a_summary_of_before_a_forgetting(tmp_path: Pat
             created_at=iso(START),
         )
         tool = forgetter(store, tmp_path)
-        await tool.forget(await tool.find("main#1", UserId("boris")))  # another user's does not matter
+        await tool.forget(await tool.find("main#1", UserId("boris")), everywhere=True)  # another user's does not matter
         await store.writer.put_summary(summary, as_of=as_of)
-        await tool.forget(await tool.find("main#2", UserId("local")))
+        await tool.forget(await tool.find("main#2", UserId("local")), everywhere=True)
         following = attrs.evolve(summary, first_seq=2, last_seq=2)
         with pytest.raises(SourceForgotten):
             await store.writer.put_summary(following, as_of=as_of)
@@ -110,7 +110,7 @@ async def test_topics_of_a_session_that_quotes_what_is_forgotten_are_made_anew(t
             with trio.fail_after(20):
                 await scripted.asked.wait()
             tool = forgetter(store, tmp_path)
-            await tool.forget(await tool.find("other#1", ANNA))
+            await tool.forget(await tool.find("other#1", ANNA), everywhere=True)
             scripted.go.set()
             await settled(archivist)
             assert await known(store) == []
@@ -145,7 +145,7 @@ async def test_no_fact_is_drawn_of_what_is_forgotten_meanwhile(tmp_path: Path) -
             with trio.fail_after(20):
                 await scripted.asked.wait()
             tool = forgetter(store, tmp_path)
-            await tool.forget(await tool.find("main#1", ANNA))
+            await tool.forget(await tool.find("main#1", ANNA), everywhere=True)
             # What is left of the topic is not to be archived in this test: its facts would be asked for.
             archivist.backoff.fail(("chunk", ("anna:main", rowids[1])), trio.current_time())
             scripted.go.set()
@@ -179,7 +179,7 @@ async def test_an_answer_that_quotes_a_kept_fact_is_dropped_when_that_is_forgott
                 nursery.start_soon(draw)
                 await scripted.asked.wait()
                 tool = forgetter(store, tmp_path)
-                await tool.forget(await tool.find(f"fact:{kept.id}", ANNA))
+                await tool.forget(await tool.find(f"fact:{kept.id}", ANNA), everywhere=True)
                 scripted.go.set()
         assert len(refused) == 1
         assert holding(tmp_path, CANARY) == {}

@@ -125,7 +125,7 @@ async def test_it_is_forgotten_with_any_message_of_its_summary(tmp_path: Path, s
     async with running_store(tmp_path) as store:
         await noted(store)
         tool = forgetter(store, tmp_path)
-        await tool.forget(await tool.find(f"main#{seq}", ANNA))
+        await tool.forget(await tool.find(f"main#{seq}", ANNA), everywhere=True)
         assert await found(store, "дождь в Риге") == []
         if seq == 3:
             assert holding(tmp_path, "Kanarienvogel8842") == {}

@@ -403,7 +403,7 @@ async def test_what_came_to_nothing_counts_for_the_daily_limit_also_later(tmp_pa
         used = await s.store.readers.run(summaries.tokens_since, UserId("local"), today)
         assert used == 1_000 * (asked + len(s.llm.requests))
         tool = forgetter(s.store, tmp_path)
-        await tool.forget(await tool.find("two#1", UserId("local")))
+        await tool.forget(await tool.find("two#1", UserId("local")), everywhere=True)
         assert await s.all(chat_id(UserId("local"), "two")) == []
         assert await s.store.readers.run(summaries.tokens_since, UserId("local"), today) == used
         assert await s.store.readers.run(summaries.tokens_since, UserId("anna"), today) == 0

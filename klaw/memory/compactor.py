@@ -1,0 +1,79 @@
+"""Actor ``memory.compactor``: rids the database's files of what users forgot in their chats, for all of them together.
+
+Who sends to it: forgettings, by a nudge. SQLite overwrites what is deleted, but the write-ahead log still has it, and
+now and then a page keeps a copy. So soon after a forgetting the log is emptied into the database, at most every
+``EMPTY_EVERY_S``; and the file is made anew, during which nobody can write, at most every ``ANEW_EVERY_S``. That is
+once for all that was forgotten meanwhile: no user can keep the others waiting by forgetting. ``klaw forget`` does both
+at once, for its report.
+"""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.errors import StorageError
+
+ACTOR_NAME = "memory.compactor"
+SETTLE_S = 5.0
+"""What is forgotten within so long is compacted together."""
+EMPTY_EVERY_S = 60.0
+ANEW_EVERY_S = 6 * 3_600.0
+
+log = structlog.get_logger("klaw.forget")
+
+
+class Compact(Protocol):
+    def __call__(self, *, vacuum: bool) -> Awaitable[None]:
+        """Empty the write-ahead log; ``vacuum``: make the file anew as well. Raises StorageError."""
+        ...
+
+
+class Compactor:
+    """Handle of the actor."""
+
+    def __init__(self) -> None:
+        self._wanted = trio.Event()
+
+    def nudge(self) -> None:
+        """Say that something was forgotten. Never waits."""
+        self._wanted.set()
+
+    async def wait(self, until: float) -> bool:
+        """Return whether there was a nudge until a time of trio's clock; the actor's own method."""
+        with trio.move_on_at(until):
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            return True
+        return False
+
+
+async def run(vitals: Vitals, task_status: Started, *, compactor: Compactor, compact: Compact) -> None:
+    """Compact after nudges, until cancelled.
+
+    Args:
+        vitals, task_status: of the actor.
+        compactor: its handle.
+        compact: does it.
+    """
+    task_status.started()
+    anew_at = trio.current_time()
+    owed = False
+    while True:
+        vitals.doing("idle")
+        owed = await compactor.wait(anew_at if owed else float("inf")) or owed
+        await trio.sleep(SETTLE_S)
+        vacuum = trio.current_time() >= anew_at
+        vitals.doing("compacting the database")
+        try:
+            await compact(vacuum=vacuum)
+        except StorageError as error:
+            log.warning("not_compacted", error=error_class(error))
+        else:
+            owed = owed and not vacuum
+            anew_at = trio.current_time() + ANEW_EVERY_S if vacuum else anew_at
+        await trio.sleep(EMPTY_EVERY_S)

@@ -1,0 +1,172 @@
+"""SQL of forgetting: which of a user's rows quote what is forgotten. Every question names the user.
+
+A quote stands behind what it quotes: what was said before the forgotten message goes back to something else, and so do
+sentences that stood there already ("Is there anything else?"). What a user says again, and nothing else with it, is no
+quote either; it is told.
+Each table is read once, however many pieces there are.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apsw
+import attrs
+
+from klaw.domain.forget import Quotes, fragments
+from klaw.domain.message import Role
+from klaw.domain.names import UserId
+
+
+@attrs.frozen
+class Place:
+    """Where a text may be quoted: a table, its key, what grows with each change of a row, and the columns."""
+
+    table: str
+    key: str
+    change: str
+    columns: tuple[str, ...]
+
+
+PLACES = (
+    Place("messages", "rowid", "rowid", ("content", "metadata")),
+    Place("turns", "turn_id", "rowid", ("receipt",)),
+    Place("runs", "change", "change", ("message", "result", "note", "error", "details")),
+    Place("summaries", "rowid", "rowid", ("text",)),
+    Place("tool_notes", "rowid", "rowid", ("text",)),
+    Place("topics", "id", "entry", ("summary",)),
+    Place("topic_changes", "entry", "changed", ("before",)),
+)
+JSON_COLUMNS = frozenset({"metadata", "receipt", "details", "document", "before", "value"})
+KEPT = (
+    ("facts", "facts", "text"),
+    ("people", "person_changes", "value"),
+    ("core memory", "core_memory", "document"),
+    ("tasks", "tasks", "message"),
+    ("memory files", "chunks", "text"),
+)
+"""What a person keeps on purpose: it is told, and goes only when that is asked for."""
+
+
+@attrs.frozen(kw_only=True)
+class Looked:
+    """What a look for quotes found."""
+
+    pieces: tuple[str, ...]
+    """That point to the forgotten. Content: never logged."""
+    rows: Mapping[str, tuple[int | str, ...]]
+    """Keys of the rows that quote them, by table."""
+    up_to: Mapping[str, int]
+    """The last change of each table that was read."""
+    again: tuple[int, ...]
+    """Row ids of messages that say it too and stay."""
+    kept: Mapping[str, int]
+    """How many rows hold it of what is kept on purpose."""
+
+
+def look(connection: apsw.Connection, user: UserId, texts: Sequence[str], own: Sequence[int]) -> Looked:
+    """Look for quotes of texts in all rows of a user.
+
+    Args:
+        connection: to read from.
+        user: whose.
+        texts: that are forgotten.
+        own: row ids of the messages that say them.
+    """
+    quotes = Quotes.of(fragments(texts))
+    up_to = {place.table: _last(connection, place) for place in PLACES}
+    if not quotes:
+        return Looked(pieces=(), rows={}, up_to=up_to, again=(), kept={})
+    whole = {text.strip() for text in texts}
+    first, mine = min(own, default=0), frozenset(own)
+    stock: set[str] = set()
+    found: dict[int, list[str]] = {}
+    again: dict[int, list[str]] = {}
+    for rowid, says_again, pieces in _quoting_messages(connection, user, quotes, 0):
+        if rowid in mine:
+            continue
+        if rowid < first:
+            stock.update(set(pieces) - whole if says_again else pieces)
+            if not whole.isdisjoint(pieces):
+                again[rowid] = pieces
+        else:
+            (again if says_again else found)[rowid] = pieces
+    telling = Quotes.of([piece for piece in quotes.pieces if piece not in stock])
+    rows: dict[str, tuple[int | str, ...]] = {
+        place.table: tuple(_rows_with(connection, user, telling, place, 0)) for place in PLACES[1:]
+    }
+    rows["messages"] = tuple(rowid for rowid, pieces in found.items() if not stock.issuperset(pieces))
+    return Looked(
+        pieces=telling.pieces,
+        rows=rows,
+        up_to=up_to,
+        again=tuple(sorted(rowid for rowid, pieces in again.items() if rowid < first or not stock.issuperset(pieces))),
+        kept={name: sum(1 for _ in _kept(connection, user, quotes, table, column)) for name, table, column in KEPT},
+    )
+
+
+def rows_with(
+    connection: apsw.Connection, user: UserId, quotes: Quotes, looked: Looked, own: Sequence[int]
+) -> dict[str, list[int | str]]:
+    """Rows that quote the pieces now, by table: those that a look found, and those that were written since."""
+    found: dict[str, list[int | str]] = {}
+    first, mine = min(own, default=0), frozenset(own)
+    for place in PLACES:
+        since = looked.up_to.get(place.table, 0)
+        newer: Iterable[int | str]
+        if place.table == "messages":
+            said = _quoting_messages(connection, user, quotes, max(since, first))
+            newer = (rowid for rowid, says_again, _ in said if not says_again and rowid not in mine)
+        else:
+            newer = _rows_with(connection, user, quotes, place, since)
+        found[place.table] = list(dict.fromkeys((*looked.rows.get(place.table, ()), *newer)))
+    return found
+
+
+def _quoting_messages(
+    connection: apsw.Connection, user: UserId, quotes: Quotes, since: int
+) -> Iterator[tuple[int, bool, list[str]]]:
+    """Row ids, whether it is the user who says a piece again, and the pieces."""
+    statement = "SELECT rowid, role, content, metadata FROM messages WHERE user_id = ? AND rowid > ? ORDER BY rowid"
+    for rowid, role, content, metadata in connection.execute(statement, (user, since)):
+        inner = quotes.texts_with(json.loads(metadata)) if quotes.may_stand_in(metadata) else ()
+        texts = (content, *inner)
+        found = [piece for text in texts for piece in quotes.found_in(text)]
+        if found:
+            yield rowid, is_said_again(role, content, quotes), found
+
+
+def is_said_again(role: str, content: str, quotes: Quotes) -> bool:
+    """Whether a message is one of the pieces, in the user's own words once more."""
+    return role == Role.USER and content.strip() in quotes.pieces
+
+
+def _rows_with(
+    connection: apsw.Connection, user: UserId, quotes: Quotes, place: Place, since: int
+) -> Iterator[int | str]:
+    if not quotes:
+        return
+    statement = (
+        f"SELECT {place.key}, {', '.join(place.columns)} FROM {place.table}"  # noqa: S608 - constants
+        f" WHERE user_id = ? AND {place.change} > ?"
+    )
+    for key, *values in connection.execute(statement, (user, since)):
+        if any(_quotes(quotes, name, value) for name, value in zip(place.columns, values, strict=True)):
+            yield key
+
+
+def _kept(connection: apsw.Connection, user: UserId, quotes: Quotes, table: str, column: str) -> Iterator[str]:
+    statement = f"SELECT {column} FROM {table} WHERE user_id = ? AND {column} IS NOT NULL"  # noqa: S608 - constants
+    return (text for (text,) in connection.execute(statement, (user,)) if _quotes(quotes, column, text))
+
+
+def _quotes(quotes: Quotes, column: str, value: Any) -> bool:
+    if value is None:
+        return False
+    if column not in JSON_COLUMNS:
+        return bool(quotes.found_in(value))
+    return quotes.may_stand_in(value) and any(True for _ in quotes.texts_with(json.loads(value)))
+
+
+def _last(connection: apsw.Connection, place: Place) -> int:
+    return int(connection.execute(f"SELECT max({place.change}) FROM {place.table}").get or 0)  # noqa: S608 - constants
