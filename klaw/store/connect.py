@@ -11,6 +11,12 @@ from klaw.store import tokenizer
 
 BUSY_TIMEOUT_MS = 5_000
 """Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""
+PAGE_BYTES = 2048
+"""Of a new database; one that exists keeps its pages until it is rebuilt. A message touches about 18 pages, and each of
+them goes whole into the WAL: half the size is half of what a card has to write, and costs a search some 10 % more."""
+CHECKPOINT_PAGES = 2000
+"""Of the WAL (4 MB, as with SQLite's own default for pages of 4096 bytes): what many messages touch is copied into the
+database once for all of them."""
 
 
 def _common(connection: apsw.Connection) -> None:
@@ -31,7 +37,9 @@ def prepare_writer(connection: apsw.Connection) -> None:
     after a power cut the start-up reconciliation puts back what the database lost.
     """
     _common(connection)
+    connection.pragma("page_size", PAGE_BYTES)
     connection.pragma("journal_mode", "wal")
+    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     connection.pragma("synchronous", "normal")
     connection.pragma("foreign_keys", True)
     connection.pragma("secure_delete", True)  # what is forgotten leaves no bytes in the file
