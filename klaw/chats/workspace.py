@@ -21,14 +21,12 @@ from klaw.config.guarded import NotPlain, Stamp
 from klaw.config.paths import below_of_user
 from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.names import UserId
+from klaw.domain.standing import AGENT_FILES, USER_FILE
 from klaw.prompts import prompt
 from klaw.store import core_files
 from klaw.toolbox.skills.catalogue import FILE as SKILL_FILE
 from klaw.toolbox.skills.catalogue import Catalogue
 
-AGENT_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md")
-"""What the agent is, the same for all users."""
-USER_FILE = "USER.md"
 CORE_MEMORY_FILE = core_files.FILE
 MAX_FILE_BYTES = 256 * 1024
 """A larger file is no prompt; it is left out."""

@@ -23,6 +23,8 @@ from klaw.config import guarded
 from klaw.config.guarded import NotPlain
 from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
+from klaw.domain.standing import MEMORY_FILE as TOP
+from klaw.domain.standing import MEMORY_FOLDER as FOLDER
 from klaw.errors import StorageError
 from klaw.memory.chunking import chunks_of
 from klaw.store.readers import Readers
@@ -37,7 +39,6 @@ MAX_BYTES = 1024 * 1024
 """A larger file is left out, as by the file tools."""
 MAX_FILES = 2_000
 """Of one user; the newest names are taken (they begin with dates)."""
-TOP, FOLDER = "MEMORY.md", "memory"
 
 log = structlog.get_logger("klaw.memory")
 

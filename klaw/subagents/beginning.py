@@ -9,6 +9,7 @@ from klaw.actor.clock import iso
 from klaw.domain import tokens
 from klaw.domain.delivery import notice_message
 from klaw.domain.names import UserId, chat_id
+from klaw.domain.standing import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
 from klaw.store.sql import due_runs, tasks
@@ -16,7 +17,7 @@ from klaw.subagents import heartbeat
 from klaw.subagents.drafting import Request
 from klaw.subagents.due import Fire
 from klaw.subagents.limits import Refusal, day_of, refusal, spawn_refusal, tells_user, tokens_of
-from klaw.subagents.live import QUEUED, LiveRun
+from klaw.subagents.live import OUTSIDE, QUEUED, LiveRun
 from klaw.subagents.run import RunServices
 from klaw.subagents.spending import LEAST_ANSWER_TOKENS, Allowance, Ledger
 
@@ -53,6 +54,8 @@ class SpawnOrder(Protocol):
     def notify(self) -> str | None: ...
     @property
     def depth(self) -> int: ...
+    @property
+    def outside(self) -> bool: ...
 
 
 class Beginner:
@@ -100,7 +103,7 @@ class Beginner:
         if name == HEARTBEAT:
             message = await self._list_of(user) or ""
             if not message:
-                raise NotStarted(f"{heartbeat.FILE} is missing or says nothing")
+                raise NotStarted(f"{HEARTBEAT_FILE} is missing or says nothing")
         run = self._run(user, name, RunKind.MANUAL, message, model=task.model, inject_into=task.inject_into)
         run = attrs.evolve(run, details={QUEUED: True})
         return _started(await self._begin(run, task))
@@ -139,7 +142,8 @@ class Beginner:
             model=request.model,
             inject_into=request.inject_into,
         )
-        run = attrs.evolve(run, parent=order.parent, notify=order.notify, depth=order.depth, details={QUEUED: True})
+        details = {QUEUED: True, **({OUTSIDE: True} if order.outside else {})}
+        run = attrs.evolve(run, parent=order.parent, notify=order.notify, depth=order.depth, details=details)
         return _started(await self._begin(run, None))
 
     async def job_again(self, run: Run) -> Job:

@@ -14,9 +14,8 @@ from klaw.actor.failure import error_class
 from klaw.config import guarded
 from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
+from klaw.domain.standing import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Task
-
-FILE = "HEARTBEAT.md"
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NOTHING = re.compile(r"[\s#>*+_=|`~-]*(?:\[[ xX]?\])?\s*")
@@ -49,7 +48,7 @@ def read(workspace: Path, user: UserId) -> str | None:
     Blocks; run it in a thread.
     """
     try:
-        with guarded.opened(workspace, below_of_user(user, FILE)) as file:
+        with guarded.opened(workspace, below_of_user(user, HEARTBEAT_FILE)) as file:
             raw = file.head(MAX_TASK_MESSAGE_BYTES)
     except FileNotFoundError:
         return None

@@ -31,6 +31,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 CHANNEL = "scheduler"
 QUEUED = "queued"
 """In a run's details, until it begins: it waits for a place, and a stop of Klaw is no attempt of it."""
+OUTSIDE = "outside"
+"""… of a spawned one: who spawned it had read something from outside."""
 
 T = TypeVar("T")
 log = structlog.get_logger("klaw.run")

@@ -22,7 +22,7 @@ from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, runs
 from klaw.store.task_writes import TaskWrites
 from klaw.store.writer import Writer
-from klaw.subagents.live import FIRST_PAUSE_S, LONGEST_PAUSE_S, QUEUED, WRITE_S
+from klaw.subagents.live import FIRST_PAUSE_S, LONGEST_PAUSE_S, OUTSIDE, QUEUED, WRITE_S
 
 INTERRUPTED = "Klaw was stopped while it ran"
 AGAIN = "a second attempt; Klaw was stopped during the first"
@@ -59,7 +59,7 @@ async def recover(readers: Readers, writer: TaskWrites, clock: Clock, new_id: Ca
             error=None,
             note=AGAIN,
             result="",
-            details={QUEUED: True},
+            details={QUEUED: True, **{key: run.details[key] for key in (OUTSIDE,) if key in run.details}},
         )
         begun = await writer.begin_run(second)
         if not begun.repeated:

@@ -36,13 +36,14 @@ from klaw.subagents.context import Inputs, assemble
 from klaw.subagents.due import Rules, is_retried
 from klaw.subagents.ending import Verdict, judge, notice
 from klaw.subagents.limits import Limit, Refusal, day_of, refusal, tells_user
-from klaw.subagents.live import LiveRun
+from klaw.subagents.live import OUTSIDE, LiveRun
 from klaw.subagents.spending import Allowance, LimitReached
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.executor import CallResult, Executor
 from klaw.toolbox.loop import Ending, Outcome, Prompt, converse
 from klaw.toolbox.registry import tools_tokens
 from klaw.toolbox.spec import ToolContext
+from klaw.toolbox.trail import Trail
 
 log = structlog.get_logger("klaw.run")
 
@@ -142,6 +143,7 @@ class _Course:
             deliver_to=live.target,
             depth=run.depth,
             model=route.name,
+            trail=Trail(outside=run.details.get(OUTSIDE) is True),
         )
         rounds = services.config.processing.max_tool_call_rounds
         tools = services.executor.toolbox.describe(about) if route.tools and rounds else ()

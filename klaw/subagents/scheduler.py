@@ -54,6 +54,8 @@ class Spawn:
     notify: str | None
     """Name of the chat that is told of the end."""
     depth: int
+    outside: bool
+    """See ``Scheduling.spawn``."""
     reply: Reply[Run]
 
 

@@ -15,6 +15,7 @@ from klaw.actor.mailbox import answer_within
 from klaw.actor.reply import Reply
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.names import InvalidName, UserId, chat_id
+from klaw.domain.standing import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
 from klaw.errors import NoSuchTask, Problem, TaskError
 from klaw.store.readers import Readers
@@ -149,7 +150,7 @@ class Scheduling:
                 user=user,
                 name=HEARTBEAT,
                 trigger=Every(seconds=max(60, self._config.heartbeat.interval_s)),
-                message=heartbeat.FILE,
+                message=HEARTBEAT_FILE,
                 inject_into=chat,
                 created_at=now,
                 updated_at=now,
@@ -192,6 +193,7 @@ class Scheduling:
         parent: str | None = None,
         notify: str | None = None,
         depth: int = 0,
+        outside: bool = False,
     ) -> Run:
         """Start a subagent, at once and once.
 
@@ -201,6 +203,7 @@ class Scheduling:
             parent: id of the run that asks for it.
             notify: name of the chat that is told when it ends.
             depth: 0 from a chat, else one more than the parent's.
+            outside: who asks has read something from outside: the request may be that one's words.
 
         Raises:
             TaskError: fields are wrong; all are named.
@@ -212,7 +215,9 @@ class Scheduling:
         order = drafting.request(raw, providers=self._providers)
 
         def request(reply: Reply[Run]) -> Spawn:
-            return Spawn(user=user, request=order, parent=parent, notify=notify, depth=depth, reply=reply)
+            return Spawn(
+                user=user, request=order, parent=parent, notify=notify, depth=depth, outside=outside, reply=reply
+            )
 
         with answer_within(ANSWER_S, "the scheduler"):
             return await self._scheduler.mailbox.ask(request)

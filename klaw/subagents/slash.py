@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Sequence
 
 from klaw.domain.names import ChatId, UserId, name_of, user_of
+from klaw.domain.standing import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run
 from klaw.domain.zones import clock_text, local_time
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
-from klaw.subagents import heartbeat
 from klaw.subagents.describe import WAITING, TaskView
 from klaw.subagents.service import Scheduling
 from klaw.subagents.triggers import shown, span
@@ -82,7 +82,7 @@ class TaskAnswers:
             )
         return (
             f"The heartbeat speaks in this chat from now on. Every {span(self._scheduling.heartbeat_s)} I go through "
-            f"{heartbeat.FILE} in your workspace; while it is missing or empty, nothing happens."
+            f"{HEARTBEAT_FILE} in your workspace; while it is missing or empty, nothing happens."
         )
 
     # -- words -----------------------------------------------------------------------------------------------------

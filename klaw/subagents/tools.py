@@ -10,7 +10,7 @@ from klaw.subagents.describe import TaskView, run_json, task_json
 from klaw.subagents.scheduler import Scheduler
 from klaw.subagents.service import Scheduling
 from klaw.subagents.triggers import shown
-from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
 """Messages that one run may send."""
@@ -36,6 +36,10 @@ def scheduling_tools(scheduling: Scheduling, scheduler: Scheduler) -> tuple[Tool
 def _in_chat(context: ToolContext) -> bool:
     """Tasks are made and changed where a person can see it."""
     return context.run is None
+
+
+def _delivers(context: ToolContext) -> bool:
+    return context.run is not None and context.deliver_to is not None
 
 
 def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
@@ -95,7 +99,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         given = {field: value for field, value in raw.items() if value is not None}
         return describe_task(await scheduling.edit(context.user, name, given))
 
-    @tool(permission=Permission.WRITE, when=_in_chat)
+    @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
     async def schedule_remove(context: ToolContext, name: Name) -> str:
         """Remove a scheduled task for good."""
         removed = await scheduling.remove(context.user, name)
@@ -106,7 +110,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         """Switch a scheduled task on again."""
         return describe_task(await scheduling.enable(context.user, name, True))
 
-    @tool(permission=Permission.WRITE, when=_in_chat)
+    @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
     async def schedule_disable(context: ToolContext, name: Name) -> Any:
         """Switch a scheduled task off without removing it."""
         return describe_task(await scheduling.enable(context.user, name, False))
@@ -115,7 +119,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
-    @tool(permission=Permission.WRITE)
+    @tool(permission=Permission.WRITE, lasting=never)
     async def subagent_spawn(
         context: ToolContext,
         name: Annotated[str, "short name of the work: a-z, 0-9, _ and -"],
@@ -131,6 +135,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
             parent=context.run,
             notify=name_of(chat) if chat is not None else None,
             depth=0 if context.run is None else context.depth + 1,
+            outside=context.trail.outside,
         )
         return {"run": run.id, "name": run.task, "status": "started"}
 
@@ -147,7 +152,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         one = await scheduling.run(context.user, run)
         return describe_run(one, scheduling) if one is not None else ToolFailure(f"There is no run {run}.")
 
-    @tool(permission=Permission.WRITE)
+    @tool(permission=Permission.WRITE, lasting=never)
     async def subagent_cancel(context: ToolContext, run: Annotated[str, "its id"]) -> Any:
         """End a run of a task or subagent that goes on."""
         if run == context.run:
@@ -160,7 +165,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 
 
 def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
-    @tool(permission=Permission.WRITE, when=lambda context: context.run is not None and context.deliver_to is not None)
+    @tool(permission=Permission.WRITE, when=_delivers, lasting=never)
     async def schedule_deliver(
         context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Limit(at_least=1)]
     ) -> Any:

@@ -16,6 +16,7 @@ from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.domain.text import clean_output
 from klaw.errors import KlawError
 from klaw.llm.types import ToolCall
+from klaw.toolbox import lasting
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
@@ -174,12 +175,14 @@ class Executor:
             raise (rest or group) from None
 
     async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | ToolFailure:
-        if spec.permission is Permission.APPROVAL:
+        asked = await lasting.asked(spec, context, arguments)
+        if asked is not None:
             if self.approve is None:
                 return ToolFailure(f"{spec.name} was not run: nobody is there who could allow it.")
-            refusal = await self.approve(context, spec, arguments)
+            refusal = await self.approve(context, asked, arguments)
             if refusal is not None:
                 return ToolFailure(refusal)
+            context = attrs.evolve(context, allowed=True)
         limit_s = spec.timeout_s if spec.timeout_s is not None else self.timeout_s
         context.trail.began(reaches_out=spec.reaches_out)
         with trio.move_on_after(limit_s) as scope:

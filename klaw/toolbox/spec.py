@@ -72,6 +72,8 @@ class ToolContext:
     """The first message of the chat that the turn answers: a search need not find the question itself."""
     trail: Trail = attrs.field(factory=Trail, repr=False)
     """What the tools of this turn or run have done so far; one object for all its calls."""
+    allowed: bool = False
+    """The user has said yes to this very call; the executor fills it in."""
 
 
 @attrs.frozen
@@ -89,6 +91,20 @@ Bind: TypeAlias = Callable[[Arguments], Arguments]
 When: TypeAlias = Callable[[ToolContext], bool]
 Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | ToolFailure | None]]
 """What the user is asked before a call; None if this one needs no permission, a failure if it cannot be carried out."""
+
+Lasting: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[bool]]
+"""Whether a call writes what later prompts are made of: facts, core memory, tasks, prompt files, other chats. Then it
+needs the user's yes once something from outside was read (``toolbox.lasting``)."""
+
+
+async def always(_context: ToolContext, _arguments: Arguments) -> bool:
+    """Every call of the tool does."""
+    return True
+
+
+async def never(_context: ToolContext, _arguments: Arguments) -> bool:
+    """No call of the tool does, or what it writes stays marked."""
+    return False
 
 
 def _unchanged(arguments: Arguments) -> Arguments:
@@ -110,6 +126,8 @@ class ToolSpec:
         when: whether it is offered in a context at all; None for always.
         question: for the permission ``approval``: what the user is asked; None shows the name and the arguments.
         origin: where the text that it returns is from; stored with each result. Never a fact about the user.
+        foreign: what it returns is somebody else's text, whatever the permission.
+        lasting: see ``Lasting``.
     """
 
     name: str = attrs.field(validator=attrs.validators.matches_re(NAME))
@@ -122,11 +140,13 @@ class ToolSpec:
     when: When | None = attrs.field(default=None, repr=False)
     question: Question | None = attrs.field(default=None, repr=False)
     origin: str = "tool"
+    foreign: bool = False
+    lasting: Lasting = attrs.field(default=never, repr=False)
 
     @property
     def reaches_out(self) -> bool:
         """Whether what it brings may be from outside of Klaw."""
-        return self.permission in (Permission.EXTERNAL, Permission.APPROVAL)
+        return self.foreign or self.permission in (Permission.EXTERNAL, Permission.APPROVAL)
 
     @property
     def told(self) -> ToolDescription:
@@ -161,12 +181,14 @@ def tool(
     name: str | None = None,
     timeout_s: float | None = None,
     when: When | None = None,
+    lasting: Lasting | None = None,
 ) -> Callable[[Callable[..., Awaitable[ToolResult]]], ToolSpec]:
     """Make a tool of an async function.
 
     The first parameter is the ``ToolContext`` and is no part of the schema. The others are keyword parameters of the
     types that ``shapes.shape_of`` knows; ``Annotated[str, "what it means", Limit(at_most=100)]`` describes and bounds
-    them. The docstring, up to its first section (``Args:`` …), is the description.
+    them. The docstring, up to its first section (``Args:`` …), is the description. A tool that writes is taken for one
+    whose every call lasts unless ``lasting`` says otherwise.
 
     Raises:
         TypeError: no docstring, no context, or a parameter without a type that fits.
@@ -200,6 +222,7 @@ def tool(
             bind=bind,
             timeout_s=timeout_s,
             when=when,
+            lasting=lasting or (always if permission is Permission.WRITE else never),
         )
 
     return decorate

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from klaw.gateway.frames import Approval, ApprovalEnded, Approve, Tool
+from klaw.toolbox.exec.tool import RISK
 from tests.actors.client.test_chat_command import desk
 from tests.e2e.talking import talking
 from tests.support import llm_server
@@ -37,7 +38,7 @@ async def test_user_allows_a_command_from_a_second_client(tmp_path):
         async with talking(server.url) as first:
             await first.send("Создай файл / make the file")
             (asked,) = await first.until(lambda: seen(first, Approval))
-        assert asked.what.startswith("[NOT in a sandbox] sh -c ")
+        assert asked.what.startswith(f"[NOT in a sandbox{RISK}] sh -c ")
         assert not list(tmp_path.rglob("made.txt"))
         async with talking(server.url) as second, talking(server.url) as third:
             for talk in (second, third):

@@ -2,15 +2,21 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
+import attrs
+
 from klaw.actor.threads import Threads
+from klaw.domain.names import UserId
+from klaw.domain.standing import is_standing
 from klaw.toolbox.files import patch, reading, text, writing
 from klaw.toolbox.files.beneath import Root
 from klaw.toolbox.files.names import FileRefused
 from klaw.toolbox.files.owner import root_of
-from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.overflow import FOLDER as OUTPUT_FOLDER
+from klaw.toolbox.spec import Arguments, Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_ENTRIES = 200
 """Of a folder or a search."""
@@ -30,19 +36,40 @@ def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tupl
         threads: where blocking work is done.
         max_output_chars: ``tools.maxOutputChars``.
     """
-    # Calls of one round run at once: two patches of one file must not both start from its old content.
-    changing = threading.Lock()
+    files = _Files(workspace, threads)
+    return *_reading_tools(files, max_output_chars), *_writing_tools(files)
 
-    async def read(context: ToolContext, function: Callable[[Root], str]) -> str | ToolFailure:
-        return await threads.run(_refusing, function, root_of(workspace, context.user), abandon=True)
 
-    async def change(context: ToolContext, function: Callable[[Root], str]) -> str | ToolFailure:
+@attrs.frozen
+class _Files:
+    """The workspace, in threads."""
+
+    workspace: Path
+    threads: Threads
+    changing: threading.Lock = attrs.Factory(threading.Lock)
+    """Calls of one round run at once: two patches of one file must not both start from its old content."""
+
+    async def read(self, context: ToolContext, function: Callable[[Root], str]) -> str | ToolFailure:
+        return await self.threads.run(_refusing, function, root_of(self.workspace, context.user), abandon=True)
+
+    async def change(self, context: ToolContext, function: Callable[[Root], str]) -> str | ToolFailure:
         def alone(root: Root) -> str:
-            with changing:
+            with self.changing:
                 return function(root)
 
-        return await threads.run(_refusing, alone, root_of(workspace, context.user))
+        root = root_of(self.workspace, context.user)
+        if context.trail.outside and not context.allowed:
+            # Asked once more, where the path is resolved for good: a link may have changed since the user was asked.
+            root = attrs.evolve(root, kept=partial(is_standing, context.user))
+        return await self.threads.run(_refusing, alone, root)
 
+    async def lasting(self, context: ToolContext, arguments: Arguments) -> bool:
+        """See ``ToolSpec.lasting``."""
+        root = root_of(self.workspace, context.user)
+        return await self.threads.run(_stands, root, context.user, arguments["path"], abandon=True)
+
+
+def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.READ)
     async def file_read(
         context: ToolContext,
@@ -54,8 +81,12 @@ def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tupl
         """Read lines of a text file of the workspace (up to 1 MB)."""
 
         def run(root: Root) -> str:
+            with root.resolve(path) as place:
+                data, _ = reading.read_place(place, reading.MAX_FILE_BYTES)
+                if place.path.startswith(f"{OUTPUT_FOLDER}/"):
+                    context.trail.began(reaches_out=True)  # perhaps a page: what a tool had brought is kept there
             lines = text.cut(
-                reading.read_bytes(root, path),
+                data,
                 path,
                 offset=offset,
                 limit=limit,
@@ -64,23 +95,27 @@ def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tupl
             )
             return _shown(lines)
 
-        return await read(context, run)
+        return await files.read(context, run)
 
     @tool(permission=Permission.READ)
     async def file_list(
         context: ToolContext, path: Annotated[str, "folder; empty for the workspace itself"] = ""
     ) -> str | ToolFailure:
         """List a folder of the workspace: names, sizes in bytes; folders end with a slash."""
-        return await read(context, lambda root: _listed(reading.list_folder(root, path, MAX_ENTRIES), "empty"))
+        return await files.read(context, lambda root: _listed(reading.list_folder(root, path, MAX_ENTRIES), "empty"))
 
     @tool(permission=Permission.READ)
     async def file_glob(
         context: ToolContext, pattern: Annotated[str, "**/*.md, memory/2026-*.md"]
     ) -> str | ToolFailure:
         """Find files of the workspace by a pattern of their path: * ? [abc] in a name, ** for any folders."""
-        return await read(context, lambda root: _listed(reading.find(root, pattern, MAX_ENTRIES), "no file fits"))
+        return await files.read(context, lambda root: _listed(reading.find(root, pattern, MAX_ENTRIES), "no file fits"))
 
-    @tool(permission=Permission.WRITE)
+    return file_read, file_list, file_glob
+
+
+def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
+    @tool(permission=Permission.WRITE, lasting=files.lasting)
     async def file_write(
         context: ToolContext,
         path: _Path,
@@ -97,9 +132,9 @@ def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tupl
             done = {"create": "created", "replace": "written", "append": "appended to"}[mode]
             return f"{writing.write(root, path, data, mode)}: {done}, {len(data)} bytes"
 
-        return await change(context, run)
+        return await files.change(context, run)
 
-    @tool(permission=Permission.WRITE)
+    @tool(permission=Permission.WRITE, lasting=files.lasting)
     async def file_patch(
         context: ToolContext,
         path: _Path,
@@ -113,9 +148,16 @@ def file_tools(workspace: Path, threads: Threads, max_output_chars: int) -> tupl
             )
             return f"{changed}: {len(edits)} {'edit' if len(edits) == 1 else 'edits'} done"
 
-        return await change(context, run)
+        return await files.change(context, run)
 
-    return file_read, file_list, file_glob, file_write, file_patch
+    return file_write, file_patch
+
+
+def _stands(root: Root, user: UserId, path: str) -> bool:
+    try:
+        return is_standing(user, root.where(path))
+    except FileRefused:
+        return False  # it is refused anyway
 
 
 def _refusing(function: Callable[[Root], str], root: Root) -> str | ToolFailure:

@@ -1,8 +1,8 @@
 """The memory tools: search all that is kept, save a fact, read and change core memory.
 
 Origin: no tool ever saves a fact as the user's own words. A fact gets the origin ``assistant`` (the model wrote it down
-out of the conversation), and ``tool`` once the turn has let in anything from outside. Core memory stands in every
-prompt, so in such a turn it is not changed at all, nor is it by runs of tasks.
+out of the conversation), and ``tool`` once the turn has let in anything from outside; that, and any change of core
+memory in such a turn, needs the user's yes (``toolbox.lasting``). Runs of tasks do not change core memory at all.
 """
 
 from typing import Annotated, Literal
@@ -34,10 +34,6 @@ _Query = Annotated[str, "in words; those of the time it was said find best", Lim
 _Since = Annotated[str | None, "not before: 2026-05-01, 7d, yesterday"]
 _Until = Annotated[str | None, "not after: 2026-05-31, today"]
 _Results = Annotated[int, "most results", Limit(at_least=1, at_most=MAX_RESULTS)]
-_OUTSIDE = (
-    "Not changed: this turn has read something from outside (web, MCP or a program), and core memory stands in every"
-    " prompt. Tell the user what you would write; when they say so in a new message, you can."
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -155,8 +151,6 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     ) -> str | ToolFailure:
         """Write one entry of core memory, a new one or over the one of that key. Only for few things that matter in
         every conversation: who the user is, how they want to be answered. For all else use memory_save."""
-        if context.trail.outside:
-            return ToolFailure(_OUTSIDE)
         try:
             changed = await parts.writer.update_core(context.user, section, key, value, iso(parts.clock.now()))
         except (CoreNotChanged, CoreUnreadable) as error:
@@ -172,8 +166,6 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
         ] = None,
     ) -> str | ToolFailure:
         """Delete one entry, or a whole section, of core memory."""
-        if context.trail.outside:
-            return ToolFailure(_OUTSIDE)
         try:
             left = await parts.writer.delete_core(context.user, section, key, iso(parts.clock.now()))
         except (CoreNotChanged, CoreUnreadable) as error:

@@ -1,7 +1,8 @@
 """The sandbox that commands run in: bubblewrap, where it is installed and the system lets it work.
 
-Inside, a program sees the system's programs read-only, an empty /tmp, and the user's workspace; no other file of Klaw
-or of anybody, no other process, and no network unless that is allowed.
+Inside, a program sees the system's programs read-only, an empty /tmp, and the user's workspace, of which it cannot
+change what stands in later prompts; no other file of Klaw or of anybody, no other process, and no network unless that
+is allowed.
 """
 
 import shutil
@@ -54,12 +55,15 @@ class Sandbox:
         """Whether commands may not run outside of it."""
         return self._config.sandbox == "bubblewrap"
 
-    def wrap(self, words: Sequence[str], workspace: Path, hidden: Path | None = None) -> list[str]:
+    def wrap(
+        self, words: Sequence[str], workspace: Path, kept: Sequence[str] = (), hidden: Path | None = None
+    ) -> list[str]:
         """The command that runs ``words`` in the sandbox, in the workspace.
 
         Args:
             words: the command.
             workspace: the only folder of the machine that is writable inside.
+            kept: files and folders in it that are read-only inside. They exist, and are no links.
             hidden: a folder in it that stays empty inside: other users' workspaces.
         """
         assert self._program is not None
@@ -70,6 +74,8 @@ class Sandbox:
             wrapped += ["--ro-bind-try", path, path]
         wrapped += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - inside of the sandbox
         wrapped += ["--bind", str(workspace), str(workspace)]
+        for name in kept:
+            wrapped += ["--ro-bind", str(workspace / name), str(workspace / name)]
         if hidden is not None:
             wrapped += ["--tmpfs", str(hidden)]
         return [*wrapped, "--chdir", str(workspace), "--", *words]

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,11 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config import guarded
+from klaw.config.guarded import NotPlain
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.domain.standing import standing_files, standing_folders
 from klaw.toolbox.exec import process
 from klaw.toolbox.exec.command import BadCommand, allowed, split
 from klaw.toolbox.exec.process import Ended
@@ -28,6 +31,8 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 PASSED_ON = ("LANG", "LC_ALL", "TZ")
 """Of Klaw's own environment; the rest may hold keys."""
 SLACK_S = 15.0
+RISK = ": it can change all that Klaw keeps, and what stands in later conversations"
+"""What a person should know of a command outside of a sandbox."""
 
 log = structlog.get_logger("klaw.tools")
 
@@ -62,7 +67,7 @@ class HostExec:
             )
         if allowed(words, map(split, self.config.allow)):
             return None
-        return f"[{self._where(sandboxed=sandboxed)}] {shlex.join(words)}"
+        return f"[{self._where(sandboxed=sandboxed)}{'' if sandboxed else RISK}] {shlex.join(words)}"
 
     async def run(self, context: ToolContext, command: str) -> str | ToolFailure:
         """Run a command. Raises nothing that is the command's fault."""
@@ -76,16 +81,18 @@ class HostExec:
                 "Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here."
             )
         try:
-            workspace = await self.files.run(_ready, self.workspace, context.user)
+            workspace = await self.files.run(_ready, self.workspace, context.user, sandboxed)
         except OSError as error:
-            return ToolFailure(f"The workspace cannot be used ({error_class(error)}): a person has to look at it.")
+            why = f"{error}" if isinstance(error, NotPlain) else error_class(error)
+            return ToolFailure(f"The workspace cannot be used ({why}): a person has to look at it.")
         if shutil.which(words[0], path=PATH) is None and "/" not in words[0]:
             return ToolFailure(f"There is no program {words[0][:100]} on this machine.")
         full = words
         if sandboxed:
             # The folder of the user who has no name of their own holds those of all others.
             hidden = workspace / USERS_FOLDER if context.user == LOCAL_USER else None
-            full = tuple(self.sandbox.wrap(words, workspace, hidden))
+            kept = (*standing_files(context.user), *standing_folders(context.user))
+            full = tuple(self.sandbox.wrap(words, workspace, kept, hidden))
         try:
             ended = await process.run(
                 full, cwd=workspace, environment=_environment(workspace), timeout_s=self.config.timeout_s
@@ -133,12 +140,30 @@ def host_exec(runner: HostExec) -> ToolSpec:
     return attrs.evolve(execute, question=runner.question)
 
 
-def _ready(workspace: Path, user: UserId) -> Path:
+def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
     """A user's folder, made if it is missing. Nothing below the workspace may be a link: a command would run in what it
-    leads to."""
+    leads to.
+
+    For the sandbox what stands in later prompts is made, too, empty where it is missing: only what exists can be
+    read-only there. Raises OSError.
+    """
     below = below_of_user(user, "")
     with guarded.opened_folder(workspace, below or USERS_FOLDER, make=True):
-        return workspace.resolve() / below
+        folder = workspace.resolve() / below
+    if sandboxed:
+        for name in standing_folders(user):
+            with guarded.opened_folder(folder, name, make=True):
+                pass
+        for name in standing_files(user):
+            try:
+                with guarded.opened(folder, name):
+                    pass
+            except FileNotFoundError:
+                with guarded.opened_folder(folder) as opened, suppress(FileExistsError):
+                    guarded.create(name, opened, b"")
+            except NotPlain as error:
+                raise NotPlain(f"{name} {error}") from None
+    return folder
 
 
 def _environment(workspace: Path) -> dict[str, str]:

@@ -10,8 +10,9 @@ Everything here blocks; run it in a thread.
 
 import errno
 import os
+import posixpath
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, Self
@@ -72,6 +73,8 @@ class Root:
     """Names from ``folder`` down to the root; links are not followed here."""
     closed: frozenset[str] = frozenset()
     """Names (case-folded) right beneath the root that do not exist for the model."""
+    kept: Callable[[str], bool] = lambda _path: False
+    """Says of a path beneath the root, without links, that it is not to be changed."""
     show_private: bool = False
     """Let hidden files and those that look like secrets be opened; for Klaw's own copying, which reports them."""
 
@@ -127,6 +130,29 @@ class Root:
     def is_closed(self, name: str, *, top: bool) -> bool:
         """Whether a name is kept from the model; ``top``: right beneath the root."""
         return (top and name.casefold() in self.closed) or (is_private(name) and not self.show_private)
+
+    def check_changeable(self, path: str) -> None:
+        """Refuse to change what is kept. Args: path: of a resolved place."""
+        if self.kept(path):
+            raise FileRefused(
+                f"{path}: stands in later conversations, and something from outside was read: it is changed only when"
+                " the user says yes to it"
+            )
+
+    def where(self, path: str) -> str:
+        """The path without links and ``..``, also of what does not exist yet.
+
+        Raises:
+            FileRefused: as ``resolve``, but not for what is missing.
+        """
+        parts = parts_of(path)
+        for end in range(len(parts), 0, -1):
+            try:
+                with self.resolve("/".join(parts[:end])) as place:
+                    return posixpath.normpath("/".join((place.path, *parts[end:])).lstrip("/"))
+            except NotThere:
+                continue
+        return posixpath.normpath("/".join(parts))
 
     def _check(self, part: str, trail: "_Trail") -> None:
         self._check_private(part)

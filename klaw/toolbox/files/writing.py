@@ -39,7 +39,9 @@ def write(root: Root, path: str, data: bytes, mode: Mode) -> str:
         FileRefused: nothing was changed.
     """
     _check_size(path, data)  # before a folder is made for nothing
+    root.check_changeable(root.where(path))  # and before one is made in what is kept
     with root.resolve(path, make=True) as place:
+        root.check_changeable(place.path)
         if mode == "create":
             put(place, data, NEW_FILE_MODE, exclusive=True)
             return place.path
@@ -58,6 +60,7 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
         FileRefused: it is not to be changed, or was changed by somebody else meanwhile; nothing was written.
     """
     with root.resolve(path) as place:
+        root.check_changeable(place.path)
         data, info = read_place(place, MAX_FILE_BYTES)
         _check_writable(place.path, info)
         new = function(data, place.path)

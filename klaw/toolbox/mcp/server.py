@@ -328,6 +328,7 @@ class McpServer:
             invoke=invoke,
             bind=parameters.bind,
             timeout_s=self.settings.timeout_s,
+            foreign=True,
             when=None if "*" in users else lambda context: context.user in users,
         )
 

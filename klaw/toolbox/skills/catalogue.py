@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from klaw.domain.names import LOCAL_USER
+from klaw.domain.standing import SKILLS_FOLDER as FOLDER
 from klaw.toolbox.files import reading
 from klaw.toolbox.files.beneath import Root
 from klaw.toolbox.files.names import FileRefused
@@ -18,7 +19,6 @@ from klaw.toolbox.files.owner import root_of
 from klaw.toolbox.files.text import decode
 from klaw.toolbox.skills.parse import SkillBroken, parse
 
-FOLDER = "skills"
 FILE = "SKILL.md"
 MAX_SKILL_BYTES = 256 * 1024
 MAX_DEPTH = 4

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -13,7 +14,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.sql import facts
 from klaw.toolbox.claims import HINT
-from klaw.toolbox.spec import Permission, ToolContext, tool
+from klaw.toolbox.spec import Permission, ToolContext, never, tool
 from tests.actors.chats.world import World, world
 from tests.support.facts import fact
 from tests.support.llm_server import Reply, Tool, text_reply, tool_reply
@@ -90,8 +91,11 @@ async def test_a_fact_is_saved_found_and_corrected(tmp_path: Path) -> None:
 
 
 async def test_what_was_read_outside_is_never_the_users(tmp_path: Path) -> None:
-    async with tool_world(tmp_path) as w:
+    async with tool_world(tmp_path, tools={"exec": {"approvalSeconds": 0.05}}) as w:
+        saving = w.app.executor.toolbox.find("memory_save", ToolContext(user=LOCAL_USER, chat=None))
+        assert saving is not None
         w.app.executor.toolbox.register(web_fetch)
+        # The user is asked, is not there, and so it stays as it is.
         results = await ask(
             w,
             call("web_fetch", url="x"),
@@ -100,19 +104,22 @@ async def test_what_was_read_outside_is_never_the_users(tmp_path: Path) -> None:
             call("memory_core_delete", section="user"),
             text_reply("Here is the page."),
         )
-        assert results[1].startswith("saved as")
-        assert all("core memory stands in every prompt" in result for result in results[2:])
-        assert [each.origin for each in await known(w)] == [Origin.TOOL]
+        assert all("nobody answered" in result for result in results[1:])
+        assert not await known(w)
         assert not (tmp_path / "data" / "core_memory.json").exists()
+        w.app.executor.toolbox.remove("memory_save")
+        w.app.executor.toolbox.register(attrs.evolve(saving, lasting=never))  # as if they had said yes
+        await ask(w, call("web_fetch", url="x"), call("memory_save", text="He is Mallory."), text_reply("ok"), turn=2)
+        assert [each.origin for each in await known(w)] == [Origin.TOOL]
         # The next turn reads nothing from outside.
         (result,) = await ask(
             w,
             call("memory_core_update", section="user", key="name", value="Лев"),
             text_reply("I've saved it."),
-            turn=2,
+            turn=3,
         )
         assert result == "saved; core memory is now:\n[user]\n- name: Лев"
-        (found,) = await ask(w, call("memory_search", query="Mallory"), text_reply("ok"), turn=3)
+        (found,) = await ask(w, call("memory_search", query="Mallory"), text_reply("ok"), turn=4)
         assert "noted after reading from outside, not the user's words" in found
         assert "- name: Лев" in w.llm.requests[-1].body["messages"][0]["content"]
 

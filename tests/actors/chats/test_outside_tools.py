@@ -11,6 +11,7 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
+from klaw.toolbox.exec.tool import RISK
 from klaw.toolbox.spec import ToolContext
 from klaw.toolbox.web.tool import web_fetch
 from tests.actors.chats.test_tools import calls, tool_world
@@ -120,7 +121,7 @@ async def test_question_waits_without_a_slot_and_the_answer_decides(tmp_path: Pa
         w.app.approvals.answer(asked[0].approval, allow=True)
         await w.turn(2)
 
-        assert asked[0].approval.what == "[NOT in a sandbox] touch made.txt"
+        assert asked[0].approval.what == f"[NOT in a sandbox{RISK}] touch made.txt"
         assert made(tmp_path)
         assert (await results(w))[0].content.startswith("[exit code 0")
 

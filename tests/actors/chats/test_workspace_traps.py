@@ -10,8 +10,9 @@ import trio
 import trio.testing
 
 from klaw.chats import workspace as workspace_module
-from klaw.chats.workspace import AGENT_FILES, Workspace
+from klaw.chats.workspace import Workspace
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.domain.standing import AGENT_FILES
 from klaw.subagents import heartbeat
 from klaw.toolbox.skills.catalogue import Catalogue
 from tests.actors.chats.world import world

@@ -15,7 +15,7 @@ from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.toolbox.exec import process
 from klaw.toolbox.exec.sandbox import Sandbox
-from klaw.toolbox.exec.tool import HostExec, host_exec
+from klaw.toolbox.exec.tool import RISK, HostExec, host_exec
 from klaw.toolbox.spec import ToolContext, ToolFailure
 
 BOB = UserId("bob")
@@ -189,7 +189,7 @@ async def test_question_says_where_it_runs_before_the_command(tmp_path: Path) ->
 
     assert await question("date") is None
     assert await question("git log -3") is None
-    assert await question("rm   'a b'") == "[NOT in a sandbox] rm 'a b'"
+    assert await question("rm   'a b'") == f"[NOT in a sandbox{RISK}] rm 'a b'"
     assert isinstance(await question("date; rm x"), ToolFailure)
 
 
@@ -209,7 +209,7 @@ async def test_sandbox_that_does_not_work_is_not_used(tmp_path: Path) -> None:
     run = runner(tmp_path, sandbox="auto")
     for program in ("/bin/false", "/no/such/bwrap"):
         broken = attrs.evolve(run, sandbox=Sandbox(run.config, program=program))
-        assert await broken.question(CONTEXT, {"command": "date"}) == "[NOT in a sandbox] date"
+        assert await broken.question(CONTEXT, {"command": "date"}) == f"[NOT in a sandbox{RISK}] date"
 
 
 # -- bubblewrap ----------------------------------------------------------------------------------------------------
