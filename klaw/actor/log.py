@@ -3,14 +3,20 @@
 A field that is not on the list is dropped and its name listed in ``dropped_fields``, so a slip loses a detail instead
 of leaking a message. Library loggers (trio-websocket, httpx …) are reduced to name and level, because their texts may
 quote what users wrote.
+
+An event is one line and one write, whatever thread logs it: lines of threads do not run into one another, and a process
+that is killed leaves no line without its end.
 """
 
 import logging
 import sys
+import threading
 from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 import structlog
+
+from klaw.actor.failure import error_class, where
 
 FIELDS = frozenset(
     {
@@ -79,6 +85,7 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
         if as_json
         else structlog.dev.ConsoleRenderer(colors=stream.isatty())
     )
+    writer = structlog.WriteLogger(stream)  # structlog's print logger writes a line and its end apart
     structlog.configure(
         processors=[
             _filter_level,
@@ -88,9 +95,29 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
             keep_allowed_fields,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=lambda *_: writer,
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
     root.handlers = [_LibraryHandler(level=logging.WARNING)]
     root.setLevel(logging.WARNING)
+
+
+def log_what_nobody_caught() -> None:
+    """Have warnings, and errors in threads and destructors, logged as events, with class and place: Python would write
+    them to standard error in pieces, and quote them."""
+
+    def thread_failed(failed: threading.ExceptHookArgs) -> None:
+        _log_uncaught("thread_failed", failed.exc_value)
+
+    def destructor_failed(failed: "sys.UnraisableHookArgs") -> None:
+        _log_uncaught("destructor_failed", failed.exc_value)
+
+    logging.captureWarnings(capture=True)
+    threading.excepthook = thread_failed
+    sys.unraisablehook = destructor_failed
+
+
+def _log_uncaught(event: str, error: BaseException | None) -> None:
+    if error is not None:
+        structlog.get_logger("klaw.log").error(event, error=error_class(error), where=where(error))

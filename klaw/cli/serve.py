@@ -27,6 +27,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
     for warning in (*warnings, *unresolved_secrets(config)):
         print(f"klaw: {config_file}: {warning}", file=sys.stderr)
     logging.configure(config.logging.level, config.logging.format)
+    logging.log_what_nobody_caught()
 
     def ready(url: str) -> None:
         home = f" --home {shlex.quote(arguments.home)}" if arguments.home else ""
