@@ -2,13 +2,12 @@
 
 import enum
 import re
-import unicodedata
 from typing import NewType
 
 import attrs
 
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.text import clean_output
+from klaw.domain.text import clean_output, normalized
 
 FactId = NewType("FactId", str)
 
@@ -123,7 +122,7 @@ def fact_text(text: str) -> str:
 def normal_form(text: str) -> str:
     """What two texts that say the same in the same words have in common: case, width, punctuation and space do not
     count."""
-    folded = unicodedata.normalize("NFKC", text).casefold().replace("ё", "е")
+    folded = normalized("NFKC", text).casefold().replace("ё", "е")
     return " ".join("".join(each if each.isalnum() or each in _MEANING else " " for each in folded).split())
 
 

@@ -12,6 +12,8 @@ ChatId = NewType("ChatId", str)
 LOCAL_USER = UserId("local")
 MAX_CHAT_NAME = 64
 MAX_CLIENT_ID = 64
+_MOST_PIECES = 4
+"""Characters of which one letter is made at most, before it is normalised."""
 
 _USER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
@@ -35,6 +37,8 @@ def chat_name(text: str) -> str:
     1 to 64 characters: letters and digits of any script, ``_``, ``-``, ``.`` and single inner spaces; it begins with a
     letter or digit. Raises InvalidName.
     """
+    if len(text) > MAX_CHAT_NAME * _MOST_PIECES:  # before anything is done with it: it comes from anybody
+        raise InvalidName(f"a chat name has at most {MAX_CHAT_NAME} characters")
     name = unicodedata.normalize("NFC", text)
     if not 1 <= len(name) <= MAX_CHAT_NAME:
         raise InvalidName(f"a chat name has 1 to {MAX_CHAT_NAME} characters, got {len(name)}")

@@ -5,10 +5,11 @@ with «люблю». A few forms are other words as well («Люба», «люб
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 import attrs
+
+from klaw.domain.text import normalized
 
 _VOWELS = frozenset("аеиоуыэюя")
 _CYRILLIC = re.compile(r"[а-я]+")
@@ -24,7 +25,7 @@ _FLEETING = ("ел", "ек", "ок", "ец", "ен")
 
 def folded(text: str) -> str:
     """A text as names are looked for in it."""
-    return unicodedata.normalize("NFKC", text).casefold().replace("ё", "е")
+    return normalized("NFKC", text).casefold().replace("ё", "е")
 
 
 def word_forms(word: str) -> frozenset[str]:
@@ -74,7 +75,7 @@ class Finder:
         """A text with a mark in place of each of them; one that names none as it is."""
         if not self.finds(text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " ")):
             return text
-        text = unicodedata.normalize("NFC", text)
+        text = normalized("NFC", text)
         words = [(*found.span(1), folded(found[1])) for found in _WORDS.finditer(text) if found[1]]
         longest = sorted((_forms_of(name) for name in self.names), key=len, reverse=True)
         kept, end, place = [], 0, 0

@@ -1,14 +1,13 @@
 """People whom a user speaks of: what may be one, and when two names are the same. Pure."""
 
 import enum
-import unicodedata
 from collections.abc import Iterable
 from typing import NewType
 
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.domain.text import clean_output
+from klaw.domain.text import clean_output, normalized
 
 PersonId = NewType("PersonId", str)
 
@@ -102,10 +101,10 @@ def person_name(text: str, field: str = "name") -> str:
         InvalidPerson: nothing is left, it is too long, or it names the user, the assistant or nobody.
     """
     kept = " ".join(clean_output(text).split())
-    if not any(character.isalpha() for character in kept):
-        raise InvalidPerson(f"{field}: is empty, or has no letter")
     if len(kept) > MAX_NAME:
         raise InvalidPerson(f"{field}: has at most {MAX_NAME} characters")
+    if not any(character.isalpha() for character in kept):
+        raise InvalidPerson(f"{field}: is empty, or has no letter")
     if normal_name(kept) in _NOBODY:
         raise InvalidPerson(f"{field}: is no name of another person")
     return kept
@@ -137,7 +136,7 @@ def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
 
 def normal_name(name: str) -> str:
     """What two ways to write one name have in common: case, width, ё or е, punctuation and space do not count."""
-    folded = unicodedata.normalize("NFKC", name).casefold().replace("ё", "е")
+    folded = normalized("NFKC", name).casefold().replace("ё", "е")
     return " ".join("".join(each if each.isalnum() else " " for each in folded).split())
 
 

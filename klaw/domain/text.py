@@ -1,6 +1,8 @@
 """What text Klaw accepts and keeps. Pure."""
 
 import re
+import unicodedata
+from typing import Literal
 
 
 def has_forbidden(text: str) -> bool:
@@ -34,3 +36,23 @@ def clean_output(text: str) -> str:
     """
     plain = _ESCAPES.sub("", clean(text)).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", plain)
+
+
+_MARKS = re.compile(r"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){30}")
+"""So many characters that may be combining marks, one behind the other; no word of any language has so many (UAX #15,
+"stream-safe": 30)."""
+
+
+def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """``unicodedata.normalize`` in linear time.
+
+    It sorts the marks of a character, which takes the square of their number: 10 s and the interpreter's lock for 64 KB
+    of nothing else. So a long run of marks is normalised in pieces.
+    """
+    if text.isascii():
+        return text
+    pieces, done = [], 0
+    for run in _MARKS.finditer(text):
+        pieces.append(unicodedata.normalize(form, text[done : run.end()]))
+        done = run.end()
+    return "".join([*pieces, unicodedata.normalize(form, text[done:])])

@@ -1,7 +1,9 @@
-"""The part of a long message that a question is about. Pure."""
+"""The part of a long message that a question is about. Pure, and linear in the text that is read: a message may be all
+sentences of one character, or one run without a space."""
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import attrs
@@ -11,12 +13,13 @@ from klaw.memory.speakers import speaker_prefix
 from klaw.store.tokenizer import find_form, forms
 
 MAX_READ_CHARACTERS = 8_000
-"""Of a longer text only so much, from a little before most of the matches on, is read: it runs on the event loop."""
+"""Of a longer text only so much, from a little before most of the matches on, is read: a turn makes many excerpts."""
 _BEFORE_MATCH = 1_000
 _MARKS = 4
 """Characters that the marks of what is left out may take."""
 
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'»”)\]]*\s+|[。！？]+|\n+")
+_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'»”)\]]*+\s+|[。！？]+|\n+")
+"""Begins at the first of several marks and never goes back: otherwise a line of dots takes the square of its length."""
 
 
 @attrs.frozen
@@ -74,28 +77,44 @@ def _best_run(sentences: Sequence[_Span], places: Sequence[tuple[int, str]], siz
     """Consecutive sentences that fit with the most different wanted words, then the longest, then the first; a single
     sentence may be too long."""
     best, best_value = sentences[0], (-1, -1)
+    window, last = _Window(places), 0
     for at, first in enumerate(sentences):
-        end = first.end
-        for following in sentences[at + 1 :]:
-            if following.end - first.begin > size:
-                break
-            end = following.end
-        run = _Span(first.begin, end)
-        value = (_count(places, run), min(size, run.end - run.begin))
+        last = max(at, last)
+        while last + 1 < len(sentences) and sentences[last + 1].end - first.begin <= size:
+            last += 1
+        run = _Span(first.begin, sentences[last].end)
+        value = (window.count(run), min(size, run.end - run.begin))
         if value > best_value:
             best, best_value = run, value
     return best
 
 
-def _count(places: Sequence[tuple[int, str]], span: _Span) -> int:
-    return len({form for place, form in places if span.begin <= place < span.end})
+class _Window:
+    """How many different words stand in a span that only moves on; each place is looked at twice."""
+
+    def __init__(self, places: Sequence[tuple[int, str]]) -> None:
+        self._places = places
+        self._begin = self._end = 0
+        self._counts: Counter[str] = Counter()
+
+    def count(self, span: _Span) -> int:
+        while self._end < len(self._places) and self._places[self._end][0] < span.end:
+            self._counts[self._places[self._end][1]] += 1
+            self._end += 1
+        while self._begin < self._end and self._places[self._begin][0] < span.begin:
+            form = self._places[self._begin][1]
+            self._counts[form] -= 1
+            if not self._counts[form]:
+                del self._counts[form]
+            self._begin += 1
+        return len(self._counts)
 
 
 def _cut(text: str, span: _Span, places: Sequence[tuple[int, str]], size: int) -> _Span:
     """``size`` characters of a span around the place with most of the words, between words where there are any."""
     starts = [place for place, _ in places if span.begin <= place < span.end] or [span.begin]
     windows = [_Span(begin, begin + size) for begin in (max(span.begin, place - size // 4) for place in starts)]
-    best = max(windows, key=lambda window: _count(places, window))
+    best = max(windows, key=_Window(places).count)
     begin = max(span.begin, min(best.begin, span.end - size))
     end = min(span.end, begin + size)
     if begin > span.begin:

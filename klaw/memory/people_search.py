@@ -18,6 +18,8 @@ MOST = 3
 FACTS_EACH = 3
 MIN_PART = 3
 """Letters of a part of a name that counts for all of it: the first name, the surname."""
+MAX_CHARACTERS = 8_000
+"""Of a longer text only the beginning is looked through for names: it is read again for each of them."""
 _START = 2
 """All forms of a word begin with the same letters, so many at least."""
 
@@ -34,6 +36,7 @@ class PeopleSearch:
         Raises:
             StorageError: the database cannot be read.
         """
+        text = text[:MAX_CHARACTERS]
         if not re.search(r"\w", text):
             return ()
         found = await self.readers.run(sql.find, user, partial(named, text, limit=limit), FACTS_EACH)

@@ -13,7 +13,7 @@ from klaw.store.tokenizer import stem, words
 MAX_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""
 MAX_READ_CHARACTERS = 8_000
-"""Of a longer query (a pasted text) only the beginning is read: this runs on the event loop."""
+"""Of a longer query (a pasted text) only the beginning is read. Reading takes too long for the event loop."""
 MAX_NAMES_CHARACTERS = 2_000
 """Of a longer query only the beginning is looked through for names."""
 
@@ -33,7 +33,7 @@ class Query:
     """The days that it names."""
 
 
-def read_query(text: str, *, now: float, latest: date | None) -> Query:
+def read_query(text: str, now: float, latest: date | None) -> Query:
     """Read a query.
 
     Args:

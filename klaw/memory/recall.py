@@ -16,9 +16,10 @@ import trio
 
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
+from klaw.actor.threads import Threads
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.message import Message
-from klaw.domain.recall import Recalled, RecallSettings
+from klaw.domain.recall import Candidate, Recalled, RecallSettings
 from klaw.errors import ActorStopped, StorageError
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.gate import Gate, calibrated
@@ -108,6 +109,7 @@ class Recall:
         self._config = config
         self._clock = clock
         self._monotonic = monotonic
+        self._threads = Threads("recall", 2)
 
     async def search(self, text: str, scope: Scope, max_tokens: int | None = None) -> Recalled:
         """Find what matters for a query. Never raises for a failure of a part: the result says what was degraded.
@@ -128,12 +130,7 @@ class Recall:
             with account.step("read"):
                 found = await self._read(ranking.best, scope, account)
         with account.step("judge"):
-            gate = Gate(
-                threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
-            )
-            judged = judge(ranking.best, found, gate, self._embedder.random_cosine)
-            passed = prefer_newer(judged, stems_of)
-            packed = pack(passed, query.content_stems, top_k=config.top_k, max_tokens=most)
+            packed = await self._judge(ranking.best, found, query, most, account)
         return Recalled(
             candidates=tuple(packed),
             query_words=len(query.words),
@@ -178,7 +175,7 @@ class Recall:
     ) -> tuple[Query, Ranking]:
         """Read the query and rank what the searches find for it; the best ``limit`` of it, all if it is None."""
         with account.step("begin"):
-            query = read_query(text, now=self._clock.now(), latest=None)
+            query = await self._threads.run(read_query, text, self._clock.now(), None)
         if scope.end_seq <= scope.first_seq or not query.words:
             return query, Ranking(found=0, best=())
         with account.step("search"):
@@ -216,7 +213,7 @@ class Recall:
         async def by_words() -> None:
             nonlocal hits, query
             hits = await self._search(None, words, (), scope, depth, account)
-            query = read_query(text, now=self._clock.now(), latest=hits.latest)
+            query = await self._threads.run(read_query, text, self._clock.now(), hits.latest)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(by_words)
@@ -265,11 +262,33 @@ class Recall:
             account.say("search_failed")
         return Lists()
 
-    async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: _Account) -> list[Message]:
-        # After a search that used up its time there must still be some for what it found.
+    async def _judge(
+        self, ranked: Sequence[Ranked], found: Sequence[Message], query: Query, max_tokens: int, account: _Account
+    ) -> list[Candidate]:
+        """Decide what is kept, and how much of each. In a thread: long messages are read for their excerpts."""
+        config, random_cosine = self._config, self._embedder.random_cosine
+
+        def judged() -> list[Candidate]:
+            gate = Gate(
+                threshold=config.relevance_threshold, content_words=len(query.content_stems), command=query.command
+            )
+            passed = prefer_newer(judge(ranked, found, gate, random_cosine), stems_of)
+            return pack(passed, query.content_stems, top_k=config.top_k, max_tokens=max_tokens)
+
+        with trio.move_on_at(self._soon(account)):
+            return await self._threads.run(judged, abandon=True)
+        account.say("search_late")
+        return []
+
+    def _soon(self, account: _Account) -> float:
+        """Until when a step may take that follows the search: when that used up its time there must still be some for
+        what it found."""
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
+        return max(account.deadline, trio.current_time() + least)
+
+    async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: _Account) -> list[Message]:
         try:
-            with trio.move_on_at(max(account.deadline, trio.current_time() + least)):
+            with trio.move_on_at(self._soon(account)):
                 return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
             account.say("search_late")
         except trio.TooSlowError:

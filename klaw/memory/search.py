@@ -142,7 +142,7 @@ class MemorySearch:
         async with self._one_at_a_time:
             end = await self._readers.run(history_end, filters.user)
             last_rowid = page.last_rowid if isinstance(page, Cursor) else end.last_rowid
-            query = read_query(text, now=asked_at, latest=end.latest)
+            query = await self._threads.run(read_query, text, asked_at, end.latest)
             found = await self._list(
                 text, query, attrs.evolve(filters, last_rowid=last_rowid), kinds, asked_at=asked_at, into=timings
             )
@@ -199,7 +199,7 @@ class MemorySearch:
         if key in self._lists:
             self._lists.move_to_end(key)
             return self._lists[key]
-        asked = tuple(read_search_words(text))
+        asked = tuple(await self._threads.run(read_search_words, text))
         if not asked:
             return _List(entries=(), is_exact=True, words=(), words_left_out=(), degraded=())
         degraded: list[str] = []

@@ -102,6 +102,26 @@ def _empty_stems() -> frozenset[str]:
     return frozenset(stem(word) for text in lists for word in text.split())
 
 
+@lru_cache(maxsize=1)
+def _small_talk_at() -> tuple[re.Pattern[str], ...]:
+    """Patterns of the words that a run without content is made of, one for each length."""
+    said = set((_SMALL_TALK_RUNS + _FUNCTION_RUNS).split())
+    lengths = sorted({len(word) for word in said})
+    return tuple(re.compile(_any_of(" ".join(word for word in said if len(word) == length))) for length in lengths)
+
+
+def _is_small_talk(run: str) -> bool:
+    """Whether a run is made of such words. Each place is looked at once: a pattern that repeats them tries every way to
+    cut the run, and so never ends on a long one."""
+    ends = {0}
+    for place in range(len(run)):
+        if place > max(ends):
+            return False
+        if place in ends:
+            ends.update(found.end() for each in _small_talk_at() if (found := each.match(run, place)))
+    return len(run) in ends
+
+
 def _any_of(text: str) -> str:
     """Pattern of any of the words of a list, the longest first, never ending inside a character."""
     ordered = sorted(set(text.split()), key=len, reverse=True)
@@ -109,22 +129,20 @@ def _any_of(text: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _run_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What a run without content is made of, and where other runs are cut."""
+def _cuts() -> re.Pattern[str]:
+    """Where runs are cut."""
     hangul, hiragana = "[\uac00-\ud7a3]", f"[{_HIRAGANA}]"
     particle = f"(?<!{hiragana})[{_JAPANESE_PARTICLES}](?!{hiragana})"  # one that stands between other characters
     ending = f"(?<={hangul}{{2}})(?:{'|'.join(_KOREAN_PARTICLES.split())})$"
-    empty = f"(?:{_any_of(_SMALL_TALK_RUNS + _FUNCTION_RUNS)})+"
-    return re.compile(empty), re.compile(f"{_any_of(_FUNCTION_RUNS)}|{particle}|{ending}")
+    return re.compile(f"{_any_of(_FUNCTION_RUNS)}|{particle}|{ending}")
 
 
 def _parts(run: str) -> Iterator[str]:
     """What is left of a run between its function words, in pairs of characters; nothing when it is all small talk."""
-    empty, cut = _run_patterns()
-    if empty.fullmatch(run):
+    if _is_small_talk(run):
         return
     begin = 0
-    for function_word in (*cut.finditer(run), None):
+    for function_word in (*_cuts().finditer(run), None):
         end = function_word.start() if function_word else len(run)
         part = run[begin:end]
         if not (len(part) == 1 and part in _HIRAGANA):

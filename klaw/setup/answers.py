@@ -1,13 +1,13 @@
 """What a person is asked when an installation is made, and what answers are possible. Pure."""
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import attrs
 
 from klaw.config.schema import LOCAL_PROVIDER
+from klaw.domain.text import normalized
 from klaw.setup.step import SetupRefused
 
 Language: TypeAlias = Literal["en", "ru"]
@@ -95,7 +95,7 @@ def name(text: str, option: str) -> str:
     Raises:
         SetupRefused: it is none; names ``option``.
     """
-    cleaned = unicodedata.normalize("NFC", text.strip())
+    cleaned = normalized("NFC", text.strip())
     if len(cleaned) > MAX_NAME_CHARS:
         raise SetupRefused(f"{option}: at most {MAX_NAME_CHARS} characters")
     if not cleaned.isprintable():

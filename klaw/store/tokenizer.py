@@ -79,12 +79,16 @@ class Segment:
     is_run: bool
 
 
-@lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """The index form of one word: folded, accents stripped, stemmed; of characters of a run: width and kana folded."""
+    return _stem(word[:_MAX_WORD])
+
+
+@lru_cache(maxsize=65536)
+def _stem(word: str) -> str:
     if _LETTER.match(word):
         # Not stripped: voicing marks and vowel signs tell words apart.
-        return unicodedata.normalize("NFKC", word[:_MAX_WORD]).translate(_KATAKANA_TO_HIRAGANA)
+        return unicodedata.normalize("NFKC", word).translate(_KATAKANA_TO_HIRAGANA)
     folded = apsw.unicode.casefold(word)[:_MAX_WORD]
     if _is_cyrillic(folded):
         return str(_russian.stemWord(_plain_cyrillic(folded)))

@@ -111,7 +111,7 @@ class TopicChooser:
 
         Cancellation: a call to the model is given up; nothing is changed.
         """
-        query = read_query(text, now=self.clock.now(), latest=None)
+        query = await self.threads.run(read_query, text, self.clock.now(), None)
         if not query.words:
             return ChosenTopics(asked=Asked.NO_CONTENT)
         begin = trio.current_time()

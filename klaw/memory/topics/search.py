@@ -6,6 +6,7 @@ import attrs
 import trio
 
 from klaw.actor.clock import Clock
+from klaw.actor.threads import Threads
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ActorStopped
 from klaw.memory.embedder import Embedder, EmbeddingUnavailable
@@ -70,6 +71,7 @@ class TopicSearch:
         self._embedder = embedder
         self._clock = clock
         self._metrics = metrics
+        self._threads = Threads("topic search", 1)
 
     async def search(
         self, text: str, filters: TopicFilters, *, limit: int = MAX_CANDIDATES, vector: bytes | None = None
@@ -89,7 +91,7 @@ class TopicSearch:
         """
         begin = trio.current_time()
         degraded: list[str] = []
-        words = tuple(read_search_words(text))
+        words = tuple(await self._threads.run(read_search_words, text))
         if not words:
             return TopicPage(hits=(), degraded=(), timings_ms={})
         if vector is None:
@@ -134,7 +136,7 @@ class TopicSearch:
         """Row ids of the best messages by words. Those by vector would find one topic in a hundred more, and take three
         times as long as all the rest."""
         end = await self._readers.run(history_end, filters.user)
-        query = read_query(text, now=int(self._clock.now()), latest=end.latest)
+        query = await self._threads.run(read_query, text, int(self._clock.now()), end.latest)
         history = await self._readers.run(
             search_history, None, words, HistoryFilters(user=filters.user, chat=filters.chat), DEPTH
         )

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import yaml
 
+from klaw.domain.text import normalized
 from klaw.errors import KlawError
 
 MAX_HEAD_CHARS = 16_000
@@ -90,7 +91,7 @@ def _text(values: Mapping[Any, Any], key: str) -> str:
 
 
 def _name(text: str) -> str:
-    name = unicodedata.normalize("NFC", text)
+    name = normalized("NFC", text)
     if not 1 <= len(name) <= MAX_NAME_CHARS:
         raise SkillBroken(f"its name has {len(name)} characters, 1 to {MAX_NAME_CHARS} are possible")
     if not name[0].isalnum() or not all(
