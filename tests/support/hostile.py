@@ -1,6 +1,6 @@
 """Texts that may cost more than they are long: what a frame can carry in every script and in none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 FRAME_BYTES = 65_536
 
@@ -84,11 +84,11 @@ _UNITS = {
 _ENDS = ("", "龍", "z", ".", "\u0301")
 
 
-def hostile_texts(size: int = FRAME_BYTES) -> Iterator[tuple[str, str]]:
+def hostile_texts(size: int = FRAME_BYTES, ends: Sequence[str] = _ENDS) -> Iterator[tuple[str, str]]:
     """Name and text of each, at most ``size`` bytes of UTF-8: one thing again and again, and what spoils the last of
     it for a pattern."""
     for name, unit in _UNITS.items():
-        for end in _ENDS:
+        for end in ends:
             room = size - len(end.encode())
             yield f"{name}{f', and then {end!r}' if end else ''}", unit * (room // _bytes(unit)) + end
     two = list(_UNITS.items())

@@ -1,0 +1,131 @@
+"""No text that a frame can carry holds up the event loop, in any frame, command or turn: a server process is told them
+all, and says which step took longest."""
+
+import json
+import signal
+import sys
+from contextlib import asynccontextmanager, suppress
+from typing import get_args
+
+import attrs
+import trio
+
+from klaw.chats.commands import Command
+from klaw.client.errors import RequestRefused
+from klaw.gateway.frames import ClientFrame, Send
+from tests.e2e.talking import bare_socket, talking
+from tests.support.hostile import FRAME_BYTES, hostile_texts
+from tests.support.llm_server import serve_llm, text_reply
+from tests.support.server import served, write_home
+
+STEP_S = 0.5
+"""Of CPU. 0.1 is meant; what is not linear takes several seconds, or for ever."""
+LOCKED_S = 1.0
+"""Of CPU of all threads together, while none of them lets another one run."""
+HANG_S = 600.0
+TURNS = (
+    "latin", "russian", "combining marks, out of order", "marks that decompose though their class is 0", "zalgo",
+    "hangul jamo", "ligature of many letters", "chinese, and then '龍'", "chinese small talk, and then '龍'",
+    "chinese with full stops", "japanese small talk, and then 'z'", "thai small talk, and then 'z'", "khmer",
+    "zero width", "emoji families", "digits with spaces", "sums", "dates", "full stops", "sentences of one letter",
+    "spaces, and then 'z'", "newlines, and then 'z'", "fences", "claims", "russian claims", "quotes",
+)  # fmt: skip
+"""So many: each is stored and answered twice."""
+COMMANDS = TURNS[2:20:3]
+
+
+@asynccontextmanager
+async def measured(tmp_path, **config):
+    """A server that measures itself for the body, and what it found in the end."""
+    out = tmp_path / "steps.json"
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url, **config), start=False) as server:
+        llm.respond = lambda request: text_reply(request.last_user)
+        server.program = (sys.executable, "-m", "tests.support.longest_step", str(out))
+        with trio.fail_after(HANG_S):
+            await server.start()
+            server.process.send_signal(signal.SIGUSR1)
+            yield server
+            assert await server.terminate() == 0
+        assert not [event for event in server.events() if event["level"] == "error"]
+    found = json.loads(out.read_text())
+    assert found["step_s"] < STEP_S, found
+    assert found["locked_s"] < LOCKED_S, found
+
+
+def frames(text):
+    """A text in every place of every frame that may hold one."""
+    for cls in get_args(ClientFrame):
+        whole = {field.name: GOOD[field.name] for field in attrs.fields(cls)}
+        for name, value in whole.items():
+            if name == "chats":
+                yield {"type": cls.type, **whole, "chats": {text: 1}}
+            elif isinstance(value, str) and not (cls is Send and name == "text"):
+                yield {"type": cls.type, **whole, name: text}
+    yield {"type": text}
+    yield {"type": "status", text: 1}
+
+
+GOOD = {
+    "version": 1, "client": "test", "token": "t", "chats": {}, "id": "m1", "chat": "main", "text": "x", "before": None,
+    "after": 1, "limit": 5, "ref": "r", "turn": "t", "seq": 0, "allow": True,
+}  # fmt: skip
+
+
+async def test_no_frame_before_hello_holds_up_the_event_loop(tmp_path):
+    async with measured(tmp_path) as server:
+        for _, text in carried(("",)):
+            for frame in frames(text):
+                if frame["type"] in ("hello", "send", text):
+                    async with bare_socket(server.url) as socket:
+                        await socket.send_message(encoded(frame))
+                        while True:
+                            await socket.get_message()
+
+
+async def test_no_frame_after_hello_holds_up_the_event_loop(tmp_path):
+    told = 0
+    async with measured(tmp_path) as server, bare_socket(server.url) as socket:
+        await socket.send_message(encoded({"type": "hello", "version": 1}))
+        for _, text in carried(("", "龍")):
+            for frame in frames(text):
+                await socket.send_message(encoded(frame))
+                await socket.send_message(encoded({"type": "status", "ref": str(told := told + 1)}))
+                while json.loads(await socket.get_message()).get("ref") != str(told):
+                    pass
+    assert told > 2_000
+
+
+async def test_no_slash_command_holds_up_the_event_loop(tmp_path):
+    texts = dict(carried(("", "龍", "z")))
+    async with measured(tmp_path) as server, talking(server.url) as talk:
+        for name in COMMANDS:
+            for command in Command:
+                with suppress(RequestRefused):
+                    await talk.send(f"{command.value} {texts[name]}".rstrip())
+            await talk.ask("go on")
+
+
+async def test_no_turn_with_recall_holds_up_the_event_loop(tmp_path):
+    """Each text is said, answered with itself, and asked for again when it is out of the window."""
+    texts = dict(carried(("", "龍", "z")))
+    async with measured(tmp_path, context={"slidingWindow": 2}) as server, talking(server.url) as talk:
+        for name in TURNS:
+            for _ in range(3):
+                await talk.ask(f"the word is {name}: {texts[name]}")
+
+
+def carried(ends):
+    """What a frame can carry of each text, by its name."""
+    for name, text in hostile_texts(ends=ends):
+        length = len(encoded({"text": text}).encode())
+        yield name, text[-(len(text) * (FRAME_BYTES - 1_000) // length) :]
+
+
+def encoded(frame):
+    """As short as the wire allows."""
+    text = json.dumps(frame, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(frame)
+    return text
