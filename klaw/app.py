@@ -37,6 +37,7 @@ from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex.places import Places
+from klaw.store.reindex.values import Progress
 from klaw.store.sql import messages, meta, usage, vectors
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import open_store
@@ -49,13 +50,20 @@ log = structlog.get_logger("klaw.app")
 
 
 @asynccontextmanager
-async def running(config: EngineConfig, paths: Paths, *, fsync: Callable[[int], None] = os.fsync) -> AsyncIterator[App]:
+async def running(
+    config: EngineConfig,
+    paths: Paths,
+    *,
+    fsync: Callable[[int], None] = os.fsync,
+    report: Callable[[Progress], None] = lambda _step: None,
+) -> AsyncIterator[App]:
     """Everything but the listeners, running; stopped in stages in the end.
 
     Args:
         config: the configuration.
         paths: where files are.
         fsync: what the journal calls; benchmarks imitate a slow disk with it.
+        report: see ``open_store``.
 
     Raises:
         StorageError: the store cannot be opened.
@@ -65,7 +73,7 @@ async def running(config: EngineConfig, paths: Paths, *, fsync: Callable[[int], 
     ensure_private_dir(paths.data_dir)
     journal = Journal(paths.data_dir, checkpoint_bytes=config.store.checkpoint_bytes, fsync=fsync)
     async with (
-        open_store(paths.database, journal, readers=config.store.readers) as store,
+        open_store(paths.database, journal, readers=config.store.readers, report=report) as store,
         trio.open_nursery() as nursery,
     ):
         app = build(config, paths, clock, store, Supervisor(nursery, clock))

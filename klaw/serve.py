@@ -25,7 +25,10 @@ from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
 from klaw.parts import App
+from klaw.store.reindex.values import Progress
 
+EXTEND_S = 120
+"""So long systemd waits for the next sign of a long start; it is told every few seconds."""
 GC_THRESHOLD = 20_000
 """New objects between two collections of the young ones; Python's own 700 is meant for small heaps."""
 
@@ -56,12 +59,17 @@ async def serve(
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         # Outside of ``running``: the second signal must also be heard while its parts stop, which may take a minute.
         async with trio.open_nursery() as watching:
-            async with running(config, paths, fsync=fsync) as app:
+            async with running(config, paths, fsync=fsync, report=partial(_tell, notifier)) as app:
                 listener = _Listener(app, auth)
                 await _serve(app, listener, notifier, signals, on_ready)
                 watching.start_soon(_exit_at_second_signal, signals)
                 await _stop_listeners(app, listener)
             watching.cancel_scope.cancel(reason="all has stopped")
+
+
+def _tell(notifier: Notifier, step: Progress) -> None:
+    """Tell systemd that the start goes on, and how far it is."""
+    notifier.starting(f"making klaw.db from the logs: {step.phase}, {step.percent} %", EXTEND_S)
 
 
 async def _serve(

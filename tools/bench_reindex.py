@@ -1,6 +1,6 @@
 """How long a reindex takes, step by step, and what a client of a running server notices of it.
 
-python tools/bench_reindex.py [--messages 20000] [--live 10000]
+python tools/bench_reindex.py [--messages 20000] [--live 10000] [--missing 0]
 """
 
 import argparse
@@ -55,6 +55,39 @@ async def stopped(root: Path, count: int) -> None:
     print("  steps end their first slice at: " + ", ".join(f"{name} {at:.2f} s" for name, at in begins.items()))
 
 
+async def missing(root: Path, count: int) -> None:
+    """A start without a database beside a reindex without one: time, and bytes that reach the disk."""
+    async with reindexing_store(root) as (store, _):
+        await store.writer.prepare_vectors("bench", DIMENSION)
+        for first in range(0, count, 200):
+            numbers = range(first, min(count, first + 200))
+            texts = [f"message {number} of {number % 977} and {number % 5003} words, привет" for number in numbers]
+            made = [new(text, chat=f"chat {number % CHATS}") for number, text in zip(numbers, texts, strict=True)]
+            await store.writer.append(made)
+    for how in ("start", "klaw reindex"):
+        for name in ("klaw.db", "klaw.db-wal", "klaw.db-shm", "klaw.db.old"):
+            (root / name).unlink(missing_ok=True)
+        written, begin = _written(), time.perf_counter()
+        if how == "start":
+            async with reindexing_store(root):
+                seconds = time.perf_counter() - begin
+        else:
+            for _step in reindex(root / "klaw.db", Options(), lambda: None, 1):
+                pass
+            seconds = time.perf_counter() - begin
+        size = (root / "klaw.db").stat().st_size
+        print(
+            f"no database, {count} messages, {how}: {seconds:.1f} s, {(_written() - written) / 1e6:.0f} MB written"
+            f" for a database of {size / 1e6:.0f} MB"
+        )
+
+
+def _written() -> int:
+    """Bytes that this process had written to disks."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("write_bytes")).split()[1])
+
+
 async def appending(store: Store, found: list[float]) -> None:
     while True:
         begin = time.perf_counter()
@@ -105,11 +138,17 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--messages", type=int, default=20_000, help="of the stopped server")
     arguments.add_argument("--live", type=int, default=10_000, help="of the running server")
+    arguments.add_argument("--missing", type=int, default=0, help="of a start without a database")
+    arguments.add_argument("--folder", help="where to work; on the disk that is to be measured")
     chosen = arguments.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with tempfile.TemporaryDirectory() as folder:
-        trio.run(stopped, Path(folder, "stopped"), chosen.messages)
-        trio.run(running, Path(folder, "running"), chosen.live)
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
+        if chosen.messages:
+            trio.run(stopped, Path(folder, "stopped"), chosen.messages)
+        if chosen.live:
+            trio.run(running, Path(folder, "running"), chosen.live)
+        if chosen.missing:
+            trio.run(missing, Path(folder, "missing"), chosen.missing)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,10 @@ class Notifier:
         """Say that the service is up."""
         return self.send("READY=1")
 
+    def starting(self, text: str, seconds: int) -> bool:
+        """Say how far a long start is, and that it may take so many seconds more until it says so again."""
+        return self.send(f"EXTEND_TIMEOUT_USEC={seconds * 1_000_000}", "STATUS=" + " ".join(text.split()))
+
     def stopping(self) -> bool:
         """Say that the service is going down."""
         return self.send("STOPPING=1")

@@ -1,7 +1,7 @@
 """Opening the whole store: migrated database, replayed journal, reconciled logs, reader pool."""
 
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
 from klaw.store.reconcile import reconcile
+from klaw.store.reindex.missing import is_missing, make_missing
 from klaw.store.reindex.places import Places, recover
-from klaw.store.reindex.values import Tally
+from klaw.store.reindex.values import Progress, Tally
 from klaw.store.writer import Writer
 
 log = structlog.get_logger("klaw.store")
@@ -32,6 +33,7 @@ class Opened:
     restored_lines: int
     """Lines that the journal's commit log gave back to the logs."""
     reconciled: Tally
+    """What the logs had and the database lacked."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,8 +48,16 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(path: Path, journal: Journal, *, readers: int) -> AsyncIterator[Store]:
+async def open_store(
+    path: Path, journal: Journal, *, readers: int, report: Callable[[Progress], None] = lambda _step: None
+) -> AsyncIterator[Store]:
     """Open the store at a database file; the journal's root is the file's folder.
+
+    Args:
+        path: the database; made from the logs if it is missing.
+        journal: of its folder.
+        readers: connections for reading.
+        report: told every few seconds how far a database is that has to be made.
 
     Raises:
         SchemaTooNew: the database is of a newer Klaw; nothing was changed.
@@ -56,14 +66,14 @@ async def open_store(path: Path, journal: Journal, *, readers: int) -> AsyncIter
     try:
         journal.lock()  # before anything else: a reindex may be at work on the same files
         recover(Places(path))
-        connect.private(path)
     except OSError as error:
         journal.release()
         raise _refusal(path, error) from error
     try:
+        made = await _make_missing(Places(path), journal, report)
         async with _open_writable(path) as database:
             try:
-                opened = await database.run(_prepare, journal, path.parent)
+                opened = await database.run(_prepare, journal, path.parent, made)
             except (apsw.Error, OSError) as error:
                 raise _refusal(path, error) from error
             log.info("store_opened", schema=opened.schema, count=opened.restored_lines)
@@ -76,6 +86,19 @@ async def open_store(path: Path, journal: Journal, *, readers: int) -> AsyncIter
                         await database.run(_close, journal)
     finally:
         journal.release()
+
+
+async def _make_missing(places: Places, journal: Journal, report: Callable[[Progress], None]) -> Tally | None:
+    """Make the database if there is none. Returns what the logs held."""
+    try:
+        tally = None
+        if is_missing(places):
+            journal.open()
+            tally = await make_missing(places, report)
+        connect.private(places.database)
+    except (apsw.Error, OSError) as error:
+        raise _refusal(places.database, error) from error
+    return tally
 
 
 @asynccontextmanager
@@ -92,13 +115,13 @@ async def _open_writable(path: Path) -> AsyncIterator[Database]:
         await opening.__aexit__(None, None, None)  # noqa: ASYNC102 - shielded with a deadline inside
 
 
-def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path) -> Opened:
+def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made: Tally | None) -> Opened:
     before, now = migrations.migrate(connection)
     restored = journal.open()
     reconciled = reconcile(connection, data_dir)
     core_files.settle(connection, data_dir)
     forget_logs.finish(connection, journal, data_dir)
-    return Opened(schema_before=before, schema=now, restored_lines=restored, reconciled=reconciled)
+    return Opened(schema_before=before, schema=now, restored_lines=restored, reconciled=made or reconciled)
 
 
 def _close(connection: apsw.Connection, journal: Journal) -> None:

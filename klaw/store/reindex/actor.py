@@ -26,7 +26,7 @@ from klaw.errors import ActorStopped, KlawError
 from klaw.store import connect
 from klaw.store.readers import Readers
 from klaw.store.reindex import logs
-from klaw.store.reindex.building import Building, StaleBuild
+from klaw.store.reindex.building import Building
 from klaw.store.reindex.compare import Bounds, compare
 from klaw.store.reindex.filling import take_over
 from klaw.store.reindex.places import Places, check_begin, check_room
@@ -258,15 +258,7 @@ class _Job:
         # A log that was being written to while its size was read may have been taken back since; the mark is right.
         mark = await self.writer.mark_commits("next")
         sizes |= mark.sizes
-        resumed = await self._threads.run(lambda: building.open(embed_again=self.options.embed_again))
-        try:
-            await self._steps(building.read(sizes, whole=True))
-        except (StaleBuild, apsw.CorruptError, apsw.SQLError):
-            if not resumed:
-                raise
-            log.warning("reindex_begun_anew")
-            await self._threads.run(lambda: building.begin(embed_again=self.options.embed_again))
-            await self._steps(building.read(sizes, whole=True))
+        await self._steps(building.read_all(sizes, embed_again=self.options.embed_again))
         self._live = await self._threads.run(self._open_live)
         await self._take_over(building)
         mark, _ = await self._catch_up(building)

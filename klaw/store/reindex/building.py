@@ -14,6 +14,7 @@ import apsw
 import structlog
 
 from klaw.store import connect, memory_records, migrations, records, run_records
+from klaw.store.damage import DAMAGE
 from klaw.store.line_inserter import LineInserter
 from klaw.store.reindex.logs import NUMBERS, RecordIndex, folder_of, grown, lines
 from klaw.store.reindex.places import Places, remove
@@ -79,7 +80,7 @@ class Building:
             apsw.Error, OSError: the file cannot be made.
         """
         state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
-        with suppress(apsw.Error):
+        with suppress(*DAMAGE):
             if self._places.building.exists() and self._resume(state):
                 return True
         self.begin(embed_again=embed_again)
@@ -136,6 +137,19 @@ class Building:
             self._connection = None
 
     # -- from the logs ---------------------------------------------------------------------------------------------
+
+    def read_all(self, sizes: Mapping[str, int], *, embed_again: bool) -> Generator[Progress, None, None]:
+        """Open it and insert all that the logs have up to these sizes; what an earlier run left and the logs do not
+        bear out is thrown away. Raises like ``open`` and ``read``."""
+        resumed = self.open(embed_again=embed_again)
+        try:
+            yield from self.read(sizes, whole=True)
+        except (StaleBuild, *DAMAGE):
+            if not resumed:
+                raise
+            log.warning("reindex_begun_anew")
+            self.begin(embed_again=embed_again)
+            yield from self.read(sizes, whole=True)
 
     def read(self, sizes: Mapping[str, int], *, whole: bool) -> Generator[Progress, None, None]:
         """Insert what the logs have up to these sizes and this has not.

@@ -11,10 +11,11 @@ import structlog
 from klaw.actor.failure import error_class, where
 from klaw.errors import ModelError, SchemaTooNew, StorageError, StorageFull
 from klaw.store import connect, halves, migrations
+from klaw.store.damage import DAMAGE
 from klaw.store.journal import Journal
 from klaw.store.reconcile import reconcile
 from klaw.store.reindex import logs
-from klaw.store.reindex.building import Building, StaleBuild
+from klaw.store.reindex.building import Building
 from klaw.store.reindex.compare import Bounds, compare
 from klaw.store.reindex.filling import embed_rest, take_over
 from klaw.store.reindex.places import Places, check_begin, check_room, decide, drop_old, exchange, recover, size
@@ -24,16 +25,6 @@ from klaw.store.sql import vectors
 SLICE_S = 0.25
 """How long one transaction goes on, and so about how often progress is told."""
 _CHECKPOINT_BYTES = 1 << 22
-_DAMAGE = (
-    apsw.NotADBError,
-    apsw.CorruptError,
-    apsw.FormatError,
-    apsw.SQLError,
-    apsw.IOError,
-    apsw.ConstraintError,
-    apsw.NoFTS5Error,  # how an unreadable schema shows when the tokenizer is registered
-)
-
 Steps = Generator[Progress, None, Report]
 LoadModel = Callable[[], Embeds | None]
 log = structlog.get_logger("klaw.reindex")
@@ -124,7 +115,7 @@ class _Offline:
             self._open_live()
             if self._live is None:  # else done with it
                 halves.cut(root, 0)
-            yield from self._read(logs.sizes(root))
+            yield from self._building.read_all(logs.sizes(root), embed_again=self._options.embed_again)
             made = yield from self._fill()
             yield from self._compare()
             swapped = self._may_swap()
@@ -160,7 +151,7 @@ class _Offline:
         except SchemaTooNew:
             self._close_live()
             raise
-        except _DAMAGE as error:
+        except DAMAGE as error:
             self._give_up_live(error)
 
     def _give_up_live(self, error: Exception) -> None:
@@ -171,22 +162,11 @@ class _Offline:
 
     def _close_live(self) -> None:
         if self._live is not None:
-            with suppress(*_DAMAGE):
+            with suppress(*DAMAGE):
                 self._live.close()
             self._live = None
 
     # -- steps -----------------------------------------------------------------------------------------------------
-
-    def _read(self, sizes: dict[str, int]) -> Generator[Progress, None, None]:
-        resumed = self._building.open(embed_again=self._options.embed_again)
-        try:
-            yield from self._building.read(sizes, whole=True)
-        except (StaleBuild, apsw.CorruptError, apsw.SQLError):
-            if not resumed:
-                raise
-            log.warning("reindex_begun_anew")
-            self._building.begin(embed_again=self._options.embed_again)
-            yield from self._building.read(sizes, whole=True)
 
     def _fill(self) -> Generator[Progress, None, Vectors]:
         connection = self._building.connection
@@ -217,7 +197,7 @@ class _Offline:
             return
         try:
             self._tables = tuple((yield from compare(self._live, self._building.connection, Bounds(), whole=True)))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             self._give_up_live(error)
 
     def _may_swap(self) -> bool:

@@ -26,6 +26,10 @@ class Progress:
     total: int = 0
     """0 where nobody knows."""
 
+    @property
+    def percent(self) -> int:
+        return 100 * self.done // self.total if self.total else 0
+
 
 class Embeds(Protocol):
     """A loaded embedding model, as the store sees it."""

@@ -17,6 +17,8 @@ from klaw.admin import notify
 from klaw.admin.notify import Check, Notifier, listener_check, watchdog_interval_s, writer_check
 from klaw.errors import ActorStopped
 from klaw.parts import App
+from klaw.serve import _tell
+from klaw.store.reindex.values import Progress
 
 HANG_GUARD_S = 20
 INTERVAL_S = 30.0
@@ -53,6 +55,13 @@ def test_notifications(systemd: Systemd) -> None:
     assert notifier.enabled
     assert all([notifier.ready(), notifier.status("listening on\n127.0.0.1"), notifier.alive(), notifier.stopping()])
     assert systemd.told() == ["READY=1", "STATUS=listening on 127.0.0.1", "WATCHDOG=1", "STOPPING=1"]
+
+
+def test_a_long_start_asks_for_more_time_and_says_how_far_it_is(systemd: Systemd) -> None:
+    _tell(systemd.notifier, Progress("messages", 450, 1000))
+    assert systemd.told() == [
+        "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=making klaw.db from the logs: messages, 45 %",
+    ]
 
 
 def test_abstract_address() -> None:

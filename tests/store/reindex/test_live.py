@@ -14,10 +14,10 @@ import pytest
 import trio
 
 from klaw.errors import StorageFull
+from klaw.store.line_inserter import LineInserter
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex import places
 from klaw.store.reindex.actor import Reindexer
-from klaw.store.reindex.building import Building
 from klaw.store.reindex.values import Options, ReindexRefused
 from klaw.store.sql import content, messages, vectors
 from klaw.store.store import Store
@@ -148,14 +148,14 @@ class Outrunning:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
         self.written = self.read = 0
-        insert = Building._insert_message
+        insert = LineInserter.message
 
-        def counted(building: Building, path: str, line: bytes) -> int | None:
+        def counted(lines: LineInserter, connection: apsw.Connection, path: str, line: bytes) -> int | None:
             self.read += 1
             time.sleep(0.001)
-            return insert(building, path, line)
+            return insert(lines, connection, path, line)
 
-        monkeypatch.setattr(Building, "_insert_message", counted)
+        monkeypatch.setattr(LineInserter, "message", counted)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
