@@ -156,10 +156,35 @@ class ProtocolError(KlawError):
 
 
 class ProviderError(KlawError):
-    """The LLM could not answer. ``retryable`` tells whether the same request may succeed later."""
+    """The LLM could not answer. ``retryable`` tells whether the same request may succeed later.
+
+    Its text may reach everybody and every log. What the provider itself said may not: that is in ``told``, which is for
+    the one whose call it was.
+    """
 
     code = "llm_failed"
     retryable = True
+    origin = ""
+    """Model and address."""
+    hint = ""
+    """What to look at."""
+    said = ""
+    """What the provider said, see ``klaw.llm.told.shown``."""
+    known_words = ""
+    """What of it can hold nobody's message, see ``klaw.llm.told.loggable``."""
+
+    def __str__(self) -> str:
+        return self._text(self.known_words)
+
+    def told(self) -> str:
+        """The text with all that the provider said."""
+        return self._text(self.said)
+
+    def _text(self, said: str) -> str:
+        text = super().__str__()
+        text = f'{text}: "{said}"' if said else text
+        text = f"{self.origin}: {text}" if self.origin else text
+        return f"{text} ({self.hint})" if self.hint else text
 
 
 class ProviderTimeout(ProviderError):
@@ -169,9 +194,13 @@ class ProviderTimeout(ProviderError):
 
 
 class ProviderNetworkError(ProviderError):
-    """The provider could not be reached or the connection broke."""
+    """The connection broke, or none could be made."""
 
     code = "llm_unreachable"
+
+
+class ProviderUnreachable(ProviderNetworkError):
+    """No connection could be made."""
 
 
 class ProviderRefused(ProviderError):

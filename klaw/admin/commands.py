@@ -334,12 +334,15 @@ def _listed(problems: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _provider(report: ProviderReport) -> dict[str, Any]:
-    breaker = report.breaker
+    breaker, error = report.breaker, report.error
     return {
         "name": report.name,
         "state": breaker.state.value,
         "failures": breaker.failures,
         "retry_in_s": round(breaker.retry_in_s, 1),
+        "error": None if error is None else error.told,
+        "error_code": None if error is None else error.code,
+        "failed_s": None if error is None else round(trio.current_time() - error.at, 1),
     }
 
 

@@ -4,10 +4,10 @@ from klaw.errors import ConfigError, KlawError, ProviderError, StorageFull
 
 
 def describe_failure(error: Exception) -> tuple[str, str]:
-    """Error code and what to tell the user. Never quotes the provider or unknown errors."""
+    """Error code and what to tell the user whose turn it was. Never quotes unknown errors."""
     match error:
         case ProviderError():
-            code, text = error.code, str(error)
+            code, text = error.code, error.told()
         case StorageFull():
             code, text = "storage_full", "the disk is full or read-only, the answer could not be stored"
         case ConfigError():

@@ -65,14 +65,18 @@ def _spent(today: dict[str, Any], budget: dict[str, Any]) -> str:
 
 def _provider(provider: dict[str, Any]) -> str:
     """An LLM service and whether it is asked now."""
-    name, failures = provider["name"], provider["failures"]
+    name, failures, error = provider["name"], provider["failures"], provider.get("error")
+    calls = "1 failed call" if failures == 1 else f"{failures} failed calls"
     match provider["state"]:
         case "open":
-            return f"{name}: left alone for {span(provider['retry_in_s'])} after {failures} failed calls"
+            said = f"{name}: left alone for {span(provider['retry_in_s'])} after {calls}"
         case "half_open":
-            return f"{name}: being tried again after {failures} failed calls"
+            said = f"{name}: being tried again after {calls}"
+        case _ if failures:
+            said = f"{name}: {calls} in a row"
         case _:
-            return f"{name}: {failures} failed calls in a row" if failures else f"{name}: works"
+            said = f"{name}: the last call failed" if error else f"{name}: works"
+    return f"{said}, {span(provider['failed_s'])} ago: {error}" if error else said
 
 
 def _coverage(coverage: dict[str, Any]) -> str:

@@ -145,6 +145,15 @@ def check_server(paths: Paths, server: Server, version: str) -> list[Finding]:
         warning("server", f"degraded: {each['code']}: {each['text']}", "see docs/operations.md, What is degraded")
         for each in status["degraded"]
     ]
+    found += [
+        warning(
+            "LLM provider",
+            f"{each['name']}: the last call failed: {each['error']}",
+            "correct it; `klaw models test` asks again",
+        )
+        for each in status["llm"]["providers"]
+        if each.get("error")
+    ]
     return found
 
 

@@ -108,7 +108,7 @@ class TurnEnded:
     code: str | None
     """Error code of a failed turn."""
     text: str | None
-    """What to tell the user about a failed turn; never quotes the provider."""
+    """What to tell the user about a failed turn; may quote the provider."""
 
 
 @attrs.frozen(kw_only=True)

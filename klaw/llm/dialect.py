@@ -1,6 +1,7 @@
 """What differs between the APIs that providers speak, and what their readers share. Pure; knows neither HTTP nor Trio.
 
-Nothing that a provider wrote gets into an error's text, except short machine-readable codes.
+Nothing that a provider wrote gets into an error's text, except short machine-readable codes; its words go to
+``ProviderError.said``, which ``klaw.llm.http`` masks.
 """
 
 import json
@@ -129,19 +130,21 @@ def refused(status: int, payload: object, retry_after_s: float | None = None) ->
 
     Args:
         status: HTTP status code.
-        payload: the decoded body; None if it is no JSON.
+        payload: the decoded body; a text if it is no JSON, None if it is for no reader.
         retry_after_s: what the provider asks for.
     """
     code, text = error_code(payload), _error_text(payload)
     kind = _kind(status, code, text)
     retryable = (status in _RETRY_LATER or status >= 500) and kind in (ProviderRefused, RateLimited)
     detail = f" ({code})" if code is not None and code != str(status) else ""
-    return kind(
+    error = kind(
         f"the LLM provider answered with status {status}{detail}",
         status=status,
         retryable=retryable,
         retry_after_s=retry_after_s,
     )
+    error.said = text
+    return error
 
 
 def error_code(payload: object) -> str | None:
@@ -164,9 +167,14 @@ def _kind(status: int, code: str | None, text: str) -> type[ProviderRefused]:
 
 
 def _error_text(payload: object) -> str:
-    """What the provider says for people: only ever searched for known words, never passed on."""
-    error = payload.get("error", payload) if isinstance(payload, dict) else None
-    text = (error.get("message") if isinstance(error, dict) else error) or ""
+    """What the provider says for people, as it came."""
+    error = payload.get("error", payload) if isinstance(payload, dict) else payload
+    text = error
+    if isinstance(error, dict):
+        text = error.get("message") or error.get("detail") or ""
+        about = error.get("metadata")
+        if isinstance(about, dict) and isinstance(about.get("raw"), str):  # OpenRouter: what the one behind it said
+            text = f"{text}: {about['raw']}"
     return text[:2000] if isinstance(text, str) else ""
 
 

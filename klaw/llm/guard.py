@@ -4,7 +4,14 @@ import attrs
 import structlog
 import trio
 
-from klaw.errors import ProviderError, ProviderNetworkError, ProviderPaused, ProviderRefused, ProviderTimeout
+from klaw.errors import (
+    ContextTooLong,
+    ProviderError,
+    ProviderNetworkError,
+    ProviderPaused,
+    ProviderRefused,
+    ProviderTimeout,
+)
 from klaw.llm.breaker import Breaker, BreakerReport, BreakerState
 from klaw.llm.provider import OnDelta, Provider
 from klaw.llm.types import Completion, Request
@@ -13,11 +20,28 @@ log = structlog.get_logger("klaw.llm")
 
 
 @attrs.frozen(kw_only=True)
+class LastError:
+    """Why the last call failed."""
+
+    code: str
+    text: str
+    """For everybody."""
+    told: str
+    """With what the provider said: for the operator."""
+    status: int | None
+    """Of HTTP."""
+    at: float
+    """``trio.current_time``."""
+
+
+@attrs.frozen(kw_only=True)
 class ProviderReport:
     """What status and the admin socket show of a provider."""
 
     name: str
     breaker: BreakerReport
+    error: LastError | None
+    """None when the last call did not fail."""
 
 
 class GuardedProvider:
@@ -32,6 +56,7 @@ class GuardedProvider:
         self._name = name
         self._inner = inner
         self._breaker = Breaker()
+        self._error: LastError | None = None
 
     async def stream(self, request: Request, on_delta: OnDelta) -> Completion:
         """See ``Provider.stream``.
@@ -44,10 +69,12 @@ class GuardedProvider:
             await trio.lowlevel.checkpoint()
             again_s = self._breaker.report(trio.current_time()).retry_in_s
             when = f"in {again_s:.0f} s" if again_s else "when the call that tries it has ended"
-            raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}")
+            last = f"; the last time: {self._error.text}" if self._error is not None else ""
+            raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}{last}")
         try:
             completion = await self._inner.stream(request, on_delta)
         except ProviderError as error:
+            self._note(error)
             if _is_outage(error):
                 asked_s = (error.retry_after_s if isinstance(error, ProviderRefused) else None) or 0.0
                 self._breaker.failed(permit, trio.current_time(), asked_s)
@@ -59,6 +86,7 @@ class GuardedProvider:
             self._breaker.abandoned(permit)
             raise
         self._breaker.succeeded(permit)
+        self._error = None
         return completion
 
     async def aclose(self) -> None:
@@ -66,7 +94,18 @@ class GuardedProvider:
         await self._inner.aclose()
 
     def report(self) -> ProviderReport:
-        return ProviderReport(name=self._name, breaker=self._breaker.report(trio.current_time()))
+        return ProviderReport(name=self._name, breaker=self._breaker.report(trio.current_time()), error=self._error)
+
+    def _note(self, error: ProviderError) -> None:
+        """Keep it for status. That one prompt was too long says nothing of the provider."""
+        if not isinstance(error, ContextTooLong):
+            self._error = LastError(
+                code=error.code,
+                text=str(error),
+                told=error.told(),
+                status=error.status if isinstance(error, ProviderRefused) else None,
+                at=trio.current_time(),
+            )
 
     def _log_if_open(self) -> None:
         report = self._breaker.report(trio.current_time())

@@ -1,14 +1,18 @@
 """A provider over HTTP, whatever API it speaks (see ``klaw.llm.dialect``).
 
-This is the boundary where httpx2's exceptions become Klaw's. What a provider wrote never reaches an error's text or a
-log line; only status codes and short machine-readable codes do.
+This is the boundary where httpx2's exceptions become Klaw's, and where an error gets to know whom it is of. Of what a
+provider wrote, an error's text and a log line hold only status codes, short machine-readable codes, and words that can
+hold nobody's message (see ``klaw.llm.told``).
 """
 
 import ipaddress
 import json
+import os
 import random
+import socket
+import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,17 +23,28 @@ import structlog
 import trio
 
 from klaw.actor.clock import new_id
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderTimeout
+from klaw.config.document import join_path
+from klaw.config.schema import LOCAL_PROVIDER
+from klaw.errors import (
+    ProviderError,
+    ProviderMalformed,
+    ProviderNetworkError,
+    ProviderRefused,
+    ProviderTimeout,
+    ProviderUnreachable,
+)
 from klaw.llm.answer import Answer, read_capped
-from klaw.llm.dialect import Dialect, error_code, refused
+from klaw.llm.dialect import Dialect, refused
 from klaw.llm.provider import OnDelta
 from klaw.llm.retry import parse_retry_after, pause_before_retry
+from klaw.llm.told import loggable, masked, shown
 from klaw.llm.types import Completion, Request
 
 CONNECT_TIMEOUT_S = 10.0
 CLOSE_BUDGET_S = 2.0
 ERROR_BODY_BUDGET_S = 5.0
 MAX_ERROR_BODY_BYTES = 64 * 1024
+MAX_CAUSES = 30
 IDLE_S = 600.0
 """Models that think in silence take minutes; their servers send comments meanwhile."""
 
@@ -93,6 +108,7 @@ class HttpProvider:
                 completion = await self._attempt(body, answer)
                 return attrs.evolve(completion, model=f"{self._settings.name}/{request.model}")
             except ProviderError as error:
+                self._explain(error, request)
                 self._log_failure(error, request, attempt)
                 pause = pause_before_retry(error, attempt, self._chance())
                 if answer.begun or pause is None or attempt >= self._settings.max_retries:
@@ -137,18 +153,18 @@ class HttpProvider:
             async with self._connected().stream("POST", self._url, content=body) as response:
                 yield response
         except httpx2.ConnectTimeout as exc:
-            raise ProviderTimeout("the LLM provider cannot be reached (time-out)") from exc
+            raise ProviderUnreachable("the LLM provider cannot be reached: it does not answer") from exc
         except httpx2.TimeoutException as exc:
             raise ProviderTimeout(f"the LLM provider sent nothing for {self._settings.timeout_s:g} s") from exc
         except httpx2.ConnectError as exc:
-            raise ProviderNetworkError("the LLM provider cannot be reached") from exc
+            raise ProviderUnreachable(f"the LLM provider cannot be reached{_reason(exc)}") from exc
         except httpx2.LocalProtocolError:
             # Not "from exc": its text quotes the header, which may be the key.
             raise ProviderNetworkError("the LLM provider's headers or key cannot be sent") from None
         except httpx2.TransportError as exc:
             raise ProviderNetworkError("the connection to the LLM provider broke") from exc
         except httpx2.InvalidURL as exc:
-            raise ProviderNetworkError("the LLM provider's baseUrl is not usable") from exc
+            raise ProviderUnreachable("the LLM provider's baseUrl is not usable") from exc
 
     def _connected(self) -> httpx2.AsyncClient:
         if self._closed:
@@ -184,14 +200,33 @@ class HttpProvider:
         payload: object = None
         with suppress(ValueError, RecursionError):
             payload = json.loads(bytes(body))
-        code = error_code(payload)
-        if code is not None and any(code in secret or secret in code for secret in self._secrets()):
-            payload = None
+        if payload is None and response.headers.get("content-type", "").startswith("text/plain"):
+            payload = body.decode("utf-8", "replace")
         after = parse_retry_after(response.headers.get("retry-after"), time.time())
         return refused(response.status_code, payload, after)
 
-    def _secrets(self) -> Iterable[str]:
-        return filter(None, (self._settings.api_key, *self._settings.headers.values()))
+    def _secrets(self) -> list[str]:
+        return [*filter(None, (self._settings.api_key, *self._settings.headers.values()))]
+
+    def _explain(self, error: ProviderError, request: Request) -> None:
+        """Say whose error it is and what to look at, and make what the provider said fit to be shown."""
+        settings = self._settings
+        secrets = self._secrets()
+        error.said = shown(error.said, secrets)
+        error.known_words = loggable(error.said)
+        if isinstance(error, ProviderRefused):  # its text has the provider's code in it
+            error.args = (masked(error.args[0], secrets), *error.args[1:])
+        error.origin = f"{settings.name}/{request.model}"
+        if settings.name == LOCAL_PROVIDER:  # its address and key are Klaw's own affair
+            return
+        error.origin += f" at {settings.base_url or self._url}"
+        keys = join_path("providers", settings.name)
+        if isinstance(error, ProviderRefused) and error.status in (401, 403):
+            error.hint = f"is {keys}.apiKey right?" if settings.api_key else f"{keys}.apiKey is not set"
+        elif isinstance(error, ProviderRefused) and error.status == 404:
+            error.hint = f"are the model's name and {keys}.baseUrl right?"
+        elif isinstance(error, ProviderUnreachable):
+            error.hint = f"does it run, and is {keys}.baseUrl right?"
 
     def _log_failure(self, error: ProviderError, request: Request, attempt: int) -> None:
         log.warning(
@@ -201,7 +236,24 @@ class HttpProvider:
             attempt=attempt,
             code=error.code,
             status=getattr(error, "status", None),
+            reason=error.known_words or None,
         )
+
+
+def _reason(error: BaseException) -> str:
+    """What the system said about a connection that could not be made. Its words are the system's own."""
+    waiting, seen = [error], 0
+    while waiting and seen < MAX_CAUSES:
+        cause, seen = waiting.pop(0), seen + 1
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f": its certificate is not accepted, {cause.verify_message}"
+        if isinstance(cause, socket.gaierror):
+            return ": there is no such host, or no name service"
+        if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+            return f": {os.strerror(cause.errno)}"
+        waiting += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+        waiting += filter(None, (cause.__cause__, cause.__context__))
+    return ""
 
 
 def _is_loopback(url: str) -> bool:

@@ -21,6 +21,9 @@ from klaw.llm.provider import Provider
 from klaw.llm.subset import Rules
 from klaw.llm.tools_by_schema import ToolsBySchema
 
+_NOTHING_WORKS = frozenset({401, 402, 403})
+"""What an account without a right key or without credit gets for every call."""
+
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
 """What a call is for; decides on the models."""
 
@@ -121,18 +124,20 @@ class Router:
                     await late.ready()
 
     def problems(self) -> Mapping[str, str]:
-        """Providers that lack a secret or are left alone for a while, as a health source."""
-        paused = {
-            f"llm:{report.name}": f"the LLM provider {report.name} failed several times and is left alone for a while"
-            for report in self.report()
-            if report.breaker.state is not BreakerState.CLOSED
-        }
+        """Providers that refuse everything, lack a secret or are left alone for a while, as a health source."""
+        refusing, paused = {}, {}
+        for name, error, state in ((each.name, each.error, each.breaker.state) for each in self.report()):
+            if state is not BreakerState.CLOSED:
+                why = f": {error.text}" if error is not None else ""
+                paused[f"llm:{name}"] = f"the LLM provider {name} is left alone for a while after several failures{why}"
+            elif error is not None and error.status in _NOTHING_WORKS:
+                refusing[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
         unset = {
             f"llm:{name}": f"the LLM provider {name} cannot be asked: {late.problem}"
             for name, late in self._late.items()
             if late.problem is not None
         }
-        return paused | unset
+        return refusing | paused | unset
 
     async def aclose(self) -> None:
         """Close all providers, one after the other, each bounded in time."""

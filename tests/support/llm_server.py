@@ -176,6 +176,7 @@ class LlmServer:
         self.connections = 0
         """Connections accepted so far."""
         self._news = trio.Condition()
+        self._listening = trio.CancelScope()
 
     async def wait_for_requests(self, count: int) -> None:
         """Wait until at least that many requests have arrived."""
@@ -189,8 +190,13 @@ class LlmServer:
         self.port = listeners[0].socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
         async with trio.open_nursery() as nursery:
+            self._listening = nursery.cancel_scope
             nursery.start_soon(trio.serve_listeners, self._connection, listeners)
             task_status.started()
+
+    def stop(self) -> None:
+        """Listen no more and close all connections."""
+        self._listening.cancel(reason="the server is to be dead")
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -510,3 +510,61 @@ async def test_signs_of_life_between_content_do_no_harm(api: Api, server: LlmSer
     server.replies.append(tool_reply(Tool("c", "write", arguments, parts=8000)))
     _, done = await call(make(), ask(tools=(TOOL,)))
     assert done.tool_calls[0].arguments == arguments
+
+
+@pytest.mark.parametrize("prompt", ["Мой пин 4711, Лодка зовётся Странник", "My PIN is 4711, the boat is Wanderer"])
+@pytest.mark.parametrize(
+    ("status", "code", "asks"),
+    [
+        (401, "authentication_error", "is providers.test.apiKey right?"),
+        (404, "not_found_error", "are the model's name and providers.test.baseUrl right?"),
+        (400, "invalid_request_error", ""),
+        (529, "overloaded_error", ""),
+    ],
+)
+async def test_a_refusal_says_who_where_and_why(
+    api: Api, server: LlmServer, make: Make, status: int, code: str, asks: str, prompt: str
+) -> None:
+    """To the caller. The error's text and the log have neither the prompt that the provider echoes nor the key."""
+    server.replies.append(api.refusal(status, code, f"The key {SECRET} is invalid for: {prompt}"))
+    with structlog.testing.capture_logs() as logs, pytest.raises(ProviderRefused) as caught:
+        await call(make(), ask(messages=(ChatMessage(role="user", content=prompt),)))
+    told = caught.value.told()
+    assert told.startswith(f"test/m at {server.url}: the LLM provider answered with status {status} ({code}): ")
+    assert f'"The key *** is invalid for: {prompt}"' in told
+    assert asks in told
+    safe = str(caught.value) + repr(logs)
+    assert "The key is invalid for" in safe
+    assert not any(word in safe for word in (SECRET, "4711", "boat", "Wanderer", "Лодка", "Странник", "пин"))
+
+
+async def test_an_error_in_the_stream_masks_the_key_as_well(api: Api, server: LlmServer, make: Make) -> None:
+    server.replies.append(Reply(steps=(Raw(api.error(SECRET, f"no {SECRET[:9]}")),)))
+    with pytest.raises(ProviderRefused) as caught:
+        await call(make())
+    assert '"no ***"' in caught.value.told()
+    assert SECRET not in caught.value.told()
+
+
+async def test_a_dead_server_is_named_with_the_reason(api: Api, make: Make) -> None:
+    url = "http://127.0.0.1:9/v1"
+    with pytest.raises(ProviderNetworkError) as caught:
+        await call(make(base_url=url))
+    assert str(caught.value) == (
+        f"test/m at {url}: the LLM provider cannot be reached: Connection refused "
+        "(does it run, and is providers.test.baseUrl right?)"
+    )
+
+
+async def test_an_unknown_host_is_named_with_the_reason(api: Api, make: Make) -> None:
+    with pytest.raises(ProviderNetworkError, match="no such host"):
+        await call(make(base_url="http://klaw.invalid/v1"))
+
+
+async def test_a_plain_text_is_told_and_a_page_is_not(api: Api, server: LlmServer, make: Make) -> None:
+    server.replies.append(Reply(status=404, body=b"404 page not found", content_type="text/plain; charset=utf-8"))
+    server.replies.append(Reply(status=404, body=b"<html>404 page not found</html>", content_type="text/html"))
+    for quoted in (True, False):
+        with pytest.raises(ProviderRefused) as caught:
+            await call(make())
+        assert ('"404 page not found"' in caught.value.told()) is quoted
