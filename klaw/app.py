@@ -22,7 +22,7 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.health import watch
-from klaw.llm.local.process import LocalProcess, LocalSettings
+from klaw.llm.local.process import LocalProcess, local_settings
 from klaw.memory import archivist as archivist_actor
 from klaw.memory import compactor as compactor_actor
 from klaw.memory import coverage as coverage_actor
@@ -143,18 +143,7 @@ async def _start(app: App) -> None:
             )
         )
     if app.router.uses_local:
-        local = config.local_model
-        process = LocalProcess(
-            LocalSettings(
-                model=local.model,
-                file=local.path or app.paths.models_dir / local.model / "model.gguf",
-                threads=local.threads,
-                context_tokens=local.context_tokens,
-                parallel=local.parallel,
-                start_timeout_s=local.start_timeout_s,
-            ),
-            app.local,
-        )
+        process = LocalProcess(local_settings(config.local_model, app.paths.models_dir), app.local)
         await app.supervisor.start(process.spec())
     await app.router.prepare()
     await app.mcp.start(app.supervisor)

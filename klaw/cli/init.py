@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,10 @@ def init_command(args: argparse.Namespace) -> int:
         steps = make_workspace(paths.workspace, names, dry_run=args.dry_run)
     config = make_config(paths, model, dry_run=args.dry_run)
     _report(args, paths, steps, config, model)
+    if config.outcome == "made" and not (args.yes or args.json or args.dry_run):
+        from klaw.cli.models_test import offer_test
+
+        offer_test(args.home, model, partial(_ask, args))
     return 0
 
 
@@ -135,5 +140,5 @@ def _next(args: argparse.Namespace, config: "Step", model: "Model") -> list[str]
         lines.append(f"klaw models pull{home}")
     else:
         lines.append(f"klaw models pull{home} multilingual-e5-small")
-    lines.append(f"klaw serve{home}")
+    lines += [f"klaw models test{home}", f"klaw serve{home}"]
     return lines

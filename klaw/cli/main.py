@@ -276,13 +276,17 @@ def _config_commands(commands: Any) -> None:
 
 
 def _models_commands(commands: Any) -> None:
-    group = _group(commands, "models", "fetch, list and calibrate models")
+    group = _group(commands, "models", "fetch, list, test and calibrate models")
     pull = _command(group, "pull", "fetch models and make them usable", "models", "pull_command")
     pull.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
     pull.add_argument("--verify", action="store_true", help="check the checksums of what is there already")
     listing = _command(group, "list", "list known models and whether they are here", "models", "list_command")
     listing.add_argument("--verify", action="store_true", help="check the checksums")
     listing.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
+    test = _command(group, "test", "ask models a few tiny questions, and say what works", "models_test", "test_command")
+    test.add_argument(
+        "names", nargs="*", metavar="NAME", help="PROVIDER/MODEL or PROVIDER (default: all models of routing)"
+    )
     calibrate = _command(
         group,
         "calibrate",

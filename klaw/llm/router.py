@@ -81,13 +81,16 @@ class Router:
         """Whether any configured route leads to the embedded model, so that its process must run."""
         return self._config.routing.uses_local
 
-    def route(self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat") -> Route:
+    def route(
+        self, name: str | None = None, *, key: str = "routing.default", task: Task = "chat", alone: bool = False
+    ) -> Route:
         """Find a route.
 
         Args:
             name: ``provider/model``; None for what the configuration says for the task.
             key: where the name comes from, for the error.
             task: what it is for. A name takes the place of the task's first model.
+            alone: no other model stands in when it fails.
 
         Raises:
             ConfigError: a name has another form, or there is no such provider or local model.
@@ -98,7 +101,7 @@ class Router:
         if name is not None:
             first, others = name, others if own else [*routing.fallback]
         links = [self._link(first, key)]
-        links += [self._link(other, "routing") for other in dict.fromkeys(others) if other != first]
+        links += [self._link(other, "routing") for other in dict.fromkeys(others) if other != first and not alone]
         return Route(
             provider=links[0].provider if len(links) == 1 and links[0].json_schema else FallbackProvider(links),
             name=first,

@@ -19,6 +19,7 @@ import trio
 from klaw.actor.failure import error_class, is_cancelled
 from klaw.actor.supervisor import ActorSpec, Restart, Started
 from klaw.actor.vitals import Vitals
+from klaw.config.schema import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
 from klaw.llm.local.state import Endpoint, LocalModel, LocalState
@@ -65,6 +66,18 @@ class LocalSettings:
     context_tokens: int = 8192
     parallel: int = 2
     start_timeout_s: float = 120.0
+
+
+def local_settings(config: LocalModelConfig, models_dir: Path) -> LocalSettings:
+    """What the configuration says of the embedded model."""
+    return LocalSettings(
+        model=config.model,
+        file=config.path or models_dir / config.model / "model.gguf",
+        threads=config.threads,
+        context_tokens=config.context_tokens,
+        parallel=config.parallel,
+        start_timeout_s=config.start_timeout_s,
+    )
 
 
 class LocalProcess:

@@ -147,6 +147,19 @@ def test_the_questions_on_a_terminal(tmp_path):
     assert config.routing.default == "zai/glm-4.6"
 
 
+@pytest.mark.parametrize(("answer", "asked_model"), [("yes", True), ("да", True), ("no", False)])
+def test_the_model_is_tested_if_the_person_wants_it(tmp_path, answer, asked_model):
+    """With what it says of a server that is not there."""
+    typed = f"en\n\n\ncustom\nhttp://127.0.0.1:9/v1\nm\n\n{answer}\n"
+    code, out, asked = on_terminal(tmp_path, typed)
+    assert code == 0, asked
+    assert "Ask the model now whether it works?" in asked
+    assert (
+        "chat     fails: custom/m at http://127.0.0.1:9/v1: the LLM provider cannot be reached" in out
+    ) is asked_model
+    assert "klaw models test" in out
+
+
 def test_leaving_in_the_middle_writes_nothing(tmp_path):
     code, _, asked = on_terminal(tmp_path / "home", "en\n\x04")
     assert (code, (tmp_path / "home").exists()) == (130, False)

@@ -1,0 +1,149 @@
+"""Asks a model a few tiny questions and says what works. The questions are fixed: nobody's data goes out."""
+
+import struct
+import zlib
+from typing import Literal, TypeAlias
+
+import attrs
+import trio
+
+from klaw.errors import ProviderError
+from klaw.llm.provider import Provider
+from klaw.llm.types import ChatMessage, Completion, Delta, Image, Request, ToolDescription
+
+MAX_TOKENS = 512
+"""A model that thinks must come to an answer."""
+
+State: TypeAlias = Literal["works", "fails", "not tried"]
+
+_TOOL = ToolDescription(
+    name="say_ping",
+    description="Says ping to somebody.",
+    parameters={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+)
+
+
+@attrs.frozen(kw_only=True)
+class Check:
+    """One ability of a model."""
+
+    name: Literal["chat", "stream", "tools", "images"]
+    state: State
+    text: str
+    """What was seen, or why not."""
+    seconds: float | None = None
+    """How long the call took."""
+
+
+@attrs.frozen(kw_only=True)
+class Tried:
+    """What a model is asked.
+
+    Args:
+        provider: who answers.
+        model: the provider's own name of it.
+        max_tokens: most tokens of an answer.
+        temperature: as in a chat.
+        tools: why tools are not tried; empty when they are.
+        images: the same of images.
+    """
+
+    provider: Provider
+    model: str
+    max_tokens: int
+    temperature: float | None = None
+    tools: str = ""
+    images: str = ""
+
+    async def run(self) -> list[Check]:
+        """Make the calls, one after the other. Never raises ProviderError.
+
+        Cancellation: the running call is given up.
+        """
+        answer = await self._ask("Reply with one word: hello.")
+        if isinstance(answer, str):
+            checks = [Check(name="chat", state="fails", text=answer)]
+            rest: tuple[Literal["stream", "tools", "images"], ...] = ("stream", "tools", "images")
+            return checks + [Check(name=name, state="not tried", text="the model does not answer") for name in rest]
+        checks = [Check(name="chat", state="works", text="it answers", seconds=answer.seconds), _stream(answer)]
+        checks.append(await self._tools() if not self.tools else _not_tried("tools", self.tools))
+        checks.append(await self._images() if not self.images else _not_tried("images", self.images))
+        return checks
+
+    async def _tools(self) -> Check:
+        answer = await self._ask("Use the tool say_ping for Anna.", tools=(_TOOL,))
+        if isinstance(answer, str):
+            return Check(name="tools", state="fails", text=answer)
+        called = any(call.name == _TOOL.name for call in answer.completion.tool_calls)
+        text = "it calls a tool" if called else "it answered and called no tool"
+        return Check(name="tools", state="works" if called else "fails", text=text, seconds=answer.seconds)
+
+    async def _images(self) -> Check:
+        square = Image(data=red_square(), media_type="image/png")
+        answer = await self._ask("Which colour is this? One word.", images=(square,))
+        if isinstance(answer, str):
+            return Check(name="images", state="fails", text=answer)
+        seen = any(word in answer.completion.text.lower() for word in ("red", "красн"))
+        text = "it sees a red square" if seen else "it takes an image and does not see that it is red"
+        return Check(name="images", state="works" if seen else "fails", text=text, seconds=answer.seconds)
+
+    async def _ask(
+        self, text: str, tools: tuple[ToolDescription, ...] = (), images: tuple[Image, ...] = ()
+    ) -> "_Answer | str":
+        """The answer, or why there is none."""
+        arrived: list[float] = []
+
+        def note(_: Delta) -> None:
+            arrived.append(trio.current_time())
+
+        began = trio.current_time()
+        request = Request(
+            model=self.model,
+            messages=(ChatMessage(role="user", content=text, images=images),),
+            tools=tools,
+            max_tokens=min(self.max_tokens, MAX_TOKENS),
+            temperature=self.temperature,
+        )
+        try:
+            completion = await self.provider.stream(request, note)
+        except ProviderError as error:
+            return error.told()
+        return _Answer(
+            completion=completion,
+            seconds=trio.current_time() - began,
+            first_s=arrived[0] - began if arrived else 0.0,
+            pieces=len(arrived),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    completion: Completion
+    seconds: float
+    first_s: float
+    pieces: int
+
+
+def _stream(answer: _Answer) -> Check:
+    if answer.pieces > 1:
+        return Check(
+            name="stream",
+            state="works",
+            text=f"{answer.pieces} pieces, the first after {answer.first_s:.1f} s",
+        )
+    return Check(name="stream", state="works", text="the answer came in one piece")
+
+
+def _not_tried(name: Literal["tools", "images"], why: str) -> Check:
+    return Check(name=name, state="not tried", text=why)
+
+
+def red_square(side: int = 32) -> bytes:
+    """A PNG file."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + b"\xff\0\0" * side) * side
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")

@@ -1,0 +1,87 @@
+"""``klaw models test`` says of each model what works, without a server."""
+
+import json
+
+import pytest
+
+from klaw.llm.trial import red_square
+from tests.support.anthropic_server import anthropic_error, serve_anthropic
+from tests.support.llm_server import Tool, error_reply, serve_llm, text_reply, tool_reply
+from tests.support.server import run_klaw, write_home
+
+SERVERS = {"openai": (serve_llm, error_reply), "anthropic": (serve_anthropic, anthropic_error)}
+
+
+@pytest.fixture(params=SERVERS)
+def kind(request):
+    return request.param
+
+
+def home_of(tmp_path, kind, url):
+    providers = {
+        "stub": {
+            "type": kind,
+            "baseUrl": url,
+            "apiKey": "sk-canary-31c9f0",
+            "maxRetries": 0,
+            "models": {"big": {"tools": True, "images": True}, "small": {}},
+        }
+    }
+    return write_home(
+        tmp_path, llm=url, routing={"default": "stub/big", "fallback": ["stub/small"]}, providers=providers
+    )
+
+
+def answer(request):
+    said = json.dumps(request.body["messages"])
+    if request.body.get("tools"):
+        return tool_reply(Tool("t1", "say_ping", '{"name": "Anna"}'))
+    return text_reply("Red." if "image" in said else "Hel", "" if "image" in said else "lo")
+
+
+async def test_a_model_that_can_do_all(tmp_path, kind):
+    async with SERVERS[kind][0]() as server:
+        server.respond = answer
+        code, out, error = await run_klaw("models", "test", "--home", str(home_of(tmp_path, kind, server.url)))
+    assert (code, error) == (0, "")
+    big, *checks = out.splitlines()[:5]
+    assert big == f"stub/big at {server.url}"
+    assert [each.split(",")[0] for each in checks] == [
+        "  chat     works",
+        "  stream   works: 2 pieces",
+        "  tools    works: it calls a tool",
+        "  images   works: it sees a red square",
+    ]
+    assert "  tools    not tried: providers.stub.models.small.tools is false" in out
+    assert len(server.requests) == 4
+    assert red_square()[:4] == b"\x89PNG"
+
+
+async def test_a_model_that_promises_too_much(tmp_path, kind):
+    async with SERVERS[kind][0]() as server:
+        server.respond = lambda request: text_reply("Blue" if request.body.get("tools") else "Синий")
+        home = home_of(tmp_path, kind, server.url)
+        code, out, _ = await run_klaw("models", "test", "stub/big", "--json", "--home", str(home))
+    assert code == 0
+    (found,) = json.loads(out)["models"]
+    states = {check["name"]: check["state"] for check in found["checks"]}
+    assert states == {"chat": "works", "stream": "works", "tools": "fails", "images": "fails"}
+
+
+async def test_a_wrong_key_a_wrong_name_and_a_dead_server(tmp_path, kind):
+    serve, refusal = SERVERS[kind]
+    async with serve() as server:
+        home = home_of(tmp_path, kind, server.url)
+        server.respond = lambda _: refusal(401, "authentication_error", "bad key sk-canary-31c9f0")
+        code, out, error = await run_klaw("models", "test", "stub/small", "--home", str(home))
+        assert (code, error) == (1, "")
+        assert '"bad key ***"' in out
+        assert "is providers.stub.apiKey right?" in out
+        assert "not tried: the model does not answer" in out
+        assert len(server.requests) == 1
+        code, _, error = await run_klaw("models", "test", "other/small", "--home", str(home))
+        assert code == 1
+        assert "known are local, stub" in error
+    code, out, _ = await run_klaw("models", "test", "stub", "--home", str(home))
+    assert code == 1
+    assert out.count("cannot be reached: Connection refused") == 2
