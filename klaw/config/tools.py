@@ -26,7 +26,8 @@ class ExecToolConfig:
 
     enabled: bool = key("Offer host_exec to models.", False)
     allow: tuple[str, ...] = key(
-        "Commands that run without asking, word by word; * in a word is any text, a last word ** any further words.",
+        "Commands that run without asking, word by word; * in a word is any one name of a path, a last word ** is any"
+        " further words.",
         (),
         pattern=r"[A-Za-z0-9_./+-]+( [^|&;<>`$'\"\\\x00-\x1f]*)?",
         hint="begin with a program's name, and have no quotes and nothing that only a shell understands",

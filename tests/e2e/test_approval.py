@@ -67,7 +67,7 @@ async def test_user_answers_in_klaw_chat(tmp_path, typed, happens):
             await at.see("> ")
             at.type("please\r")
             await at.see("host_exec wants to run, allow it? y/n, until")
-            await at.see("touch made.txt")
+            await at.see("made.txt")  # the line may be wrapped before it
             await trio.sleep(0.6)  # a person needs longer to read it; a quicker yes does not count
             at.type(typed)
             await at.see("[allowed]" if happens else "[not allowed]")

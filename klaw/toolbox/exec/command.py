@@ -1,11 +1,6 @@
 """A command as words: there is no shell, so what is shown to the user, matched and run is the same list. Pure."""
 
 import shlex
-from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
-
-REST = "**"
-"""As the last word of a pattern: any further words, or none."""
 
 _OPERATORS = frozenset("|&;<>\n")
 _SUBSTITUTIONS = ("`", "$(")
@@ -35,18 +30,6 @@ def split(command: str) -> tuple[str, ...]:
     if not words or not words[0]:
         raise BadCommand("The command is empty.")
     return tuple(words)
-
-
-def allowed(words: Sequence[str], patterns: Iterable[Sequence[str]]) -> bool:
-    """Whether a command matches one of the patterns (split like commands), word by word."""
-    return any(_matches(words, pattern) for pattern in patterns)
-
-
-def _matches(words: Sequence[str], pattern: Sequence[str]) -> bool:
-    if pattern and pattern[-1] == REST:
-        pattern = pattern[:-1]
-        words = words[: len(pattern)]
-    return len(words) == len(pattern) and all(map(fnmatchcase, words, pattern))
 
 
 def _shell_syntax(command: str) -> str | None:

@@ -20,8 +20,9 @@ from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.standing import standing_files, standing_folders
 from klaw.toolbox.exec import process
-from klaw.toolbox.exec.command import BadCommand, allowed, split
+from klaw.toolbox.exec.command import BadCommand, split
 from klaw.toolbox.exec.process import Ended
+from klaw.toolbox.exec.rules import allowed
 from klaw.toolbox.exec.sandbox import Sandbox
 from klaw.toolbox.spec import Arguments, Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
@@ -31,7 +32,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 PASSED_ON = ("LANG", "LC_ALL", "TZ")
 """Of Klaw's own environment; the rest may hold keys."""
 SLACK_S = 15.0
-RISK = ": it can change all that Klaw keeps, and what stands in later conversations"
+RISK = ": it can change all that Klaw keeps, its prompts too"
 """What a person should know of a command outside of a sandbox."""
 
 log = structlog.get_logger("klaw.tools")
@@ -53,7 +54,7 @@ class HostExec:
     files: Threads
     sandbox: Sandbox
 
-    async def question(self, _context: ToolContext, arguments: Arguments) -> str | ToolFailure | None:
+    async def question(self, context: ToolContext, arguments: Arguments) -> str | ToolFailure | None:
         """What the user is asked; None for what ``tools.exec.allow`` lists. Where it runs stands before the command, so
         that no command can pretend to it."""
         try:
@@ -65,9 +66,13 @@ class HostExec:
             return ToolFailure(
                 "Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here."
             )
-        if allowed(words, map(split, self.config.allow)):
+        if await self.files.run(self._is_allowed, words, context.user, abandon=True):
             return None
         return f"[{self._where(sandboxed=sandboxed)}{'' if sandboxed else RISK}] {shlex.join(words)}"
+
+    def _is_allowed(self, words: tuple[str, ...], user: UserId) -> bool:
+        folder = self.workspace.resolve() / below_of_user(user, "")
+        return allowed(words, map(split, self.config.allow), folder)
 
     async def run(self, context: ToolContext, command: str) -> str | ToolFailure:
         """Run a command. Raises nothing that is the command's fault."""
