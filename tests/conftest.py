@@ -1,4 +1,4 @@
-"""Fixtures for all tests: real models, captured logs with a canary, messages at hand."""
+"""For all tests: an end for those that hang, real models, captured logs with a canary."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from structlog.testing import LogCapture
 
 from klaw.actor.log import keep_allowed_fields
 
-pytest_plugins = ["tests.support.models"]
+pytest_plugins = ["tests.support.hanging", "tests.support.models"]
 
 CANARY = "canary-Жёлудь-7731"
 """Planted into messages; no log line may ever hold it (invariant private-logs)."""
