@@ -21,6 +21,7 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.support.server import UNLIMITED
 from tools.lean_client import LeanClient
 
 DEBOUNCE_MS = 600_000
@@ -42,7 +43,7 @@ def run_server(home: str, fsync_ms: float) -> None:
     config, _ = parse(
         json.dumps(
             {
-                "gateway": {"port": 0, "messagesPerSecond": 100_000, "burst": 100_000},
+                "gateway": {"port": 0, "messagesPerSecond": 100_000, "burst": 100_000, **UNLIMITED},
                 "processing": {"debounceMs": DEBOUNCE_MS, "debounceMaxMs": DEBOUNCE_MS},
                 "embedding": {"enabled": False},
                 "providers": {"none": {"baseUrl": "http://127.0.0.1:9/v1"}},

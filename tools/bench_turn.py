@@ -43,6 +43,7 @@ from klaw.memory.passage import passage, vectors_id
 from klaw.store.topic_requests import TopicDraft
 from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
 from tests.support.making import running_store
+from tests.support.server import UNLIMITED
 from tests.support.turns import record
 from tools.lean_client import LeanClient
 
@@ -249,7 +250,7 @@ async def serve_and_measure(
     async with serve_llm() as llm:
         llm.respond = answer
         config = {
-            "gateway": {"port": 0, "messagesPerSecond": 1000, "burst": 1000},
+            "gateway": {"port": 0, "messagesPerSecond": 1000, "burst": 1000, **UNLIMITED},
             "processing": {"debounceMs": 0},
             "embedding": {"path": str(models / MODEL)},
             "providers": {"stub": {"baseUrl": llm.url}},

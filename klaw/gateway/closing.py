@@ -16,6 +16,7 @@ class Close(enum.Enum):
     UNAUTHORIZED = (4401, "unauthorized", True)
     WRONG_VERSION = (4406, "wrong protocol version", True)
     HELLO_TIMEOUT = (4408, "no hello", True)
+    TOO_MANY = (4429, "too many connections", True)
 
     def __init__(self, code: int, reason: str, polite: bool) -> None:
         self.code = code

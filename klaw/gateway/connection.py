@@ -7,7 +7,9 @@ import trio
 from trio.abc import HalfCloseableStream
 from trio_websocket import wrap_server_stream
 
+from klaw.domain.names import UserId
 from klaw.errors import ProtocolError
+from klaw.gateway.admission import Allowance
 from klaw.gateway.auth import Grant
 from klaw.gateway.head import Head, ReplayStream, linger, read_head, respond
 from klaw.gateway.origin import origin_allowed
@@ -41,6 +43,8 @@ async def serve_stream(
     loopback: bool,
     own_hosts: tuple[str, ...],
     on_session: Callable[[Session], None],
+    on_token: Callable[[], None],
+    log_in: Callable[[UserId], Allowance | None],
 ) -> None:
     """Serve one connection until it ends. The stream is left to the caller to close.
 
@@ -48,6 +52,8 @@ async def serve_stream(
         loopback: the peer is on this machine.
         own_hosts: names and addresses of this server, besides loopback.
         on_session: told of the session before it runs.
+        on_token: told that the request brought a good token.
+        log_in: see ``Session``.
     """
     timeout_s = services.config.hello_timeout_s
     head = None
@@ -57,6 +63,8 @@ async def serve_stream(
         if head is None:
             return
         grant = _admit(head, services, loopback=loopback, own_hosts=own_hosts)
+        if grant is not None and grant.token is not None:
+            on_token()
     except ProtocolError as error:
         status, reason = _BAD_HEADS.get(error.code, (400, "Bad Request"))
         await _respond(stream, status, reason, str(error))
@@ -73,7 +81,7 @@ async def serve_stream(
             request = await wrap_server_stream(nursery, replayed, max_message_size=limit)
             ws = await request.accept()
         if ws is not None:
-            session = Session(ws, session_id, services, grant=grant, loopback=loopback)
+            session = Session(ws, session_id, services, grant=grant, loopback=loopback, log_in=log_in)
             on_session(session)
             await session.run()
         nursery.cancel_scope.cancel(reason="the session has ended")

@@ -1,8 +1,8 @@
-"""Token bucket: how many frames a connection may send. Pure: the time is an argument."""
+"""Token bucket: how much of something may come. Pure: the time is an argument."""
 
 
 class TokenBucket:
-    """Holds up to ``burst`` tokens and gains ``rate`` a second; every frame takes one.
+    """Holds up to ``burst`` tokens and gains ``rate`` a second.
 
     Args:
         rate: tokens a second.
@@ -16,11 +16,13 @@ class TokenBucket:
         self._tokens = self._burst
         self._filled_at = now
 
-    def take(self, now: float) -> float:
-        """Take a token. Returns 0, or how many seconds to wait for one; then nothing was taken."""
+    def take(self, now: float, count: float = 1.0) -> float:
+        """Take so many tokens, of more than ``burst`` all that fit. Returns 0, or how many seconds to wait for them;
+        then nothing was taken."""
+        count = min(count, self._burst)
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
-        if self._tokens >= 1.0:
-            self._tokens -= 1.0
+        if self._tokens >= count:
+            self._tokens -= count
             return 0.0
-        return (1.0 - self._tokens) / self._rate
+        return (count - self._tokens) / self._rate

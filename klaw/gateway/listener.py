@@ -6,7 +6,9 @@ Asked by the admin socket (``connections``) and by the watchdog (``ping``); stop
 
 import errno
 import itertools
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 import attrs
@@ -20,6 +22,7 @@ from klaw.actor.reply import Reply
 from klaw.actor.supervisor import ActorSpec, Restart, Started
 from klaw.actor.vitals import Vitals
 from klaw.errors import ConfigError, Problem
+from klaw.gateway.admission import Admission, Arrival
 from klaw.gateway.connection import serve_stream
 from klaw.gateway.head import respond
 from klaw.gateway.origin import is_loopback
@@ -29,6 +32,8 @@ STOP_S = 5.0
 """How long sessions get to say goodbye."""
 FULL_PAUSE_S = 0.2
 """Pause when the process has no file descriptor or memory left for a connection; one may be freed meanwhile."""
+LOG_FLOOD_S = 10.0
+"""Of connections that are closed because too many come, one line is logged in this time."""
 MAX_REFUSALS = 16
 """Connections over the limit that are told so at the same time; the rest is closed without a word."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
@@ -59,8 +64,11 @@ class Gateway:
         self._numbers = itertools.count(1)
         self._arriving: set[trio.CancelScope] = set()
         """Connections that have no session yet; a stop does not wait for them."""
-        self._open = 0
+        self._admission = Admission(services.config)
         self._refusing = 0
+        self._closed_unheard = 0
+        """Since it was logged last."""
+        self._logged_at = -math.inf
 
     def spec(self) -> ActorSpec:
         """How the supervisor runs it."""
@@ -144,19 +152,15 @@ class Gateway:
     async def _connection(self, stream: trio.SocketStream) -> None:
         """Serve one connection; no error leaves this."""
         session_id = f"c{next(self._numbers)}"
-        self._open += 1
         try:
-            if self._open > self._services.config.max_connections:
-                await self._turn_away(stream)
-            else:
-                await self._serve(stream, session_id)
+            await self._serve(stream, session_id)
         except* LocalProtocolError:
             # The library answers a ping or pong that crosses a close frame (trio-websocket issue 184).
             log.info("connection_broken", connection=session_id)
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
             log.error("connection_failed", connection=session_id, error=error_class(failures), where=where(failures))
         finally:
-            self._open -= 1
+            self._admission.leave(session_id)
             self._sessions.pop(session_id, None)
             stream.socket.close()
 
@@ -167,6 +171,13 @@ class Gateway:
             return  # gone already
 
         arriving = trio.CancelScope()
+        arrival = self._admission.arrive(session_id, peer, arriving.cancel, trio.current_time())
+        if arrival is Arrival.TOO_FAST:
+            self._count_closed()
+            return
+        if arrival is Arrival.TURN_AWAY:
+            await self._turn_away(stream)
+            return
 
         def keep(session: Session) -> None:
             self._arriving.discard(arriving)
@@ -182,9 +193,18 @@ class Gateway:
                     loopback=is_loopback(peer),
                     own_hosts=(self._services.config.host, local),
                     on_session=keep,
+                    on_token=partial(self._admission.trust, session_id),
+                    log_in=lambda user: self._admission.log_in(session_id, user, trio.current_time()),
                 )
         finally:
             self._arriving.discard(arriving)
+
+    def _count_closed(self) -> None:
+        """A flood must not fill the log as well."""
+        self._closed_unheard += 1
+        if trio.current_time() - self._logged_at >= LOG_FLOOD_S:
+            log.warning("connections_too_fast", closed=self._closed_unheard)
+            self._logged_at, self._closed_unheard = trio.current_time(), 0
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         if self._refusing >= MAX_REFUSALS:

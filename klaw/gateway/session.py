@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import attrs
 import structlog
@@ -19,6 +19,7 @@ from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError
 from klaw.gateway import answers
+from klaw.gateway.admission import Allowance
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.auth import Authenticator, Grant
 from klaw.gateway.closing import Close
@@ -49,6 +50,8 @@ from klaw.toolbox.approvals import Approvals
 MAX_REQUESTS = 16
 """Requests of one connection that are being answered; more are refused as ``busy``."""
 MAX_CLIENT_NAME = 64
+MAX_PAUSE_S = 1.0
+"""Longest pause of reading after a frame that came too soon: pings wait as long."""
 
 _TOO_MANY = Error(code="busy", message="too many requests without an answer; ask again a little later", retryable=True)
 
@@ -95,10 +98,18 @@ class Session:
         session_id: names the connection in logs and reports.
         grant: what the request's header allowed; None if hello has to bring a token.
         loopback: the peer is on this machine.
+        log_in: told of the user at a good hello: what that one may send; None: there is no place.
     """
 
     def __init__(
-        self, ws: WebSocketConnection, session_id: str, services: Services, *, grant: Grant | None, loopback: bool
+        self,
+        ws: WebSocketConnection,
+        session_id: str,
+        services: Services,
+        *,
+        grant: Grant | None,
+        loopback: bool,
+        log_in: Callable[[UserId], Allowance | None],
     ) -> None:
         config = services.config
         self.id = session_id
@@ -108,6 +119,7 @@ class Session:
         self._since = services.clock.now()
         self._link = Link(ws, session_id, capacity=config.outbox_frames, ping_s=config.ping_s)
         self._bucket = TokenBucket(config.messages_per_second, config.burst, trio.current_time())
+        self._log_in = log_in
         self._talk: _Talk | None = None
         self._client: str | None = None
 
@@ -168,15 +180,23 @@ class Session:
             self._refuse(Error(code="hello_timeout", message="no hello came in time"), Close.HELLO_TIMEOUT)
         if hello is None or self._grant is None:
             return
+        allowance = self._log_in(self._grant.user)
+        if allowance is None:
+            text = "you have too many connections, or the server has; close one, or try again later"
+            self._refuse(Error(code="too_many_connections", message=text, retryable=True), Close.TOO_MANY)
+            return
         async with trio.open_nursery() as nursery:
-            talk = self._begin(self._grant.user, nursery)
+            talk = self._begin(self._grant.user, allowance, nursery)
             nursery.start_soon(self._catch_up, talk.delivery, name="gateway catch-up")
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
             nursery.start_soon(self._carry_out_watches, talk, name="gateway watches")
             for name, seq in hello.chats.items():
                 self._ask_for_watch(Watch(chat=name, seq=seq), talk)
             while True:
-                self._take(await self._link.receive(), talk)
+                wait_s = self._take(await self._link.receive(), talk)
+                if wait_s > 0:
+                    # What is sent meanwhile waits at the sender: refusing costs more than the sender pays for it.
+                    await trio.sleep(min(wait_s, MAX_PAUSE_S))
 
     async def _receive_hello(self) -> Hello | None:
         """The first frame, if it is a good hello of somebody who may; else the connection is being closed."""
@@ -201,7 +221,7 @@ class Session:
             self._grant = self._services.auth.grant(token, loopback=self._loopback)
         return self._grant is not None and self._services.auth.holds(self._grant)
 
-    def _begin(self, user: UserId, nursery: trio.Nursery) -> "_Talk":
+    def _begin(self, user: UserId, allowance: Allowance, nursery: trio.Nursery) -> "_Talk":
         services = self._services
         delivery = Delivery(
             user=user,
@@ -213,7 +233,7 @@ class Session:
             overflow=self._link.drop_slow,
         )
         sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put)
-        self._talk = _Talk(user=user, delivery=delivery, sending=sending, nursery=nursery)
+        self._talk = _Talk(user=user, allowance=allowance, delivery=delivery, sending=sending, nursery=nursery)
         self._link.put(
             Welcome(
                 version=PROTOCOL_VERSION,
@@ -235,14 +255,19 @@ class Session:
 
     # -- frames ----------------------------------------------------------------------------------------------------
 
-    def _take(self, data: str | bytes, talk: "_Talk") -> None:
-        """Handle a frame without waiting: whatever takes time is handed to a task."""
+    def _take(self, data: str | bytes, talk: "_Talk") -> float:
+        """Handle a frame without waiting: whatever takes time is handed to a task. Returns how many seconds to wait
+        before the next one."""
         if not self._still_allowed():
-            return
-        wait_s = self._bucket.take(trio.current_time())
+            return 0.0
+        now = trio.current_time()
+        wait_s = self._bucket.take(now) or talk.allowance.take(_size(data), now)
         frame = self._decode(data)
-        if frame is None:
-            return
+        if frame is not None:
+            self._carry_out(frame, wait_s, talk)
+        return wait_s
+
+    def _carry_out(self, frame: ClientFrame, wait_s: float, talk: "_Talk") -> None:
         if wait_s > 0:
             text = "too many frames; nothing was done"
             wait_ms = math.ceil(wait_s * 1000)
@@ -350,6 +375,8 @@ class _Talk:
     """What a session has from its hello on."""
 
     user: UserId
+    allowance: Allowance
+    """Shared by all connections of the user."""
     delivery: Delivery
     sending: Sending
     nursery: trio.Nursery
@@ -359,6 +386,10 @@ class _Talk:
     watches: deque[Watch] = attrs.Factory(deque)
     """Watches that were asked for; bounded by ``MAX_WATCHED``."""
     watch_asked: trio.lowlevel.ParkingLot = attrs.Factory(trio.lowlevel.ParkingLot)
+
+
+def _size(data: str | bytes) -> int:
+    return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode("utf-8", "surrogatepass"))
 
 
 def _printable(client: str | None) -> str | None:

@@ -28,6 +28,14 @@ from typing import Any
 import trio
 
 START_S = 30.0
+UNLIMITED = {
+    "connectsPerSecond": 10_000,
+    "userMessagesPerSecond": 100_000,
+    "userBytesPerSecond": 1_000_000_000,
+    "maxPerUser": 64,
+    "maxPerAddress": 80,
+}
+"""Of the gateway: tests say more than a user would, and all of them come from one address."""
 STOP_S = 30.0
 READY = b"Klaw listens on "
 REPOSITORY = Path(__file__).parents[2]
@@ -57,7 +65,7 @@ def write_home(
         sections: engine.json's sections by their names there (``autoRag={"topK": 5}``); what they say wins.
     """
     config: dict[str, Any] = {
-        "gateway": {"port": free_port(), "messagesPerSecond": 10_000, "burst": 10_000},
+        "gateway": {"port": free_port(), "messagesPerSecond": 10_000, "burst": 10_000, **UNLIMITED},
         "processing": {"debounceMs": 20, "debounceMaxMs": 200},
         "routing": {"default": "stub/echo"},
         "providers": {"stub": {"baseUrl": llm or "http://127.0.0.1:9/v1", "maxRetries": 0, "timeoutSeconds": 20}},

@@ -1,6 +1,7 @@
 """Who may come in and how connections begin and end: hello, tokens, origins, limits, shutdown."""
 
 import errno
+from contextlib import AsyncExitStack, suppress
 
 import attrs
 import pytest
@@ -169,6 +170,67 @@ async def test_connections_over_the_limit_get_503_and_a_freed_place_is_usable(tm
                 await trio.lowlevel.checkpoint()
         async with w.client():
             pass
+
+
+async def test_silent_sockets_lock_nobody_out(tmp_path):
+    """More of them than there are connections in all, some silent from the first byte, some after the handshake."""
+    async with world(tmp_path) as w, w.client() as known, AsyncExitStack() as silent:
+        for number in range(QUICK.max_connections + 20):
+            stream = await silent.enter_async_context(await w.raw_tcp())
+            if number % 2:
+                await stream.send_all(UPGRADE)
+                with trio.fail_after(HANG_S), suppress(trio.BrokenResourceError):
+                    await stream.receive_some()
+        async with w.client() as newcomer:
+            for number, client in enumerate((known, newcomer)):
+                await client.say("send", id=f"m{number}", chat="main", text="x")
+                await client.get("ack")
+        silent_sessions = [each for each in w.gateway.connections() if each.user is None or each.client is None]
+        assert len(silent_sessions) <= QUICK.max_pending + 2
+
+
+async def test_a_user_with_too_many_connections_is_told_so_and_others_are_not(tmp_path):
+    async with world(tmp_path, attrs.evolve(QUICK, max_per_user=2)) as w:
+        _, anna = add_token(w.tokens, "anna", NOW)
+        _, boris = add_token(w.tokens, "boris", NOW)
+        async with w.client(token=anna), w.client(token=anna) as second:
+            async with w.client(hello=False) as c:
+                refused = await c.hello(token=anna)
+                assert (refused["code"], refused["retryable"]) == ("too_many_connections", True)
+                assert await c.closed() == 4429
+            async with w.client(token=boris):
+                pass
+            await second.say("status")
+            assert (await second.hear())["state"] == "ok"
+
+
+async def test_the_frames_of_a_user_are_limited_on_all_connections_together(tmp_path):
+    config = attrs.evolve(QUICK, user_messages_per_second=1.0)
+    async with world(tmp_path, config) as w, w.client() as one, w.client() as other:
+        for number in range(5):
+            await one.say("send", id=f"m{number}", chat="main", text="x")
+            await one.get("ack")
+        await other.say("send", id="n1", chat="main", text="x")
+        refused = await other.hear()
+        assert (refused["code"], refused["id"], refused["retryable"]) == ("rate_limited", "n1", True)
+        assert 0 < refused["retry_after_ms"] <= 1000
+
+
+async def test_a_flood_of_frames_is_read_no_faster_than_it_may_be(tmp_path):
+    """Every frame that comes too soon is answered, but the next one is read only after a pause."""
+    config = attrs.evolve(QUICK, messages_per_second=4.0, burst=1)
+    async with world(tmp_path, config) as w, w.client() as c, trio.open_nursery() as nursery:
+
+        async def flood():
+            for _ in range(200):
+                await c.say("status")
+
+        nursery.start_soon(flood)
+        begin = trio.current_time()
+        for _ in range(6):
+            await c.hear()
+        assert trio.current_time() - begin > 0.5, "three of the six had to wait for a place"
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_silent_client_is_pinged_and_stays(tmp_path, monkeypatch):

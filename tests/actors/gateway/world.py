@@ -30,7 +30,15 @@ UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-QUICK = attrs.evolve(GatewayConfig(), port=0, messages_per_second=100_000.0, burst=100_000)
+QUICK = attrs.evolve(
+    GatewayConfig(),
+    port=0,
+    messages_per_second=100_000.0,
+    burst=100_000,
+    connects_per_second=10_000.0,
+    user_messages_per_second=100_000.0,
+    user_bytes_per_second=1e9,
+)
 
 
 class FakeChats:
