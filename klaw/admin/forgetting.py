@@ -15,6 +15,7 @@ from klaw.admin.requests import BadRequest
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.memory.forget import Forgetter, NothingToForget, Preview
+from klaw.store.forget_logs import Held
 from klaw.store.readers import Readers
 from klaw.store.sql import topics
 
@@ -43,7 +44,7 @@ async def run_forget(forgetter: Forgetter, request: Forget) -> dict[str, Any]:
         "entry": proof.entry,
         "lines": proof.lines,
         "vacuumed": proof.vacuumed,
-        "still_held": [attrs.asdict(each) for each in proof.held],
+        "still_held": [_held_json(each) for each in proof.held],
         "still_named": dict(proof.still_named),
     }
 
@@ -53,11 +54,14 @@ def preview_json(before: Preview) -> dict[str, Any]:
     scope = before.scope
     return {
         "user": scope.user,
-        "messages": [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in scope.own],
+        "messages": [
+            {"chat": each.chat, "seq": each.seq, "id": each.id} for each in scope.own if each.rowid not in scope.shown
+        ],
         "facts": list(scope.facts),
         "kept_facts": list(scope.kept_facts),
         "topics": list(scope.topics),
         "summaries": [f"{chat}#{number}" for chat, number in scope.summaries],
+        "things": [attrs.asdict(each) for each in before.things],
         "people": list(scope.people),
         "kept_people": list(scope.kept_people),
         "named": _named_json(before),
@@ -65,8 +69,13 @@ def preview_json(before: Preview) -> dict[str, Any]:
         | {name: count for name, count in before.looked.kept.items() if count},
         "again": [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in before.again],
         "searched": bool(before.looked.pieces),
-        "held": [attrs.asdict(each) for each in before.held],
+        "held": [_held_json(each) for each in before.held],
+        "aside": [{"path": each.path, "remedy": each.remedy} for each in before.aside],
     }
+
+
+def _held_json(held: Held) -> dict[str, Any]:
+    return {**attrs.asdict(held), "remedy": held.remedy}
 
 
 def _named_json(before: Preview) -> dict[str, Any] | None:

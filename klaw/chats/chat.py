@@ -32,6 +32,7 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import KlawError
 from klaw.store.requests import Appended
 from klaw.store.sql import messages, turns
+from klaw.store.sql.derivation import SHOWN
 from klaw.store.sql.pending import read_rows
 
 MAX_BATCH = 64
@@ -271,7 +272,10 @@ class _ChatActor:
             case Command.MEMORY | Command.TOPICS | Command.PEOPLE | Command.FORGET as command:
                 if command is Command.FORGET and self.memory.confirms(asked.rest):
                     await self._stop("/forget")  # its answer could quote what is forgotten
-                return _Done(await about_memory(self.memory, command, self.chat, asked.rest))
+                text = await about_memory(self.memory, command, self.chat, asked.rest)
+                # What it shows in words goes with the next forgetting.
+                shows = command is Command.FORGET and not self.memory.confirms(asked.rest)
+                return _Done(text, metadata={SHOWN: True} if shows else {})
             case _ as command:
                 return _Done(await self._show(command))
 

@@ -42,19 +42,16 @@ def _agreed(answer: dict[str, Any]) -> bool:
 
 def lines(answer: dict[str, Any]) -> list[str]:
     """What goes, or went, and what holds it."""
-    head = "forgotten:" if answer["forgotten"] else "would be forgotten:"
-    named = [f"{each['chat']}#{each['seq']}" for each in answer["messages"]]
-    found = [head, *_listed("people", answer["people"]), *_listed("messages", named)]
-    found += _listed("facts", answer["facts"])
-    found += _listed("topics", [str(each) for each in answer["topics"]], " (made anew from what is left)")
-    found += _listed("summaries", answer["summaries"], " (removed: search finds the rest of their range)")
+    done = answer["forgotten"]
+    found = ["forgotten:" if done else "would be forgotten:"]
+    found += [_thing(each, words=not done) for each in answer["things"] if each["goes"]]
     rows = answer["rows"]
     if rows:
-        found.append("rows that hold the text: " + ", ".join(f"{name} {count}" for name, count in rows.items()))
-    if answer["kept_facts"]:
-        found.append(f"kept: facts {', '.join(map(line, answer['kept_facts']))}; --with-facts forgets them too")
-    if answer["kept_people"]:
-        found.append(f"kept: people {', '.join(map(line, answer['kept_people']))}; --with-facts forgets them too")
+        found.append("rows that quote the text: " + ", ".join(f"{name} {count}" for name, count in rows.items()))
+    spared = [each for each in answer["things"] if not each["goes"]]
+    if spared:
+        found.append("kept; --with-facts forgets what has nothing else beside it:")
+        found += [_thing(each, words=True) for each in spared]
     if answer["named"] is not None:
         found += _naming(answer)
     again = [f"{each['chat']}#{each['seq']}" for each in answer["again"]]
@@ -62,12 +59,21 @@ def lines(answer: dict[str, Any]) -> list[str]:
         found.append(f"said again in: {', '.join(map(line, again))}; forget those too if they are to go")
     if not answer["searched"]:
         found.append("the text is too short, or too common, to be searched for elsewhere")
-    found += _files("held by" if not answer["forgotten"] else "was held by", answer["held"])
-    if answer["forgotten"]:
+    found += _files("was held by" if done else "held by", answer["held"])
+    if done:
         still = answer["still_held"]
-        nowhere = ["a search of all files finds it nowhere"] if answer["searched"] else []
-        found += _files("STILL held by", still) if still else nowhere
+        nowhere = ["a search of all files finds its words nowhere"] if answer["searched"] else []
+        found += _files("STILL held by", still, remedies=True) if still else nowhere
+    if answer["aside"]:
+        found.append("kept aside, and not searched word by word: it may be there in another form")
+        found += [f"  {line(each['path'])}: {each['remedy']}" for each in answer["aside"]]
     return found
+
+
+def _thing(thing: dict[str, Any], *, words: bool) -> str:
+    text = f": {line(thing['text'])}" if words and thing["text"] else ""
+    remedy = f" ({line(thing['remedy'])})" if thing["remedy"] else ""
+    return f"  {line(thing['kind'])} {line(thing['name'])}{text}{remedy}"
 
 
 def _naming(answer: dict[str, Any]) -> list[str]:
@@ -101,5 +107,9 @@ def _listed(name: str, values: list[str], note: str = "") -> list[str]:
     return [f"  {name}: {', '.join(map(line, values))}{note}"] if values else []
 
 
-def _files(head: str, held: list[dict[str, Any]]) -> list[str]:
-    return [f"{head}:", *(f"  {line(each['path'])} ({each['kind']}, {each['count']})" for each in held)] if held else []
+def _files(head: str, held: list[dict[str, Any]], *, remedies: bool = False) -> list[str]:
+    if not held:
+        return []
+    told = [f": {each['remedy']}" if remedies else "" for each in held]
+    files = [f"{line(each['path'])} ({each['kind']}, {each['count']})" for each in held]
+    return [f"{head}:", *(f"  {file}{remedy}" for file, remedy in zip(files, told, strict=True))]

@@ -13,6 +13,7 @@ from typing import Any, Self
 import attrs
 
 from klaw.domain.fact import FactId
+from klaw.domain.text import clean_output
 
 MARK = "[forgotten]"
 """Stands where a forgotten text stood inside something that stays."""
@@ -157,6 +158,31 @@ def _document(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+MAX_SHOWN = 60
+"""Characters of a thing as it is shown before it is forgotten."""
+
+
+@attrs.frozen(kw_only=True)
+class Thing:
+    """One thing that a forgetting takes or leaves, in words."""
+
+    kind: str
+    """``message``, ``tool call``, ``fact``, ``core memory`` …"""
+    name: str
+    """Under which it is found: ``main#12``, an id, a path."""
+    text: str = ""
+    """Its beginning."""
+    goes: bool = True
+    remedy: str = ""
+    """What to do about one that stays; empty: ``with facts`` takes it."""
+
+
+def beginning(text: str) -> str:
+    """A text as it is shown: the beginning, in one line."""
+    line = " ".join(clean_output(text[: 8 * MAX_SHOWN]).split())
+    return line if len(line) <= MAX_SHOWN and len(text) <= 8 * MAX_SHOWN else f"{line[: MAX_SHOWN - 1]}…"
 
 
 def fact_ids(ids: Iterable[str]) -> tuple[FactId, ...]:

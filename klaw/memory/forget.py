@@ -4,7 +4,8 @@ was made of it, and a search for its bytes shows what still holds it.
 No actor: admin requests and chats call it. One forgetting at a time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -12,19 +13,36 @@ import structlog
 import trio
 
 from klaw.actor.clock import Clock, iso
+from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
+from klaw.config.paths import folder_of_user
 from klaw.domain.fact import FactId
+from klaw.domain.forget import Thing
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
 from klaw.domain.topic import TopicId
-from klaw.errors import KlawError
+from klaw.errors import KlawError, StorageError
+from klaw.memory import forget_files
+from klaw.memory.forget_files import of_runs
 from klaw.store import forget_logs
 from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_logs import Held
 from klaw.store.forget_records import Forgot
 from klaw.store.readers import Readers
-from klaw.store.sql import facts, forgetting, messages, naming, people, quoting, topics, whereabouts
+from klaw.store.sql import (
+    derivation,
+    facts,
+    forget_words,
+    forgetting,
+    messages,
+    naming,
+    people,
+    quoting,
+    topics,
+    whereabouts,
+)
+from klaw.store.sql.derivation import FileMade
 from klaw.store.sql.forget_scope import Extra, Scope
 from klaw.store.sql.naming import Named
 from klaw.store.sql.quoting import Looked
@@ -65,10 +83,16 @@ class Preview:
     scope: Scope
     looked: Looked
     """What quotes it."""
+    things: tuple[Thing, ...] = ()
+    """What goes and what stays, in words."""
+    files: tuple[FileMade, ...] = ()
+    """Of the workspace, that tools wrote; also such as are not there any more."""
     again: tuple[Message, ...] = ()
     """Messages that say it too and stay, the first of them."""
     held: tuple[Held, ...] = ()
     """Files that hold it now; for the operator, who alone may know what a file that all users share holds."""
+    aside: tuple[Held, ...] = ()
+    """Databases and other files of before; for the operator."""
     named: Named | None = None
     """Of a person: what names it."""
     naming: tuple[Message, ...] = ()
@@ -94,6 +118,10 @@ class Proof:
     """Of a person: how many rows of each kind still name it."""
 
 
+async def _nothing_runs(_user: UserId, _run: str) -> None:
+    pass
+
+
 @attrs.define
 class _Time:
     at: float = float("-inf")
@@ -110,6 +138,7 @@ class Forgetter:
         files: threads for searching.
         reindexing: whether a reindex is reading the logs.
         changed: called after messages changed: their vectors, topics and summaries are to be made again.
+        stop_run: ends a run that is under way, and returns when it is over.
         compact: called when the database's files are to be rid of what was forgotten, by and by.
     """
 
@@ -122,6 +151,7 @@ class Forgetter:
     reindexing: Callable[[], bool]
     changed: Callable[[], None]
     compact: Callable[[], None] = lambda: None
+    stop_run: Callable[[UserId, str], Awaitable[None]] = _nothing_runs
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _next_emptying: _Time = attrs.field(factory=_Time, init=False)
 
@@ -217,11 +247,15 @@ class Forgetter:
         own = {each.rowid for each in scope.own}
         named = wanted.named.messages if wanted.named is not None else ()
         staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
+        files, things = await self._files(scope)
         return Preview(
             scope=scope,
             looked=looked,
+            things=(*await self.readers.run(forget_words.things, scope), *things),
+            files=files,
             again=tuple(await self.readers.run(messages.by_rowids, looked.again[:MOST_LISTED])),
             held=await self._search(wanted.user, looked.pieces) if everywhere else (),
+            aside=tuple(await self.files.run(forget_logs.aside, self.data_dir)) if everywhere else (),
             named=wanted.named,
             naming=tuple(await self.readers.run(messages.by_rowids, staying)),
         )
@@ -244,6 +278,9 @@ class Forgetter:
             if self.reindexing():
                 raise NothingToForget("a reindex is running: wait for its end, or stop it; nothing was changed")
             before = await self.preview(wanted, with_facts=with_facts, everywhere=everywhere)
+            await self._stop(wanted.user, before.scope.runs)
+            # First: when a kill comes behind it, the message is there without its files, and never the other way round.
+            await self._remove_files(before)
             at = iso(self.clock.now())
             done = await self.writer.forget(
                 wanted.user,
@@ -268,11 +305,35 @@ class Forgetter:
                 before=before,
                 entry=done.entry.entry,
                 lines=lines,
-                after=await self.readers.run(quoting.look, wanted.user, before.scope.texts, done.entry.messages),
+                after=await self.readers.run(
+                    quoting.look, wanted.user, before.scope.texts, done.entry.messages, done.entry.asked
+                ),
                 vacuumed=vacuumed,
                 held=held,
                 still_named=await self.readers.run(naming.count, wanted.user, names) if names else {},
             )
+
+    async def _files(self, scope: Scope) -> tuple[tuple[FileMade, ...], list[Thing]]:
+        """The files that tools wrote, also in runs, and those of them that are there."""
+        runs = await self.readers.run(derivation.run_texts, scope.user, scope.runs)
+        written = {each.path: each for each in scope.files}
+        written |= {each.path: each for each in await self.files.run(of_runs, self.data_dir, scope.user, runs)}
+        files = tuple(written.values())
+        look = partial(forget_files.things, with_facts=scope.with_facts)
+        return files, await self.files.run(look, folder_of_user(self.workspace, scope.user), scope.user, files)
+
+    async def _remove_files(self, before: Preview) -> None:
+        scope = before.scope
+        remove = partial(forget_files.remove, with_facts=scope.with_facts)
+        try:
+            await self.files.run(remove, folder_of_user(self.workspace, scope.user), scope.user, before.files)
+        except OSError as error:
+            raise StorageError(f"a file cannot be removed ({error_class(error)}): nothing was forgotten") from error
+
+    async def _stop(self, user: UserId, runs: Sequence[str]) -> None:
+        """End runs that are under way: what they would still say is made of it."""
+        for run in runs:
+            await self.stop_run(user, run)
 
     async def _empty_now_and_then(self) -> None:
         """The write-ahead log still has what was deleted; but nobody may keep the others waiting by forgetting."""

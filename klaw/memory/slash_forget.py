@@ -1,6 +1,6 @@
 """The slash command ``/forget``, in words for a chat: shows what would go, and forgets it when that is confirmed.
 
-The answers name messages by their numbers and quote nothing: they are stored in the chat themselves.
+What it shows, it shows in words. Such an answer is stored in the chat itself, and goes with what is forgotten next.
 """
 
 from collections.abc import Sequence
@@ -8,15 +8,16 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.actor.clock import Clock
+from klaw.domain.forget import Thing
 from klaw.domain.names import ChatId, name_of, user_of
-from klaw.memory.forget import Forgetter, NothingToForget, Preview, Proof, Wanted
+from klaw.memory.forget import Forgetter, NothingToForget, Proof, Wanted
 
 CONFIRM_S = 600.0
 """What was shown can be confirmed for so long."""
 MAX_NEWEST = 50
 DEFAULT_NEWEST = 2
 """A question with its answer."""
-SHOWN = 20
+SHOWN = 40
 MAX_WAITING = 1_000
 """Chats whose question is remembered; the oldest gives way."""
 
@@ -31,7 +32,8 @@ USAGE = f"""Say what is to be forgotten; nothing goes before you have said /forg
   /forget topic:7     a topic with all its messages; /topics lists them
   /forget fact:ID     a fact with its history; /memory lists them
   /forget person:NAME somebody you spoke of, with the facts that name them; what was said stays
-With “with facts” behind it the facts that were made of it, and people known by nothing else, go too."""
+With a message go the answer, the tool calls and all else that was made of it. With “with facts” behind it also what was
+kept on purpose: facts, people known by nothing else, core memory, tasks and files."""
 
 
 @attrs.frozen
@@ -83,18 +85,13 @@ class ForgetAnswers:
         while len(self._waiting) >= MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
         self._waiting[chat] = _Waiting(wanted, with_facts, self._clock.now() + CONFIRM_S)
-        lines = ["This would be forgotten, for good:", *_going(before)]
-        if before.scope.kept_facts:
-            lines.append(
-                f"  Kept: {len(before.scope.kept_facts)} facts made of it; “with facts” behind it takes them too."
-            )
-        if before.scope.kept_people:
-            lines.append(
-                f"  Kept: {len(before.scope.kept_people)} people known by nothing else; “with facts” takes them too."
-            )
+        things = before.things
+        lines = ["This would be forgotten, for good:", *_shown([each for each in things if each.goes])]
+        lines += _kept("Kept; “with facts” behind it takes them too:", [each for each in things if _is_spared(each)])
+        lines += _kept("Kept:", [each for each in things if not each.goes and each.remedy])
         if before.named is not None and before.named.messages:
             lines.append(
-                f"  Kept: {len(before.named.messages)} messages that name them; on the server,"
+                f"Kept: messages that name them, {len(before.named.messages)}; on the server,"
                 " klaw forget --with-messages takes them too."
             )
         lines.append("/forget yes forgets it (within 10 minutes), /forget no leaves it.")
@@ -136,25 +133,29 @@ def _left(proof: Proof) -> list[str]:
         lines.append("The text is too short, or too common, to be looked for elsewhere.")
     elif not lines:
         lines.append("Nothing else of yours says it any more.")
-    return lines
+    spared = [each for each in proof.before.things if not each.goes]
+    return [*lines, *_kept("STILL there, made of it:", spared)[:1], *(f"  {each.kind} {each.name}" for each in spared)]
 
 
-def _going(before: Preview) -> list[str]:
-    scope = before.scope
-    lines = [
-        f"  {name_of(each.chat)}#{each.seq}  {each.role.value}  {each.created_at[:16].replace('T', ' ')}Z"
-        f"  {len(each.content)} characters"
-        for each in scope.own[:SHOWN]
-    ]
-    if len(scope.own) > SHOWN:
-        lines.append(f"  … and {len(scope.own) - SHOWN} more messages")
-    for name, found in (
-        ("people", scope.people),
-        ("facts", scope.facts),
-        ("topics, made anew from what is left", scope.topics),
-    ):
-        lines += _listed(name, [str(each) for each in found])
-    return lines + _listed("summaries", [f"{name_of(chat)} {number}" for chat, number in scope.summaries])
+def _is_spared(thing: Thing) -> bool:
+    return not thing.goes and not thing.remedy
+
+
+def _shown(things: Sequence[Thing]) -> list[str]:
+    """Each thing in words."""
+    lines = [f"  {described(each)}" for each in things[:SHOWN]]
+    return [*lines, f"  … and {len(things) - SHOWN} more"] if len(things) > SHOWN else lines
+
+
+def _kept(head: str, things: Sequence[Thing]) -> list[str]:
+    return [head, *_shown(things)] if things else []
+
+
+def described(thing: Thing) -> str:
+    """A thing in words: what it is, where it is found, how it begins, and what to do about one that stays."""
+    kind = "" if thing.kind == "message" else f"{thing.kind} "
+    text = f": “{thing.text}”" if thing.text else ""
+    return f"{kind}{thing.name}{text}{f' ({thing.remedy})' if thing.remedy else ''}"
 
 
 def _listed(name: str, found: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from klaw.store import records
 from klaw.store.appending import append_message
 from klaw.store.background_requests import OfBackground, execute_of_background
 from klaw.store.forget_commit import execute_of_forgetting
-from klaw.store.forget_requests import OfForgetting
+from klaw.store.forget_requests import Forget, OfForgetting
 from klaw.store.halves import joined
 from klaw.store.journal import Entry, Journal
 from klaw.store.memory_commit import execute_of_memory, settle_core
@@ -103,7 +103,7 @@ def _commit_group(connection: apsw.Connection, journal: Journal, requests: Seque
         _undo(connection, journal)
         raise
     journal.keep()
-    if any(isinstance(request, ChangeCore) for request in requests) and not settle_core(connection):
+    if any(isinstance(request, ChangeCore | Forget) for request in requests) and not settle_core(connection):
         outcomes = [_not_written(request, outcome) for request, outcome in zip(requests, outcomes, strict=True)]
     if journal.wants_checkpoint:
         checkpoint(connection, journal)

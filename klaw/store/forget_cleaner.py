@@ -15,7 +15,7 @@ from klaw.store.sql import forgetting
 from klaw.store.sql.quoting import is_said_again
 from klaw.store.summary_records import summary_key
 
-_OWN_LINES = (b'"what":"topic"', b'"what":"summary"', b'"what":"fact"', b'"what":"person"')
+_OWN_LINES = tuple(f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core"))
 
 
 def needles(pieces: Sequence[str]) -> list[bytes]:
@@ -92,7 +92,8 @@ class Cleaner:
         if not self.own:
             return []
         if kind == records.CONVERSATIONS:
-            return [f'"rowid":{rowid},'.encode() for rowid in self.entry.messages]
+            own = [f'"rowid":{rowid},' for rowid in self.entry.messages]
+            return [each.encode() for each in (*own, *(f'"run":{records.dumps(run)}' for run in self.entry.ran))]
         if kind == records.TURNS:
             return [f'"turn_id":{records.dumps(turn)},'.encode() for turn in self.lines.receipts]
         if kind == run_records.RUNS:
@@ -104,7 +105,10 @@ class Cleaner:
             rowid = record.get("rowid")
             if rowid in self.entry.messages and rowid is not None:
                 return self._emptied(record) if self.own else record
-            if rowid is not None and (rowid < min(self.entry.messages, default=0) or self._is_said_again(record)):
+            run = (record.get("metadata") or {}).get("run")
+            if rowid is None and run in self.entry.ran:
+                return self._emptied(record, run=run) if self.own else record
+            if rowid is not None and (rowid < min(self.entry.asked, default=0) or self._is_said_again(record)):
                 return record
             return self._redacted(record, "content", "metadata")
         if kind == records.TURNS:
@@ -124,15 +128,25 @@ class Cleaner:
         role, content = record.get("role"), record.get("content")
         return isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._quotes)
 
-    def _emptied(self, record: dict[str, Any]) -> dict[str, Any]:
+    def _emptied(self, record: dict[str, Any], **metadata: str) -> dict[str, Any]:
         gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
-        return {**record, **gone, "metadata": forgetting.tombstone(self.entry.time)}
+        return {**record, **gone, "metadata": {**forgetting.tombstone(self.entry.time), **metadata}}
+
+    def _of_kept(self, record: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+        """A task that was removed, core memory that has changed: later lines say what they are now."""
+        if record["what"] == memory_records.CORE and self.entry.core:
+            return {**record, "value": {**value, "document": {}, "replaces": ""}}
+        if record["what"] == memory_records.TASK and record.get("key") in self.entry.tasks:
+            return {**record, "value": {**value, "message": MARK}}
+        return record
 
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
         what, value = record.get("what"), record.get("value")
-        if not isinstance(value, dict) or what in (FORGET, MENTION, memory_records.TASK, memory_records.CORE):
+        if not isinstance(value, dict) or what in (FORGET, MENTION):
             return record
         before = record.get("entry", 0) < self.entry.entry
+        if what in (memory_records.TASK, memory_records.CORE):
+            return self._of_kept(record, value) if self.own and before else record
         if what == PERSON and self.own and record.get("entry") in self.lines.people:
             return {**record, "value": self.lines.people[record["entry"]]}
         if what in (memory_records.FACT, PERSON):

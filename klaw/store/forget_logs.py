@@ -28,6 +28,7 @@ from klaw.store.summary_records import COPIES, copy_path
 LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, memory_records.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
 
+_ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqlite", ".db")
 MOST_SEARCHED = 16
 """Pieces, the longest, whose bytes are looked for in files of any kind."""
 
@@ -47,6 +48,34 @@ class Held:
     """Lines of a log, occurrences in any other file."""
     kind: str = "file"
     """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory`` or ``file``."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        if self.path == "klaw.db.old":
+            return "klaw reindex --drop-old removes it"
+        return _REMEDIES[self.kind]
+
+
+_REMEDIES = {
+    "log": "a line of what is kept, or of what was said again",
+    "database": "a row of what is kept, of what was said again, or of another user",
+    "backup": "delete it when it is not needed; forget again after restoring it",
+    "copy": "the summary is made of other messages that say it",
+    "core memory": "edit it",
+    "file": "edit it, or delete it",
+}
+
+
+def aside(root: Path) -> list[Held]:
+    """Files beside the data that hold what was, also in forms that no search for bytes finds: databases of before,
+    backups, what was damaged."""
+    found = []
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not path.is_symlink() and _kind(name) == "backup":
+            found.append(Held(path=name, count=0, kind="backup"))
+    return found
 
 
 def search(
@@ -93,7 +122,7 @@ def _kind(name: str) -> str:
         return "core memory"
     if top == COPIES:
         return "copy"
-    return "backup" if name.startswith("klaw.db") or name.endswith((".bak", ".old", "~", ".gz", ".zip")) else "file"
+    return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
 
 
 def _count(path: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
@@ -182,10 +211,11 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
     """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error."""
     waiting = forgetting.pending(connection)
     for entry in waiting:
-        looked = quoting.look(connection, entry.user, _texts_of(connection, root, entry), entry.messages)
+        texts = _texts_of(connection, root, entry)
+        looked = quoting.look(connection, entry.user, texts, entry.messages, entry.asked)
         pieces = looked.pieces
         with connection:
-            forgetting.redact(connection, entry.user, looked, entry.messages)
+            forgetting.redact(connection, entry, looked)
         lines = forget_names.lines(connection, entry)
         clean(journal, root, Cleaner(entry, pieces, own=False, lines=lines))
         remove_copies(root, entry, pieces)
@@ -199,7 +229,7 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
 def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
     """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
     texts = []
-    for message in messages.by_rowids(connection, entry.messages):
+    for message in messages.by_rowids(connection, entry.asked):
         texts += [
             record["content"]
             for record in _records(root / records.message_path(message))

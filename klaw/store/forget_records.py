@@ -9,8 +9,9 @@ from klaw.domain.fact import FactId
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
+from klaw.domain.task import TaskName, task_name
 from klaw.domain.topic import TopicId
-from klaw.store.fields import text, whole
+from klaw.store.fields import text, whole, yes_or_no
 from klaw.store.summary_records import read_key, summary_key
 from klaw.store.topic_records import members, ranges
 
@@ -25,7 +26,9 @@ class ForgetEntry:
     time: str
     user: UserId
     messages: tuple[int, ...] = ()
-    """Row ids, ascending."""
+    """Row ids, ascending; of what was made of them, too."""
+    asked: tuple[int, ...] = ()
+    """Row ids of those that were named: their words are looked for elsewhere."""
     facts: tuple[FactId, ...] = ()
     topics: tuple[TopicId, ...] = ()
     """Made of the messages; they end."""
@@ -38,6 +41,12 @@ class ForgetEntry:
     """Whose receipts name these people, and are to do so no more."""
     runs: tuple[str, ...] = ()
     """Likewise."""
+    ran: tuple[str, ...] = ()
+    """Runs that go: nothing but what they cost is left of them."""
+    tasks: tuple[TaskName, ...] = ()
+    """Made of the messages; they were removed with them."""
+    core: bool = False
+    """Whether something of it was in core memory: of what that was before nothing stays."""
     done: int | None = None
     """Number of the entry that is finished."""
 
@@ -78,6 +87,10 @@ def forget_value(entry: ForgetEntry) -> dict[str, Any] | None:
         "past": list(entry.past),
         "turns": list(entry.turns),
         "runs": list(entry.runs),
+        **({"asked": ranges(entry.asked)} if entry.asked != entry.messages else {}),
+        **({"ran": list(entry.ran)} if entry.ran else {}),
+        **({"tasks": list(entry.tasks)} if entry.tasks else {}),
+        **({"core": True} if entry.core else {}),
     }
 
 
@@ -87,9 +100,14 @@ def read_forget(record: dict[str, Any]) -> ForgetEntry:
     if record["op"] == "remove":
         return attrs.evolve(entry, done=whole(int(text(record["key"]))))
     value = record["value"]
+    named = members(value["messages"])
     return attrs.evolve(
         entry,
-        messages=members(value["messages"]),
+        messages=named,
+        asked=members(value["asked"]) if "asked" in value else named,
+        ran=tuple(text(each) for each in value.get("ran", [])),
+        tasks=tuple(task_name(text(each)) for each in value.get("tasks", [])),
+        core=yes_or_no(value.get("core", False)),
         facts=tuple(FactId(text(each)) for each in value["facts"]),
         topics=tuple(TopicId(whole(each)) for each in value["topics"]),
         summaries=tuple(read_key(text(each)) for each in value["summaries"]),

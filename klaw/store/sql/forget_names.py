@@ -59,7 +59,7 @@ def lines(connection: apsw.Connection, entry: ForgetEntry) -> Lines:
         receipt = connection.execute(_RECEIPT, (entry.user, turn)).get
         if receipt is not None:
             receipts[turn] = json.loads(receipt)
-    for run in entry.runs:
+    for run in (*entry.runs, *entry.ran):
         row = connection.execute(_RUN, (entry.user, run)).fetchone()
         if row is not None:
             names = ("message", "result", "note", "error")

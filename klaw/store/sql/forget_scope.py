@@ -11,8 +11,10 @@ from klaw.domain.forget import Quotes, fact_ids, fragments
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import PersonId
+from klaw.domain.task import TaskName
 from klaw.domain.topic import TopicId
-from klaw.store.sql import messages, topic_changes
+from klaw.store.sql import derivation, messages, topic_changes
+from klaw.store.sql.derivation import CoreMade, FileMade, TaskMade
 
 _TOPICS = """
 WITH RECURSIVE mine (id) AS (
@@ -95,6 +97,7 @@ class Scope:
 
     user: UserId
     own: tuple[Message, ...]
+    """The messages, those too that were made of them."""
     facts: tuple[FactId, ...]
     """That go."""
     kept_facts: tuple[FactId, ...]
@@ -105,8 +108,24 @@ class Scope:
     """That go."""
     kept_people: tuple[PersonId, ...] = ()
     """Known by nothing but the messages, and not to go."""
+    tasks: tuple[TaskMade, ...] = ()
+    """That are as a call made them; they go with the facts."""
+    changed_tasks: tuple[TaskName, ...] = ()
+    """That a call made, and that are gone or other ones now: of what they were nothing stays."""
+    core: tuple[CoreMade, ...] = ()
+    """What calls wrote into core memory, also what is not there any more; what is there goes with the facts."""
+    files: tuple[FileMade, ...] = ()
+    """Of the user's workspace."""
+    programs: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    """That go."""
+    asked: tuple[int, ...] = ()
+    """Row ids of the messages that were named; the others were made of them."""
+    shown: tuple[int, ...] = ()
+    """Row ids of answers that showed what would be forgotten."""
+    with_facts: bool = False
     texts: tuple[str, ...]
-    """All that is forgotten. Content: never logged."""
+    """All that was named. Content: never logged."""
 
 
 def scope(
@@ -128,23 +147,26 @@ def scope(
         with_facts: also those that were made of the messages, or say the same, and people known by nothing else.
         extra: what else goes in any case.
     """
-    own = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
-    marked = json.dumps([each.rowid for each in own])
+    asked = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
+    derived = derivation.follow(connection, user, [each.rowid for each in asked], with_tasks=with_facts)
+    own = messages.by_rowids(connection, [*derived.rowids, *derived.shown])
+    marked = json.dumps(derived.rowids)
     now = {TopicId(row[0]) for row in connection.execute(_TOPICS, (user, marked))}
-    ended = sorted(now | topic_changes.past_topics(connection, user, [each.rowid for each in own]))
+    ended = sorted(now | topic_changes.past_topics(connection, user, derived.rowids))
     covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
-    texts = [each.content for each in own]
+    texts = [each.content for each in asked]
     for fact in wanted:
         texts += fact_texts(connection, user, fact)
-    quotes = Quotes.of(fragments(texts))
     related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
-    said, dead = _saying(connection, user, quotes)
-    related = (related | said) - set(wanted)
-    gone = {*wanted, *dead, *(related if with_facts else ())}
-    if with_facts:
-        for fact_id in sorted(related):
-            texts += fact_texts(connection, user, FactId(fact_id))
+    related -= derivation.facts_of_others(connection, user, derived)
+    saved, dead = derivation.facts_of(connection, user, derived)
+    said, said_once = _saying(connection, user, Quotes.of(fragments(texts)))
+    related = (related | saved | said) - set(wanted)
+    gone = {*wanted, *dead, *said_once, *(related if with_facts else ())}
+    for fact_id in sorted(related if with_facts else ()):
+        texts += fact_texts(connection, user, FactId(fact_id))
     made = {PersonId(row[0]) for row in connection.execute(_PEOPLE_MADE, (user, marked))} - set(extra.people)
+    there = derivation.tasks_there(connection, user, derived.effects)
     return Scope(
         user=user,
         own=tuple(own),
@@ -154,5 +176,14 @@ def scope(
         summaries=tuple(sorted({*covering, *extra.summaries})),
         people=tuple(sorted({*extra.people, *(made if with_facts else ())})),
         kept_people=() if with_facts else tuple(sorted(made)),
+        tasks=tuple(there),
+        changed_tasks=tuple(sorted({each.name for each in derived.effects.tasks} - {each.name for each in there})),
+        core=derived.effects.core,
+        files=derived.effects.files,
+        programs=derived.effects.programs,
+        runs=derived.runs,
+        asked=tuple(each.rowid for each in asked),
+        shown=derived.shown,
+        with_facts=with_facts,
         texts=tuple(texts),
     )

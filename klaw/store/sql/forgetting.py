@@ -20,6 +20,7 @@ from klaw.store.sql import (
     coverage,
     facts,
     forget_names,
+    forget_runs,
     messages,
     meta,
     people,
@@ -37,7 +38,7 @@ from klaw.store.topic_records import TopicEntry
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""
-_FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts")
+_FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
@@ -54,7 +55,7 @@ def look(
     """What belongs to it and what quotes it, of the same moment."""
     with snapshot(connection):
         found = scope(connection, user, rowids, wanted, with_facts=with_facts, extra=extra)
-        return found, quoting.look(connection, user, found.texts, [each.rowid for each in found.own])
+        return found, quoting.look(connection, user, found.texts, [each.rowid for each in found.own], found.asked)
 
 
 # -- carrying out ------------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry, looked: Looked | None
     for table in _FTS:
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
     own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == entry.user)
-    looked = looked or quoting.look(connection, entry.user, _texts(connection, own, entry), entry.messages)
+    looked = looked or quoting.look(connection, entry.user, _texts(connection, own, entry), entry.messages, entry.asked)
     for topic in entry.topics:
         topics.apply(connection, TopicEntry(entry=entry.entry, time=entry.time, user=entry.user, op="remove", id=topic))
     for chat, number in entry.summaries:
@@ -103,6 +104,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry, looked: Looked | None
         facts.forget(connection, entry.user, fact)
         connection.execute(_HISTORY, (entry.user, fact))
     forget_names.take_out(connection, entry)
+    forget_runs.empty(connection, entry)
     for person in entry.people:
         people.forget(connection, entry.user, person)
     person_past.forget(connection, entry.user, entry.past)
@@ -110,14 +112,14 @@ def apply(connection: apsw.Connection, entry: ForgetEntry, looked: Looked | None
     for message in own:
         _erase(connection, message, entry)
     topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
-    redact(connection, entry.user, looked, entry.messages)
+    redact(connection, entry, looked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
     _put_pending(connection, [*pending(connection), entry])
     return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=forget_names.lines(connection, entry))
 
 
 def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
-    texts = [each.content for each in own]
+    texts = [each.content for each in own if each.rowid in entry.asked]
     for fact in entry.facts:
         texts += fact_texts(connection, entry.user, fact)
     return texts
@@ -161,15 +163,15 @@ def _drop_vector(connection: apsw.Connection, message: Message) -> None:
             connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
 
 
-def redact(connection: apsw.Connection, user: UserId, looked: Looked, own: Sequence[int]) -> None:
+def redact(connection: apsw.Connection, entry: ForgetEntry, looked: Looked) -> None:
     """Put MARK in place of each piece wherever a user's rows quote it."""
     quotes = Quotes.of(looked.pieces)
     if not quotes:
         return
-    found = quoting.rows_with(connection, user, quotes, looked, own)
+    found = quoting.rows_with(connection, entry.user, quotes, looked, entry.messages, entry.asked)
     for place in quoting.PLACES:
         for row in found[place.table]:
-            _redact_row(connection, user, place, row, quotes)
+            _redact_row(connection, entry.user, place, row, quotes)
 
 
 _TOPIC_CHARS = """

@@ -64,21 +64,24 @@ class Looked:
     """How many rows hold it of what is kept on purpose."""
 
 
-def look(connection: apsw.Connection, user: UserId, texts: Sequence[str], own: Sequence[int]) -> Looked:
+def look(
+    connection: apsw.Connection, user: UserId, texts: Sequence[str], own: Sequence[int], asked: Sequence[int]
+) -> Looked:
     """Look for quotes of texts in all rows of a user.
 
     Args:
         connection: to read from.
         user: whose.
         texts: that are forgotten.
-        own: row ids of the messages that say them.
+        own: row ids of the messages that go.
+        asked: of those of them that say the texts.
     """
     quotes = Quotes.of(fragments(texts))
     up_to = {place.table: _last(connection, place) for place in PLACES}
     if not quotes:
         return Looked(pieces=(), rows={}, up_to=up_to, again=(), kept={})
     whole = {text.strip() for text in texts}
-    first, mine = min(own, default=0), frozenset(own)
+    first, mine = min(asked, default=0), frozenset(own)
     stock: set[str] = set()
     found: dict[int, list[str]] = {}
     again: dict[int, list[str]] = {}
@@ -106,11 +109,16 @@ def look(connection: apsw.Connection, user: UserId, texts: Sequence[str], own: S
 
 
 def rows_with(
-    connection: apsw.Connection, user: UserId, quotes: Quotes, looked: Looked, own: Sequence[int]
+    connection: apsw.Connection,
+    user: UserId,
+    quotes: Quotes,
+    looked: Looked,
+    own: Sequence[int],
+    asked: Sequence[int],
 ) -> dict[str, list[int | str]]:
     """Rows that quote the pieces now, by table: those that a look found, and those that were written since."""
     found: dict[str, list[int | str]] = {}
-    first, mine = min(own, default=0), frozenset(own)
+    first, mine = min(asked, default=0), frozenset(own)
     for place in PLACES:
         since = looked.up_to.get(place.table, 0)
         newer: Iterable[int | str]
