@@ -231,7 +231,12 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         wrap=lambda route: accounts.meter().wrap(route),
         spending=spending,
     )
-    compactor = Compactor()
+    compactor, memory_files = Compactor(), MemoryFiles()
+
+    def changed() -> None:
+        for part in (embedder, memory_files, scheduler):
+            part.nudge()
+
     forgetter = Forgetter(
         writer=store.writer,
         readers=store.readers,
@@ -240,8 +245,9 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         clock=clock,
         files=Threads("forgetting", 1),
         reindexing=lambda: reindexer.status.state == "running",
-        changed=embedder.nudge,
+        changed=changed,
         compact=compactor.nudge,
+        stop_run=scheduling.end,
     )
     people = People(store.writer, store.readers, clock, new_id)
     archivist = Archivist()
@@ -275,7 +281,7 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         topic_search=topic_search,
         facts=facts,
         people=people,
-        memory_files=MemoryFiles(),
+        memory_files=memory_files,
         summarizer=summarizer,
         summaries=SummaryServices(
             config=config,

@@ -176,7 +176,7 @@ class Thing:
     """Its beginning."""
     goes: bool = True
     remedy: str = ""
-    """What to do about one that stays; empty: ``with facts`` takes it."""
+    """What becomes of one that goes; what to do about one that stays, where ``with facts`` does not take it."""
 
 
 def beginning(text: str) -> str:

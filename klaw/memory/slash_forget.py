@@ -10,7 +10,8 @@ import attrs
 from klaw.actor.clock import Clock
 from klaw.domain.forget import Thing
 from klaw.domain.names import ChatId, name_of, user_of
-from klaw.memory.forget import Forgetter, NothingToForget, Proof, Wanted
+from klaw.memory.forget import Forgetter, Proof
+from klaw.memory.forget_finding import NothingToForget, Wanted
 
 CONFIRM_S = 600.0
 """What was shown can be confirmed for so long."""
@@ -119,6 +120,7 @@ class ForgetAnswers:
 def _left(proof: Proof) -> list[str]:
     """What still says it, of the user's own; what others have makes no difference to it."""
     after = proof.after
+    spared = [each for each in proof.before.things if not each.goes]
     lines = []
     kept = [f"{name} {count}" for name, count in after.kept.items() if count]
     if kept:
@@ -131,9 +133,8 @@ def _left(proof: Proof) -> list[str]:
         lines.append(f"STILL named in: {still}." if still else "No row names them any more.")
     elif not proof.before.scope.texts or not after.pieces:
         lines.append("The text is too short, or too common, to be looked for elsewhere.")
-    elif not lines:
+    elif not lines and not spared:
         lines.append("Nothing else of yours says it any more.")
-    spared = [each for each in proof.before.things if not each.goes]
     return [*lines, *_kept("STILL there, made of it:", spared)[:1], *(f"  {each.kind} {each.name}" for each in spared)]
 
 

@@ -17,7 +17,7 @@ import structlog
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store import memory_records, records, run_records
+from klaw.store import memory_records, records, run_records, set_aside
 from klaw.store.core_files import FILE as CORE_FILE
 from klaw.store.forget_cleaner import Cleaner, needles, record_of
 from klaw.store.forget_records import ForgetEntry
@@ -122,6 +122,8 @@ def _kind(name: str) -> str:
         return "core memory"
     if top == COPIES:
         return "copy"
+    if top == set_aside.FOLDER:
+        return "backup"
     return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
 
 

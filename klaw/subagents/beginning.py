@@ -4,6 +4,7 @@ from typing import Protocol
 
 import attrs
 import structlog
+import trio
 
 from klaw.actor.clock import iso
 from klaw.domain import tokens
@@ -35,6 +36,8 @@ class Job:
     live: LiveRun
     allowance: Allowance
     timeout_s: float
+    over: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when its end is stored, or will not be."""
 
     @property
     def run(self) -> Run:

@@ -350,6 +350,7 @@ class _Actor:
         self.scheduler.live.pop(job.run.id, None)
         self.beginner.ledger.close(job.run)
         self._remember(job.run)
+        job.over.set()
 
     def _remember(self, run: Run) -> None:
         """Note whether a task's last run failed, for the status."""

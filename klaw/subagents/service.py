@@ -237,6 +237,14 @@ class Scheduling:
             return await self._scheduler.mailbox.ask(request)
         raise AssertionError("answer_within always raises on time-out")
 
+    async def end(self, user: UserId, run: str) -> None:
+        """End a run, and return when its end is stored; at once when it does not go on. Raises like ``cancel``."""
+        jobs = (*self._scheduler.live.values(), *self._scheduler.queued)
+        job = next((each for each in jobs if each.run.id == run and each.run.user == user), None)
+        if job is not None and await self.cancel(user, run):
+            with answer_within(ANSWER_S, "the run"):
+                await job.over.wait()
+
     async def run(self, user: UserId, run: str) -> Run | None:
         """A run by its id, with what it has spent so far."""
         job = self._scheduler.live.get(run)

@@ -189,18 +189,24 @@ def _results(connection: apsw.Connection, message: Message) -> list[int]:
 
 
 def effects_of(rows: Iterator[tuple[str, str, str, Mapping[str, Any]]]) -> Effects:
-    """What the calls among messages did. Pure.
+    """What the calls among messages did that did not fail. Pure.
 
     Args:
         rows: role, type, content and metadata of each.
     """
-    calls: list[tuple[str, dict[str, Any]]] = []
-    results: list[tuple[str, str]] = []
-    for role, kind, content, metadata in rows:
-        if kind == Kind.TOOL_CALL:
-            calls += [(call["name"], _arguments(call["arguments"])) for call in _calls(metadata)]
-        elif role == Role.TOOL and not metadata.get("error"):
-            results.append((str(metadata.get("name")), content))
+    kept = list(rows)
+    failed = {_place(metadata, metadata.get("call")) for _, _, _, metadata in kept if metadata.get("error")}
+    calls = [
+        (call["name"], _arguments(call["arguments"]))
+        for _, kind, _, metadata in kept
+        for call in (_calls(metadata) if kind == Kind.TOOL_CALL else ())
+        if _place(metadata, call["id"]) not in failed
+    ]
+    results = [
+        (str(metadata.get("name")), content)
+        for role, _, content, metadata in kept
+        if role == Role.TOOL and not metadata.get("error")
+    ]
     made = [_READ[name](arguments) for name, arguments in calls if name in _READ]
     files = {each.path: each for each in made if isinstance(each, FileMade)}
     files |= {match[1]: FileMade(path=match[1], own=True) for _, text in results if (match := _KEPT_IN.search(text))}
@@ -215,6 +221,11 @@ def effects_of(rows: Iterator[tuple[str, str, str, Mapping[str, Any]]]) -> Effec
         files=tuple(files.values()),
         programs=tuple(dict.fromkeys(name for name, _ in calls if name == "host_exec" or "__" in name)),
     )
+
+
+def _place(metadata: Mapping[str, Any], call: object) -> tuple[str, str]:
+    """A call's id is its turn's, or its run's."""
+    return str(metadata.get("turn") or metadata.get("run")), str(call)
 
 
 def _calls(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:

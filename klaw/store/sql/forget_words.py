@@ -80,7 +80,8 @@ def _topics(connection: apsw.Connection, user: UserId, ids: Sequence[TopicId]) -
     for each in ids:
         topic = topics.get(connection, user, each)
         if topic is not None:
-            yield Thing(kind="topic, made anew from what is left", name=str(each), text=beginning(topic.summary))
+            left = "made anew from what is left"
+            yield Thing(kind="topic", name=str(each), text=beginning(topic.summary), remedy=left)
 
 
 def _summaries(connection: apsw.Connection, user: UserId, ids: Sequence[tuple[ChatId, int]]) -> Iterator[Thing]:
