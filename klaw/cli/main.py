@@ -320,6 +320,10 @@ def _token_commands(commands: Any) -> None:
     _command(group, "list", "list the tokens", "token", "list_command")
     revoke = _command(group, "revoke", "revoke a user's tokens", "token", "revoke_command")
     revoke.add_argument("name", metavar="NAME_OR_ID", help="all tokens of a user, or one token by its id")
+    allow = "let connections from this machine in without a token, as user local"
+    _command(group, "allow-local", allow, "token", "allow_local_command")
+    deny = "ask connections from this machine for a token too (so it is after the first token add)"
+    _command(group, "deny-local", deny, "token", "deny_local_command")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from klaw.config.schema import EngineConfig
 from klaw.config.unresolved import unresolved_secrets
 from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
 from klaw.errors import ConfigError
-from klaw.gateway.auth import load_tokens, tokens_file
+from klaw.gateway.auth import load_access, tokens_file
 from klaw.store.journal import COMMIT_LOG, LOCK_FILE
 
 LITTLE_SPACE_BYTES = 1 << 30
@@ -60,13 +60,20 @@ def check_config(paths: Paths, environ: Mapping[str, str]) -> tuple[EngineConfig
 def check_tokens(paths: Paths) -> Finding:
     file = tokens_file(paths.config_dir)
     try:
-        tokens = load_tokens(file)
+        access = load_access(file)
     except ConfigError as error:
-        return problem("tokens", str(error), "restore the file, or remove it and add the tokens again")
+        return problem(
+            "tokens", str(error), 'restore the file, or write {"tokens": []} into it and add the tokens again'
+        )
+    tokens = access.tokens
     if tokens and _is_open(file):
         return warning("tokens", f"{file} can be read by others", f"chmod 600 {file}")
+    if not tokens and not access.local:
+        remedy = "klaw token add USER, or klaw token allow-local"
+        return warning("tokens", "none, and this machine may not connect without: nobody can", remedy)
     users = {token.user for token in tokens}
-    return ok("tokens", f"{plural(len(tokens), 'token')} of {plural(len(users), 'user')}" if tokens else "none")
+    text = f"{plural(len(tokens), 'token')} of {plural(len(users), 'user')}" if tokens else "none"
+    return ok("tokens", text + ("; this machine needs none" if tokens and access.local else ""))
 
 
 def check_folders(paths: Paths) -> Finding:

@@ -1,9 +1,11 @@
 """Who may connect: the tokens file, and the check that every connection passes.
 
 A token is 32 random bytes; the file holds its SHA-256 only. Such a token cannot be guessed, so a plain hash is enough.
+
+Before the first token there is no file, and this machine is served without one. From then on every connection needs a
+token, also when the last one was revoked, until the owner allows this machine in again (``allow_local`` in the file).
 """
 
-import contextlib
 import fcntl
 import hashlib
 import hmac
@@ -11,7 +13,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -48,25 +50,41 @@ class Grant:
     token: str | None
 
 
+@attrs.frozen(kw_only=True)
+class Access:
+    """What the tokens file says."""
+
+    tokens: tuple[Token, ...] = ()
+    local: bool = True
+    """Whether a connection from this machine needs no token: it is the user ``local``'s."""
+
+
 def tokens_file(config_dir: Path) -> Path:
     return config_dir / FILE_NAME
 
 
 def load_tokens(path: Path) -> tuple[Token, ...]:
-    """Read the tokens; none if the file does not exist.
+    """Read the tokens; see ``load_access``."""
+    return load_access(path).tokens
+
+
+def load_access(path: Path) -> Access:
+    """Read the tokens file; no tokens, and this machine allowed in, if it was never made.
 
     Raises:
         ConfigError: it cannot be read or is not a tokens file.
     """
     try:
-        entries = json.loads(path.read_bytes())["tokens"]
-        return tuple(_token(entry) for entry in entries)
+        tree = json.loads(path.read_bytes())
+        tokens = tuple(_token(entry) for entry in tree["tokens"])
+        return Access(tokens=tokens, local=tree.get("allow_local") is True)
     except FileNotFoundError:
-        return ()
+        return Access()
     except OSError as error:
         raise _broken(path, error.strerror or "cannot be read") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _broken(path, "is not a tokens file; restore it, or remove it and add the tokens again") from error
+        text = 'is not a tokens file; restore it, or write {"tokens": []} into it and add the tokens again'
+        raise _broken(path, text) from error
 
 
 def _token(entry: dict[str, str]) -> Token:
@@ -90,8 +108,7 @@ def add_token(path: Path, user: str, created_at: str) -> tuple[Token, str]:
     name = user_id(user)
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token(id=secrets.token_hex(4), user=name, sha256=_digest(secret), created_at=created_at)
-    with _changing(path) as tokens:
-        tokens.append(token)
+    _change(path, lambda access: attrs.evolve(access, tokens=(*access.tokens, token)))
     return token, secret
 
 
@@ -101,22 +118,39 @@ def revoke_tokens(path: Path, name: str) -> tuple[Token, ...]:
     Raises:
         ConfigError: the file cannot be read or written.
     """
-    with _changing(path) as tokens:
-        revoked = tuple(token for token in tokens if name in (token.id, token.user))
-        tokens[:] = [token for token in tokens if token not in revoked]
-    return revoked
+    revoked: list[Token] = []
+
+    def without(access: Access) -> Access:
+        revoked[:] = [token for token in access.tokens if name in (token.id, token.user)]
+        left = tuple(token for token in access.tokens if token not in revoked)
+        return attrs.evolve(access, tokens=left) if revoked else access
+
+    _change(path, without)
+    return tuple(revoked)
 
 
-@contextlib.contextmanager
-def _changing(path: Path) -> Iterator[list[Token]]:
-    """Change the list of tokens under a lock; it is written, private and at once, when the body ends well."""
+def allow_local(path: Path, *, allowed: bool) -> Access:
+    """Let connections from this machine in without a token, as the user ``local``, or no longer. Returns what holds.
+
+    Raises:
+        ConfigError: the file cannot be read or written.
+    """
+    return _change(path, lambda access: attrs.evolve(access, local=allowed))
+
+
+def _change(path: Path, change: Callable[[Access], Access]) -> Access:
+    """Change the file under a lock; it is written, private and at once, unless the same comes back. A new file does not
+    let this machine in by itself."""
     ensure_private_dir(path.parent)
     try:
         with os.fdopen(open_private(path.with_suffix(".lock"), os.O_RDWR), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            tokens = list(load_tokens(path))
-            yield tokens
-            text = json.dumps({"tokens": [attrs.asdict(token) for token in tokens]}, indent=2) + "\n"
+            before = load_access(path) if path.exists() else Access(local=False)
+            access = change(before)
+            if access is before:
+                return access
+            entries = [attrs.asdict(token) for token in access.tokens]
+            text = json.dumps({"allow_local": access.local, "tokens": entries}, indent=2) + "\n"
             new = path.with_suffix(".new")
             new.unlink(missing_ok=True)
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -124,6 +158,7 @@ def _changing(path: Path) -> Iterator[list[Token]]:
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(path)
+            return access
     except OSError as error:
         raise _broken(path, error.strerror or "cannot be written") from error
 
@@ -135,7 +170,7 @@ def _digest(secret: str) -> str:
 class Authenticator:
     """Checks tokens against the file, which it reads again when it changes.
 
-    A file that became unreadable leaves the tokens as they were: a slip while editing locks nobody in or out.
+    A file that became unreadable, or is gone, leaves all as it was: a slip while editing locks nobody in or out.
 
     Args:
         path: the tokens file.
@@ -150,13 +185,19 @@ class Authenticator:
         self._monotonic = monotonic
         self._checked_at = monotonic()
         self._stamp = self._look()
-        self._tokens = load_tokens(path)
+        self._access = load_access(path)
 
     @property
     def has_tokens(self) -> bool:
-        """Whether every connection needs a token."""
+        """Whether there is any token."""
         self._refresh()
-        return bool(self._tokens)
+        return bool(self._access.tokens)
+
+    @property
+    def allows_local(self) -> bool:
+        """Whether connections from this machine need no token."""
+        self._refresh()
+        return self._access.local
 
     def grant(self, secret: str | None, *, loopback: bool) -> Grant | None:
         """What a connection with this token, or without one, may do; None: nothing.
@@ -165,20 +206,20 @@ class Authenticator:
         """
         self._refresh()
         if secret is None:
-            return Grant(user=LOCAL_USER, token=None) if loopback and not self._tokens else None
+            return Grant(user=LOCAL_USER, token=None) if loopback and self._access.local else None
         digest = _digest(secret)
         found = None
-        for token in self._tokens:
+        for token in self._access.tokens:
             if hmac.compare_digest(token.sha256, digest):
                 found = token
         return Grant(user=found.user, token=found.id) if found else None
 
     def holds(self, grant: Grant) -> bool:
-        """Whether what was granted still is: the token was not revoked, or there is still none at all."""
+        """Whether what was granted still is: the token was not revoked, or none is needed still."""
         self._refresh()
         if grant.token is None:
-            return not self._tokens
-        return any(token.id == grant.token and token.user == grant.user for token in self._tokens)
+            return self._access.local
+        return any(token.id == grant.token and token.user == grant.user for token in self._access.tokens)
 
     def _refresh(self) -> None:
         # One stat a second and a small file seldom: not worth a thread, which would make every check asynchronous.
@@ -191,11 +232,11 @@ class Authenticator:
             return
         self._stamp = stamp
         try:
-            self._tokens = load_tokens(self._path)
+            self._access = load_access(self._path) if stamp is not None else self._access
         except ConfigError:
             log.error("tokens_unreadable", file=FILE_NAME)
         else:
-            log.info("tokens_read", count=len(self._tokens))
+            log.info("tokens_read" if stamp is not None else "tokens_gone", count=len(self._access.tokens))
 
     def _look(self) -> tuple[int, int, int] | None:
         try:

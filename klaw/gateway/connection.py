@@ -20,7 +20,6 @@ FRAME_SLACK = 1024
 """The library closes without a word above the limit plus this; below it the session can say what was wrong."""
 RESPOND_S = 3.0
 _BAD_HEADS = {"head_too_large": (431, "Request Header Fields Too Large")}
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 log = structlog.get_logger("klaw.gateway")
 
@@ -49,7 +48,7 @@ async def serve_stream(
     """Serve one connection until it ends. The stream is left to the caller to close.
 
     Args:
-        loopback: the peer is on this machine.
+        loopback: the connection comes from this machine.
         own_hosts: names and addresses of this server, besides loopback.
         on_session: told of the session before it runs.
         on_token: told that the request brought a good token.
@@ -62,6 +61,8 @@ async def serve_stream(
             head = await read_head(stream)
         if head is None:
             return
+        # What a proxy on this machine passes on is not from this machine, here and in all that follows.
+        loopback = loopback and not head.is_forwarded
         grant = _admit(head, services, loopback=loopback, own_hosts=own_hosts)
         if grant is not None and grant.token is not None:
             on_token()
@@ -105,15 +106,11 @@ def _admit(head: Head, services: Services, *, loopback: bool, own_hosts: tuple[s
         raise Refused(426, "Upgrade Required", "this is a WebSocket server; chat with: klaw chat")
     if not origin_allowed(head.header("origin"), head.header("host"), own_hosts, services.config.allowed_origins):
         raise Refused(403, "Forbidden", "this origin is not allowed; see gateway.allowedOrigins")
-    # What a proxy on this machine passes on is not from this machine.
-    direct = loopback and not any(head.header(name) for name in _FORWARDED)
     token = _bearer(head.header("authorization"))
-    if token is not None or not services.auth.has_tokens:
-        grant = services.auth.grant(token, loopback=direct)
-        if grant is None:
-            raise Refused(401, "Unauthorized", "a valid token is needed; see klaw token add")
-        return grant
-    return None
+    grant = services.auth.grant(token, loopback=loopback)
+    if grant is None and (token is not None or not (loopback or services.auth.has_tokens)):
+        raise Refused(401, "Unauthorized", "a valid token is needed; see klaw token add")
+    return grant
 
 
 def _bearer(authorization: str | None) -> str | None:

@@ -12,6 +12,26 @@ from klaw.errors import ProtocolError
 MAX_HEAD_BYTES = 16_384
 _READ_BYTES = 4096
 LINGER_S = 1.0
+_FORWARDED = frozenset(
+    [
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-host",
+        "x-original-url",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "cf-ray",
+        "fastly-client-ip",
+        "fly-client-ip",
+        "x-envoy-external-address",
+    ]
+)
+"""Headers that proxies add, by their names in lower case, whatever they say …"""
+_FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x-amzn-trace-id", "x-proxy")
+"""… and how others of them begin."""
 
 
 class Head:
@@ -29,6 +49,11 @@ class Head:
     def header(self, name: str) -> str | None:
         """The value of a header; None if absent."""
         return self._headers.get(name)
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether a proxy passed it on: then it is not from where its connection comes from."""
+        return any(name in _FORWARDED or name.startswith(_FORWARDED_BEGIN) for name in self._headers)
 
     @property
     def is_websocket(self) -> bool:

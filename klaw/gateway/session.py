@@ -53,6 +53,10 @@ MAX_CLIENT_NAME = 64
 MAX_PAUSE_S = 1.0
 """Longest pause of reading after a frame that came too soon: pings wait as long."""
 
+LOCAL_REFUSED = (
+    "connections from this machine need a token now: make one with 'klaw token add local' and give it as $KLAW_TOKEN,"
+    " or let this machine in without one with 'klaw token allow-local'"
+)
 _TOO_MANY = Error(code="busy", message="too many requests without an answer; ask again a little later", retryable=True)
 
 log = structlog.get_logger("klaw.gateway")
@@ -97,7 +101,7 @@ class Session:
     Args:
         session_id: names the connection in logs and reports.
         grant: what the request's header allowed; None if hello has to bring a token.
-        loopback: the peer is on this machine.
+        loopback: the peer is on this machine, and no proxy in between says otherwise.
         log_in: told of the user at a good hello: what that one may send; None: there is no place.
     """
 
@@ -209,8 +213,7 @@ class Session:
             text = f"this server speaks version {PROTOCOL_VERSION} of the protocol"
             self._refuse(Error(code="wrong_version", message=text), Close.WRONG_VERSION)
         elif not self._authenticate(frame.token):
-            text = "a valid token is needed, in the Authorization header or in hello"
-            self._refuse(Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
+            self._refuse(Error(code="unauthorized", message=self._needs_token(frame.token)), Close.UNAUTHORIZED)
         else:
             self._client = _printable(frame.client)
             return frame
@@ -220,6 +223,11 @@ class Session:
         if token is not None or self._grant is None:
             self._grant = self._services.auth.grant(token, loopback=self._loopback)
         return self._grant is not None and self._services.auth.holds(self._grant)
+
+    def _needs_token(self, given: str | None) -> str:
+        if given is None and self._loopback:
+            return LOCAL_REFUSED
+        return "a valid token is needed, in the Authorization header or in hello"
 
     def _begin(self, user: UserId, allowance: Allowance, nursery: trio.Nursery) -> "_Talk":
         services = self._services
@@ -361,7 +369,8 @@ class Session:
         """Whether the token still holds; otherwise the connection is being closed."""
         if self._grant is not None and self._services.auth.holds(self._grant):
             return True
-        self._refuse(Error(code="unauthorized", message="the token was revoked"), Close.UNAUTHORIZED)
+        text = LOCAL_REFUSED if self._grant is not None and self._grant.token is None else "the token was revoked"
+        self._refuse(Error(code="unauthorized", message=text), Close.UNAUTHORIZED)
         return False
 
     def _refuse(self, frame: Error | Notice, close: Close | None) -> None:

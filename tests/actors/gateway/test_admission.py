@@ -11,7 +11,7 @@ from trio_websocket import WebSocketConnection
 from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.vitals import Vitals
 from klaw.errors import ConfigError
-from klaw.gateway.auth import Authenticator, add_token, revoke_tokens
+from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
@@ -100,12 +100,55 @@ async def test_a_revoked_token_closes_at_the_next_frame(tmp_path):
         assert len(w.chats.rows["anna:main"]) == 1
 
 
-async def test_a_connection_without_token_ends_when_the_first_token_is_made(tmp_path):
+async def test_a_connection_without_token_ends_when_the_first_token_is_made_and_is_told_what_to_do(tmp_path):
     async with world(tmp_path) as w, w.client() as c:
         add_token(w.tokens, "anna", NOW)
         await c.say("chats")
-        assert (await c.hear())["code"] == "unauthorized"
+        refused = await c.hear()
+        assert refused["code"] == "unauthorized"
+        assert "klaw token add local" in refused["message"]
         assert await c.closed() == 4401
+
+
+async def test_the_revocation_of_the_last_token_opens_nothing(tmp_path):
+    async with world(tmp_path) as w:
+        token, anna = add_token(w.tokens, "anna", NOW)
+        async with w.client(token=anna):
+            revoke_tokens(w.tokens, token.id)
+        async with w.client(hello=False) as c:
+            refused = await c.hello()
+            assert refused["code"] == "unauthorized"
+            assert "klaw token allow-local" in refused["message"]
+            assert await c.closed() == 4401
+        allow_local(w.tokens, allowed=True)
+        async with w.client() as c:
+            allow_local(w.tokens, allowed=False)
+            await c.say("chats")
+            assert (await c.hear())["code"] == "unauthorized"
+
+
+FORWARDED = (
+    b"Forwarded", b"X-Forwarded-For", b"X-Forwarded-Host", b"X-Forwarded-Proto", b"X-Real-IP", b"Via",
+    b"CF-Connecting-IP", b"True-Client-IP", b"x-client-ip",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [b"203.0.113.5", b""])
+@pytest.mark.parametrize("name", FORWARDED)
+async def test_what_a_proxy_passes_on_is_not_from_this_machine_at_any_step(tmp_path, name, value):
+    """Neither in the request, nor when hello comes after the last token was revoked and this machine is let in."""
+    async with world(tmp_path) as w:
+        assert await w.upgrade_status((name, value)) == 401
+        token, _ = add_token(w.tokens, "anna", NOW)
+        async with w.client(headers=[(name, value)], hello=False) as c:
+            revoke_tokens(w.tokens, token.id)
+            allow_local(w.tokens, allowed=True)
+            assert (await c.hello())["code"] == "unauthorized"
+        _, anna = add_token(w.tokens, "anna", NOW)
+        async with w.client(headers=[(name, value)], hello=False) as c:
+            assert (await c.hello())["code"] == "unauthorized"
+        async with w.client(headers=[(name, value)], token=anna), w.client():
+            pass
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from klaw.cli import token as command
 from klaw.domain.names import InvalidName
 from klaw.errors import ConfigError
-from klaw.gateway.auth import RECHECK_S, Authenticator, add_token, load_tokens, revoke_tokens
+from klaw.gateway.auth import RECHECK_S, Authenticator, add_token, allow_local, load_tokens, revoke_tokens
 
 NOW = "2026-11-21T12:00:00.000Z"
 
@@ -51,6 +51,56 @@ def test_without_tokens_loopback_is_the_local_user_and_nobody_else_comes_in(path
     assert auth.grant(None, loopback=True).user == "local"
     assert auth.grant(None, loopback=False) is None
     assert auth.grant("revoked", loopback=True) is None
+
+
+def test_from_the_first_token_on_this_machine_stays_out_until_the_owner_says_otherwise(path):
+    time = Time()
+    auth = Authenticator(path, monotonic=time)
+
+    def let_in():
+        time.now += RECHECK_S
+        return auth.grant(None, loopback=True) is not None
+
+    assert let_in()
+    assert revoke_tokens(path, "nobody") == ()
+    assert let_in(), "nothing was revoked"
+    entry, _ = add_token(path, "anna", NOW)
+    assert not let_in()
+    revoke_tokens(path, entry.id)
+    assert not let_in(), "the last token was revoked"
+    assert auth.has_tokens is False
+    assert allow_local(path, allowed=True).local
+    assert let_in()
+    add_token(path, "anna", NOW)
+    assert let_in(), "beside the token"
+    assert auth.grant(None, loopback=False) is None
+    grant = auth.grant(None, loopback=True)
+    allow_local(path, allowed=False)
+    assert not let_in()
+    assert not auth.holds(grant)
+
+
+@pytest.mark.parametrize("content", ['{"tokens": []}', '{"tokens": [], "allow_local": "true"}'])
+def test_a_file_without_the_owners_word_is_closed(path, content):
+    path.parent.mkdir()
+    path.write_text(content)
+    assert Authenticator(path).grant(None, loopback=True) is None
+
+
+def test_a_file_that_is_gone_opens_no_running_server(path, log_events):
+    time = Time()
+    _, anna = add_token(path, "anna", NOW)
+    auth = Authenticator(path, monotonic=time)
+    path.unlink()
+    time.now += RECHECK_S
+    assert auth.grant(None, loopback=True) is None
+    assert auth.grant(anna, loopback=False).user == "anna"
+    assert "tokens_gone" in [entry["event"] for entry in log_events]
+
+
+def test_this_machine_can_be_kept_out_before_there_is_a_token(path):
+    assert not allow_local(path, allowed=False).local
+    assert Authenticator(path).grant(None, loopback=True) is None
 
 
 def test_changes_of_the_file_are_seen_after_a_second(path):
@@ -146,4 +196,25 @@ def test_the_commands(tmp_path, capsys):
     assert run(command.revoke_command, name="anna", json=False)[0] == 0
     assert run(command.revoke_command, name="anna", json=False)[0] == 1
     code, printed = run(command.list_command, json=False)
-    assert "no tokens" in printed.out
+    assert "no tokens: nobody can connect" in printed.out
+
+
+def test_the_first_token_says_what_it_means_for_this_machine_and_the_last_one_too(tmp_path, capsys):
+    def run(function, **fields):
+        assert function(Namespace(home=str(tmp_path), **{"json": False, **fields})) == 0
+        return capsys.readouterr().out
+
+    assert "only this machine is served" in run(command.list_command)
+    first = run(command.add_command, name="anna")
+    assert "Every connection needs a token from now on" in first
+    assert "klaw token add local" in first
+    assert "klaw token allow-local" in first
+    assert "Every connection" not in run(command.add_command, name="local"), "the owner can come in"
+    assert "nobody" not in run(command.revoke_command, name="local")
+    assert "nobody can connect until" in run(command.revoke_command, name="anna")
+    assert "served without a token" in run(command.allow_local_command)
+    assert "only this machine is served" in run(command.list_command)
+    assert "Every connection" not in run(command.add_command, name="anna"), "the owner said that it stays open"
+    assert "klaw token deny-local ends that" in run(command.list_command)
+    assert json.loads(run(command.deny_local_command, json=True)) == {"allow_local": False}
+    assert "nobody can connect until" in run(command.revoke_command, name="anna")
