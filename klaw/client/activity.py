@@ -4,6 +4,7 @@ from klaw.client.events import Connected, Disconnected, Entry, Event
 from klaw.gateway.frames import Delta, Error, Status, Stopped, Tool
 
 SPIN_S = 0.125
+SLOW_SPIN_S = 1.0
 """Between two pictures of the spinner."""
 _PICTURES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SLOW_S = 2

@@ -7,7 +7,7 @@ import signal
 import trio
 
 from klaw.actor.clock import new_id
-from klaw.client.activity import SENDING, SPIN_S, Activity
+from klaw.client.activity import SENDING, SLOW_SPIN_S, SPIN_S, Activity
 from klaw.client.client import Client
 from klaw.client.editor import Key, LineEditor, Submitted
 from klaw.client.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
@@ -134,10 +134,11 @@ class Terminal:
             self._refresh()
 
     async def _spin(self) -> None:
-        """Turn the spinner while something is being done."""
+        """Turn the spinner while something is being done; slowly while something is typed: a terminal that is just
+        being resized is better left alone, and long lines in it move most."""
         while True:
             await self._spinning.wait()
-            await trio.sleep(SPIN_S)
+            await trio.sleep(SLOW_SPIN_S if self._editor.text else SPIN_S)
             self._refresh()
 
     # -- what happens ----------------------------------------------------------------------------------------------
