@@ -43,6 +43,7 @@ from klaw.admin.requests import (
 )
 from klaw.admin.scheduling import describe_overview, run_scheduled
 from klaw.admin.search import run_search
+from klaw.admin.short_ids import lengthened
 from klaw.admin.tasks import task_tree
 from klaw.admin.topic_control import run_topic_control
 from klaw.admin.topic_requests import TopicsHistory, TopicsMerge, TopicsRebuild, TopicsSplit, TopicsUndo
@@ -146,6 +147,7 @@ class Commands:
         Cancellation: commands only read, but for ``log``, which is done at once, ``reindex``, whose work is the
         reindexer's and goes on, and changes of tasks, runs and facts, which may or may not be made.
         """
+        request = await lengthened(self._sources.readers, request)
         if isinstance(request, OfKept):
             return await run_on_kept(self._sources.facts, self._sources.people, self._sources.readers, request)
         match request:

@@ -37,7 +37,7 @@ async def run_on_facts(facts: Facts, readers: Readers, request: OfFacts) -> dict
     try:
         match request:
             case FactList():
-                return await _list(readers, user, request)
+                return await list_facts(readers, user, request)
             case FactAdd():
                 return await _add(facts, user, _read(request.fields, _ADDED, needed="text"))
             case FactEdit():
@@ -77,7 +77,8 @@ def fact_json(fact: Fact) -> dict[str, Any]:
     }
 
 
-async def _list(readers: Readers, user: UserId, request: FactList) -> dict[str, Any]:
+async def list_facts(readers: Readers, user: UserId, request: FactList) -> dict[str, Any]:
+    """A page of a user's facts. Raises BadRequest (``bad_args``), StorageError."""
     if request.category is not None and not is_category(request.category):
         raise BadRequest("bad_args", f"args.category: {_CATEGORY}")
     limit, page = request.limit or DEFAULT_LIMIT, request.page or 1

@@ -48,7 +48,7 @@ async def run_on_people(people: People, readers: Readers, request: OfPeople) -> 
     try:
         match request:
             case PersonList():
-                return await _list(readers, user, request)
+                return await list_people(readers, user, request)
             case PersonAdd():
                 return await _add(people, readers, user, _read(request.fields, _ADDED, needed="name"))
             case PersonMerge():
@@ -118,7 +118,8 @@ async def _told(readers: Readers, person: Person) -> dict[str, Any]:
     return _known_json(found[0] if found else Known(person, 0, None))
 
 
-async def _list(readers: Readers, user: UserId, request: PersonList) -> dict[str, Any]:
+async def list_people(readers: Readers, user: UserId, request: PersonList) -> dict[str, Any]:
+    """A page of a user's people. Raises StorageError."""
     limit, page = request.limit or DEFAULT_LIMIT, request.page or 1
     found = await readers.run(sql.of_user, user, limit=limit, offset=min(limit * (page - 1), 2**53))
     total = await readers.run(sql.count, user)

@@ -1,9 +1,13 @@
 """Asking a running server through its admin socket; plain blocking code, since a command has nothing else to do."""
 
 import json
+import os
+import shlex
+import shutil
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from klaw.client.cells import harmless
@@ -16,6 +20,26 @@ SLOW_S = {"forget": 600.0, "topics_split": 600.0, "topics_merge": 60.0, "topics_
 """Commands that read all files, ask a model, or make vectors."""
 
 
+_POSITIONAL = frozenset(
+    {"name", "run", "fact", "person", "into", "topic", "topics", "query", "what", "message", "turn"}
+)
+
+
+def option_of(field: str) -> str:
+    """How the command line names an argument of the server's commands."""
+    if field in _POSITIONAL:
+        return field.removesuffix("s").upper()
+    return f"--{field.replace('_', '-')}"
+
+
+def _as_typed(message: str) -> str:
+    """What the server refused, with the argument named as the command line names it."""
+    if not message.startswith("args."):
+        return message
+    field, colon, rest = message.removeprefix("args.").partition(":")
+    return f"{option_of(field)}{colon}{rest}"
+
+
 class NoServer(KlawError):
     """Nobody answers on the socket."""
 
@@ -25,7 +49,7 @@ class Refused(KlawError):
     several."""
 
     def __init__(self, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(message)
+        super().__init__(_as_typed(message))
         self.code = code
         self.problems = tuple(problems)
 
@@ -98,6 +122,15 @@ def _home(paths: Paths) -> str:
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
+
+
+def program() -> str:
+    """How to call this program in another terminal of the same folder."""
+    called = Path(sys.argv[0])
+    found = shutil.which("klaw")
+    if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):
+        return "klaw"
+    return shlex.quote(os.path.relpath(called))
 
 
 def print_json(value: object) -> None:

@@ -28,7 +28,7 @@ def chat_command(args: argparse.Namespace) -> int:
 
     try:
         chat = chat_name(args.chat)
-        url = args.url or os.environ.get("KLAW_URL") or _configured_url(args.home)
+        url = args.url or ("" if args.port is not None else os.environ.get("KLAW_URL", "")) or _configured_url(args)
         check_url(url)
     except (InvalidName, ValueError) as exc:
         return _complain(str(exc), 2)
@@ -113,17 +113,17 @@ async def _at_terminal(client: "Client", chat: str, history: int) -> None:
         await Terminal(client, chat, screen, _STDIN).run(history)
 
 
-def _configured_url(home: str | None) -> str:
-    """The address that the configuration gives the server."""
+def _configured_url(args: argparse.Namespace) -> str:
+    """The address that the configuration, or ``--port``, gives the server."""
+    from pathlib import Path
+
     from klaw.config.load import load
     from klaw.config.paths import Paths
 
-    config, _ = load(Paths.resolve(home).config_file)
-    host, port = config.gateway.host, config.gateway.port
+    config, _ = load(Path(args.config) if args.config else Paths.resolve(args.home).config_file)
+    host, port = config.gateway.host, config.gateway.port if args.port is None else args.port
     if port == 0:
-        raise ValueError(
-            "the configuration leaves the server's port open (gateway.port 0): give its address with --url"
-        )
+        raise ValueError("the configuration leaves the server's port open (gateway.port 0): give it with --port")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,11 +1,14 @@
-"""``klaw config check|show|schema``: print what the configuration file means. Needs no running server."""
+"""``klaw config check|show|describe|schema``: print what the configuration file means. Needs no running server."""
 
 import argparse
 import json
 import sys
+import textwrap
 from pathlib import Path
-from typing import Any
 
+import attrs
+
+from klaw.cli.admin_call import line
 from klaw.config.paths import Paths
 from klaw.errors import ConfigError, Problem
 
@@ -19,7 +22,7 @@ def check_command(args: argparse.Namespace) -> int:
     problems: tuple[Problem, ...] = ()
     warnings: list[ConfigWarning] = []
     try:
-        file = Paths.resolve(args.home).config_file
+        file = _file(args)
         config, warnings = load(file)
         # Not wrong: the service may have what this shell has not.
         warnings += [
@@ -55,7 +58,7 @@ def show_command(args: argparse.Namespace) -> int:
     from klaw.config.load import load
 
     try:
-        config, warnings = load(Paths.resolve(args.home).config_file)
+        config, warnings = load(_file(args))
     except ConfigError as exc:
         for problem in exc.problems:
             print(f"error: {problem}", file=sys.stderr)
@@ -71,6 +74,29 @@ def show_command(args: argparse.Namespace) -> int:
     return 0
 
 
+def describe_command(args: argparse.Namespace) -> int:
+    """Print each key with its type, its default and its meaning. 1 when there is no such key."""
+    from difflib import get_close_matches
+
+    from klaw.config.describe import described
+
+    keys = described()
+    chosen = [each for each in keys if args.key in (None, each.path) or each.path.startswith(f"{args.key}.")]
+    if not chosen:
+        close = get_close_matches(args.key[:100], [each.path for each in keys], n=3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        print(f"klaw: there is no key {line(args.key)}{hint}", file=sys.stderr)
+        return 1
+    if args.json:
+        _print_json([attrs.asdict(each) for each in chosen])
+        return 0
+    for each in chosen:
+        default = f", default {json.dumps(each.default, ensure_ascii=False)}" if each.has_default else ""
+        print(f"{each.path}: {each.type}{default}")
+        print(textwrap.fill(each.meaning, 100, initial_indent="    ", subsequent_indent="    "))
+    return 0
+
+
 def schema_command(args: argparse.Namespace) -> int:  # noqa: ARG001  commands share one signature; it is JSON anyway
     """Print the JSON schema of the configuration file."""
     from klaw.config.describe import json_schema
@@ -79,5 +105,9 @@ def schema_command(args: argparse.Namespace) -> int:  # noqa: ARG001  commands s
     return 0
 
 
-def _print_json(value: dict[str, Any]) -> None:
+def _file(args: argparse.Namespace) -> Path:
+    return Path(args.config) if args.config else Paths.resolve(args.home).config_file
+
+
+def _print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))

@@ -17,7 +17,7 @@ class _WrongText(Exception):
 
 
 def list_command(args: argparse.Namespace) -> int:
-    """Prints the facts, the most important first. 0 also when there are none; 1 when no server runs."""
+    """Prints the facts, the most important first. 0 also when there are none."""
     wanted = {"category": args.category, "limit": args.limit, "page": args.page}
     return ask(args, "fact_list", wanted, fact_table)
 

@@ -5,14 +5,20 @@ import json
 import os
 import shlex
 import sys
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from klaw.cli.admin_call import program
 
 if TYPE_CHECKING:
     from klaw.config.paths import Paths
     from klaw.setup.answers import Model, Names
     from klaw.setup.step import Step
+
+
+FEW = 3
+"""So many choices stand in one line."""
 
 
 def init_command(args: argparse.Namespace) -> int:
@@ -43,25 +49,27 @@ def init_command(args: argparse.Namespace) -> int:
     if config.outcome == "made" and not (args.yes or args.json or args.dry_run):
         from klaw.cli.models_test import offer_test
 
-        offer_test(args.home, model, partial(_ask, args))
+        offer_test(args.home, model, lambda question, default: _answer(args, None, question, default, str))
     return 0
 
 
 def _names(args: argparse.Namespace) -> "Names":
     from klaw.setup import answers
 
-    language = answers.language(
-        args.language
-        if args.language is not None
-        else _ask(args, "Language of the prompt files, en or ru", answers.language_of(os.environ))
+    def name_of(option: str) -> Callable[[str], str]:
+        return lambda text: answers.name(text, option)
+
+    language = _answer(
+        args,
+        args.language,
+        "Language of the prompt files",
+        answers.language_of(os.environ),
+        answers.language,
+        choices=answers.LANGUAGES,
     )
-    agent = args.name if args.name is not None else _ask(args, "Name of the assistant", answers.DEFAULT_NAME)
-    user = args.user if args.user is not None else _ask(args, "Your name (may be empty)", "")
-    return answers.Names(
-        language=language,
-        agent=answers.name(agent, "--name") or answers.DEFAULT_NAME,
-        user=answers.name(user, "--user"),
-    )
+    agent = _answer(args, args.name, "Name of the assistant", answers.DEFAULT_NAME, name_of("--name"))
+    user = _answer(args, args.user, "Your name (may be empty)", "", name_of("--user"))
+    return answers.Names(language=language, agent=agent or answers.DEFAULT_NAME, user=user)
 
 
 def _model(args: argparse.Namespace, paths: "Paths") -> "Model":
@@ -72,25 +80,62 @@ def _model(args: argparse.Namespace, paths: "Paths") -> "Model":
         if args.provider or args.model or args.base_url or args.key_env:
             print(f"klaw: {paths.config_file} is there and stays as it is; change the model in it", file=sys.stderr)
         return answers.Model()
-    provider = args.provider or _ask(args, f"Model provider ({', '.join(answers.PROVIDERS)})", LOCAL_PROVIDER)
-    model, base_url, key_env = args.model or "", args.base_url or "", args.key_env
+    provider = _answer(
+        args, args.provider or None, "Model provider", LOCAL_PROVIDER, answers.known_provider, choices=answers.PROVIDERS
+    )
     preset = answers.PRESETS.get(provider)
-    if provider != LOCAL_PROVIDER and provider in answers.PROVIDERS:
-        if not base_url and preset is None:
-            base_url = _ask(args, "Address of its API, up to /v1", "")
-        model = model or _ask(args, f"Model, for instance {preset.example}" if preset else "Model", "")
-        if key_env is None:
-            question = "Environment variable with the key (its name, not the key; empty for none)"
-            key_env = _ask(args, question, preset.key_env if preset else "")
+    model, base_url, key_env = args.model or "", args.base_url or "", args.key_env
+    if provider != LOCAL_PROVIDER:
+        if preset is None:
+            base_url = _answer(args, base_url or None, "Address of its API, up to /v1", "", answers.address)
+        question = f"Model, for instance {preset.example}" if preset else "Model, as the server calls it"
+        model = _answer(args, model or None, question, "", lambda text: answers.model_name(text, provider))
+        question = "Environment variable with the key (its name, not the key; - for none)"
+        key_env = _answer(args, key_env, question, preset.key_env if preset else "-", answers.key_variable)
     return answers.model(provider=provider, model=model, base_url=base_url, key_env=key_env)
 
 
-def _ask(args: argparse.Namespace, question: str, default: str) -> str:
-    if args.yes:
-        return default
+T = TypeVar("T")
+
+
+def _answer(
+    args: argparse.Namespace,
+    given: str | None,
+    question: str,
+    default: str,
+    read: Callable[[str], T],
+    *,
+    choices: Sequence[str] = (),
+) -> T:
+    """An answer: of the option, else of the person, who is asked again after one that cannot be.
+
+    Args:
+        args: with ``--yes`` nobody is asked.
+        given: by the option; None: it was not given.
+        question: for the person.
+        default: of an empty answer.
+        read: the answer's value; raises SetupRefused.
+        choices: to choose from, by number too.
+    """
+    from klaw.setup.step import SetupRefused
+
+    if given is not None or args.yes:
+        return read(given if given is not None else default)
     # On standard error, so that --json leaves standard output to the report.
-    print(f"{question} [{default}]: " if default else f"{question}: ", end="", file=sys.stderr, flush=True)
-    return input().strip() or default
+    if len(choices) > FEW:
+        print(f"{question}:", *(f"{at:>3}  {each}" for at, each in enumerate(choices, 1)), sep="\n", file=sys.stderr)
+        question = "Its number or name"
+    elif choices:
+        question += f" ({' or '.join(choices)})"
+    while True:
+        print(f"{question} [{default}]: " if default else f"{question}: ", end="", file=sys.stderr, flush=True)
+        text = input().strip() or default
+        if choices and text.isdecimal() and 1 <= int(text[:4]) <= len(choices):
+            text = choices[int(text[:4]) - 1]
+        try:
+            return read(text)
+        except SetupRefused as error:
+            print(f"  {str(error).partition(': ')[2] or error}", file=sys.stderr)
 
 
 def _report(args: argparse.Namespace, paths: "Paths", steps: "list[Step]", config: "Step", model: "Model") -> None:
@@ -99,11 +144,11 @@ def _report(args: argparse.Namespace, paths: "Paths", steps: "list[Step]", confi
     following = _next(args, config, model)
     if args.json:
         report = {
-            "dryRun": args.dry_run,
+            "dry_run": args.dry_run,
             "workspace": str(paths.workspace),
             "config": {"file": str(paths.config_file), "outcome": config.outcome},
             "files": [{"path": step.path, "outcome": step.outcome, "why": step.why} for step in steps],
-            "promptTokens": _prompt_tokens(paths),
+            "prompt_tokens": _prompt_tokens(paths),
             "next": following,
         }
         print(json.dumps(report, ensure_ascii=False, indent=2))
@@ -117,7 +162,12 @@ def _report(args: argparse.Namespace, paths: "Paths", steps: "list[Step]", confi
         print(f"{count(steps, 'taken')} taken, {count(steps, 'same', 'kept')} kept, {count(steps, 'skipped')} skipped.")
     if not args.dry_run:
         print(f"The prompt files take about {_prompt_tokens(paths)} tokens of every request.")
+        key = model.key_env if config.outcome == "made" and model.key_env not in os.environ else ""
+        if key:
+            print("Put your key into the environment of the server, in the place of YOUR-KEY:")
+            print(f"  export {key}=YOUR-KEY")
         print("Next:", *following, sep="\n  ")
+        print(f"And in another terminal:\n  {program()} chat{_home(args)}")
 
 
 def _prompt_tokens(paths: "Paths") -> int:
@@ -129,16 +179,14 @@ def _prompt_tokens(paths: "Paths") -> int:
 
 
 def _next(args: argparse.Namespace, config: "Step", model: "Model") -> list[str]:
-    """The commands that lead from here to a chat."""
+    """The commands that lead from here to a running server; they can be pasted as they are."""
     from klaw.config.schema import LOCAL_PROVIDER
 
-    home = f" --home {shlex.quote(args.home)}" if args.home else ""
-    lines = []
-    if config.outcome == "made" and model.key_env and model.key_env not in os.environ:
-        lines.append(f"export {model.key_env}=...")
-    if config.outcome == "kept" or model.provider == LOCAL_PROVIDER:
-        lines.append(f"klaw models pull{home}")
-    else:
-        lines.append(f"klaw models pull{home} multilingual-e5-small")
-    lines += [f"klaw models test{home}", f"klaw serve{home}"]
-    return lines
+    klaw, home = program(), _home(args)
+    built_in = config.outcome == "kept" or model.provider == LOCAL_PROVIDER
+    pull = f"{klaw} models pull{home}{'' if built_in else ' multilingual-e5-small'}"
+    return [pull, f"{klaw} models test{home}", f"{klaw} serve{home}"]
+
+
+def _home(args: argparse.Namespace) -> str:
+    return f" --home {shlex.quote(args.home)}" if args.home else ""

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from klaw.cli.arguments import Words
+
 NewGroup: TypeAlias = Callable[[Any, str, str], Any]
 """Makes a group of commands: of which, its name, its help."""
 NewCommand: TypeAlias = Callable[[Any, str, str, str, str], argparse.ArgumentParser]
@@ -30,7 +32,13 @@ def _facts_commands(commands: Any, new_group: NewGroup, new_command: NewCommand)
     listing.add_argument("--limit", metavar="N", type=int, help="so many, 1 to 100 (default: 50)")
     listing.add_argument("--page", metavar="N", type=int, help="go on at this page")
     add = command("add", "keep a statement, unless it is kept already", of_fact=False)
-    add.add_argument("text", metavar="TEXT", help="one statement that makes sense alone; - reads it from here")
+    add.add_argument(
+        "text",
+        metavar="TEXT",
+        nargs="+",
+        action=Words,
+        help="one statement that makes sense alone; - reads it from here",
+    )
     add.add_argument("--replaces", metavar="FACT", help="the fact that it corrects, which becomes history")
     edit = command("edit", "change a fact; what is not given stays as it is")
     edit.add_argument("--text", metavar="TEXT", help="what it says from now on; - reads it from here")
@@ -59,7 +67,7 @@ def _people_commands(commands: Any, new_group: NewGroup, new_command: NewCommand
     listing.add_argument("--page", metavar="N", type=int, help="go on at this page")
     command("show", "show a person with the topics that name it")
     adding = command("add", "add a person", of_person=False)
-    adding.add_argument("name", metavar="NAME", help="what you call the person")
+    adding.add_argument("name", metavar="NAME", nargs="+", action=Words, help="what you call the person")
     edit = command("edit", "change a person; what is not given stays as it is")
     edit.add_argument("--name", metavar="NAME", help="another name; the former one stays as an alias")
     for made in (adding, edit):

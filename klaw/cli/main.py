@@ -10,6 +10,7 @@ from typing import Any
 
 from klaw import __version__
 from klaw.cli import kept_parser, topics_options
+from klaw.cli.arguments import Parser, Words, add_config, add_home, count, port
 
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
 
@@ -43,9 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    root = argparse.ArgumentParser(prog="klaw", description="A memory-first personal chat agent.", epilog=EPILOG)
+    root = Parser(prog="klaw", description="A memory-first personal chat agent.", epilog=EPILOG)
+    add_home(root, None)
     root.add_argument("--version", action="version", version=f"klaw {__version__}")
-    commands = root.add_subparsers(metavar="COMMAND", title="commands")
+    commands = root.new_group()
     _init_command(commands)
     _server_commands(commands)
     _looking_commands(commands)
@@ -72,12 +74,12 @@ def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:
 
 def _command(
     commands: Any, name: str, text: str, module: str, function: str, *, json: bool = True, inherits: bool = False
-) -> argparse.ArgumentParser:
+) -> Parser:
     """Make a command. ``inherits``: options that stand before its name, with the command above it, count too."""
-    command: argparse.ArgumentParser = commands.add_parser(
+    command: Parser = commands.add_parser(
         name, help=text, description=text, argument_default=argparse.SUPPRESS if inherits else None
     )
-    command.add_argument("--home", metavar="DIR", help="keep everything under this folder (default: the XDG folders)")
+    add_home(command)
     if json:
         default = argparse.SUPPRESS if inherits else False
         command.add_argument("--json", action="store_true", default=default, help="print JSON")
@@ -87,10 +89,13 @@ def _command(
 
 def _server_commands(commands: Any) -> None:
     serve = _command(commands, "serve", "run the server", "serve", "serve_command", json=False)
-    serve.add_argument("--config", metavar="FILE", help="the configuration file (default: engine.json of the home)")
+    serve.add_argument("--port", metavar="N", type=port, help="listen on this port (default: gateway.port)")
     chat = _command(commands, "chat", "chat in the terminal, or from a pipe", "chat", "chat_command")
     chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")
     chat.add_argument("--url", help="address of the server (default: from the configuration, or $KLAW_URL)")
+    chat.add_argument("--port", metavar="N", type=port, help="the server's port, if it is not gateway.port")
+    for made in (serve, chat):
+        add_config(made)
     chat.add_argument("--token", help="token of the user (better: $KLAW_TOKEN)")
     chat.add_argument("--history", metavar="N", type=int, default=10, help="messages shown at the start (default: 10)")
     chat.add_argument("--no-history", action="store_true", help="show no earlier messages")
@@ -139,7 +144,7 @@ def _looking_commands(commands: Any) -> None:
     replay.add_argument("--chat", metavar="NAME", help="turns of this chat only")
     replay.add_argument("--user", metavar="NAME", help="turns of this user only (with --chat: whose, default: local)")
     replay.add_argument("--turn", metavar="TURN", nargs="+", action="extend", help="these turns only, by their ids")
-    replay.add_argument("--last", metavar="N", type=_count, default=100, help="the newest turns (default: 100)")
+    replay.add_argument("--last", metavar="N", type=count, default=100, help="the newest turns (default: 100)")
     replay.add_argument("--no-text", action="store_true", help="numbers only, nothing of what was said")
 
     why = _command(commands, "why", "tell where a message is and what brings it back", "why", "why_command")
@@ -151,7 +156,7 @@ def _looking_commands(commands: Any) -> None:
     search = _command(
         commands, "search", "search all that was said, by words and by meaning", "search", "search_command"
     )
-    search.add_argument("query", metavar="QUERY", help="a question, or words")
+    search.add_argument("query", metavar="QUERY", nargs="+", action=Words, help="a question, or words")
     search.add_argument("--user", metavar="NAME", help="whose history (default: local)")
     search.add_argument("--chat", metavar="NAME", help="this chat only")
     times = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; UTC where no offset is given"
@@ -163,7 +168,7 @@ def _looking_commands(commands: Any) -> None:
 
     text = "show what calls to models used and cost"
     usage = _command(commands, "usage", text, "usage", "usage_command")
-    usage.add_argument("--days", metavar="N", type=_count, help="UTC days back, today included (default: 30)")
+    usage.add_argument("--days", metavar="N", type=count, help="UTC days back, today included (default: 30)")
     kinds = ("chat", "model", "day", "task", "source")
     usage.add_argument("--by", choices=kinds, help="sums for each of them (default: day)")
     usage.add_argument("--user", metavar="NAME", help="of this user only (default: all)")
@@ -228,7 +233,7 @@ def _runs_commands(commands: Any) -> None:
     runs.add_argument("--user", metavar="NAME", help="whose runs (default: local)")
     runs.add_argument("--task", metavar="NAME", help="only runs of this task or subagent")
     _run_filters(runs)
-    group = runs.add_subparsers(metavar="COMMAND", title="commands")
+    group = runs.new_group()
     for name, text in (("show", "show a run with its request and its result"), ("cancel", "end a run that goes on")):
         one = _command(group, name, text, "runs", f"{name}_command", inherits=True)
         one.add_argument("--user", metavar="NAME", help="whose run (default: local)")
@@ -255,23 +260,28 @@ def _memory_commands(commands: Any) -> None:
     topics_options.add(_group(commands, "topics", "list, show, merge, split and rebuild topics"), _command)
 
 
-def _count(text: str) -> int:
-    """A number of things, at least one."""
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError("must be a number from 1 to 1000000")
-    return int(text)
-
-
 def _group(commands: Any, name: str, text: str) -> Any:
-    group = commands.add_parser(name, help=text, description=text)
-    group.set_defaults(run=lambda _arguments: (group.print_help(), 2)[1])
-    return group.add_subparsers(metavar="COMMAND", title="commands")
+    group: Parser = commands.add_parser(name, help=text, description=text)
+    add_home(group)
+
+    def run(_arguments: argparse.Namespace) -> int:
+        group.print_help()
+        return 2
+
+    group.set_defaults(run=run)
+    return group.new_group()
 
 
 def _config_commands(commands: Any) -> None:
     group = _group(commands, "config", "check, show or describe the configuration")
-    _command(group, "check", "check the configuration and name every problem", "config", "check_command")
-    _command(group, "show", "show the configuration as it takes effect", "config", "show_command")
+    check = _command(group, "check", "check the configuration and name every problem", "config", "check_command")
+    show = _command(group, "show", "show the configuration as it takes effect", "config", "show_command")
+    for made in (check, show):
+        add_config(made)
+    describe = _command(
+        group, "describe", "tell of each key its type, default and meaning", "config", "describe_command"
+    )
+    describe.add_argument("key", metavar="KEY", nargs="?", help="this one, or a section with all in it (default: all)")
     _command(group, "schema", "print the JSON schema of the configuration", "config", "schema_command")
 
 

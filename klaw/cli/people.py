@@ -10,7 +10,7 @@ _HEAD = ["person", "topics", "last named", "name", "also", "relation"]
 
 
 def list_command(args: argparse.Namespace) -> int:
-    """Prints the people, those named most often first. 0 also when there are none; 1 when no server runs."""
+    """Prints the people, those named most often first. 0 also when there are none."""
     return ask(args, "person_list", {"limit": args.limit, "page": args.page}, people_table)
 
 

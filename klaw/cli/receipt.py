@@ -3,6 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from klaw.cli.admin_call import Refused, ask, fail, line, print_json
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
@@ -52,12 +54,17 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin import recalled, why
     from klaw.admin.answers import check_receipt, turn_json
     from klaw.admin.requests import BadRequest, Receipt, parse_args
+    from klaw.admin.short_ids import MOST_TOLD, only
     from klaw.store.offline import read_offline
     from klaw.store.sql import whereabouts
     from klaw.store.sql.overview import find_turn
+    from klaw.store.sql.short_ids import beginning_with
 
     try:
         request = parse_args(Receipt, {name: value for name, value in wanted.items() if value is not None})
+        if request.turn is not None:
+            found = read_offline(paths.database, beginning_with, "turn", LOCAL_USER, request.turn, MOST_TOLD + 1)
+            request = attrs.evolve(request, turn=only(found, "turn") or request.turn)
         turn = read_offline(paths.database, find_turn, *check_receipt(request))
         answer = turn_json(turn)
         if turn is None or request.why is None:

@@ -63,15 +63,12 @@ def search_command(args: argparse.Namespace) -> int:
 
 
 def _as_typed(error: Refused) -> str:
-    """What the server refused, with the argument named as the command line names it."""
+    """What the server refused, in the words of the command line."""
     if error.code == "line_too_long":
         from klaw.admin.requests import MAX_QUERY
 
         return f"QUERY: must have 1 to {MAX_QUERY} characters"
-    if not str(error).startswith("args."):
-        return str(error)
-    name, colon, rest = str(error).removeprefix("args.").partition(":")
-    return f"{'QUERY' if name == 'query' else f'--{name}'}{colon}{rest}"
+    return str(error)
 
 
 def _read(paths: Paths, wanted: dict[str, Any]) -> dict[str, Any]:

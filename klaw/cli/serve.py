@@ -1,16 +1,17 @@
 """``klaw serve``."""
 
 import argparse
-import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from klaw.cli.admin_call import program
+
 
 def serve_command(arguments: argparse.Namespace) -> int:
     """Run the server until a signal stops it. Returns 1 when it cannot start or had to stop."""
+    import attrs
     import trio
 
     from klaw.actor import log as logging
@@ -24,6 +25,8 @@ def serve_command(arguments: argparse.Namespace) -> int:
     paths = Paths.resolve(arguments.home)
     config_file = Path(arguments.config) if arguments.config else paths.config_file
     config, warnings = load(config_file)
+    if arguments.port is not None:
+        config = attrs.evolve(config, gateway=attrs.evolve(config.gateway, port=arguments.port))
     for warning in (*warnings, *unresolved_secrets(config)):
         print(f"klaw: {config_file}: {warning}", file=sys.stderr)
     logging.configure(config.logging.level, config.logging.format)
@@ -32,7 +35,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
     def ready(url: str) -> None:
         home = f" --home {shlex.quote(arguments.home)}" if arguments.home else ""
         print(f"Klaw listens on {url}", flush=True)
-        print(f"Chat in another terminal:  {_program()} chat{home}", flush=True)
+        print(f"Chat in another terminal:  {program()} chat{home}", flush=True)
 
     async def run() -> None:
         await serve(config, paths, on_ready=ready)
@@ -50,15 +53,6 @@ def serve_command(arguments: argparse.Namespace) -> int:
             print(f"klaw: {leaf}", file=sys.stderr)
         return 1
     return 0
-
-
-def _program() -> str:
-    """How to call this program in another terminal of the same folder."""
-    called = Path(sys.argv[0])
-    found = shutil.which("klaw")
-    if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):
-        return "klaw"
-    return shlex.quote(os.path.relpath(called))
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

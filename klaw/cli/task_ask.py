@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from klaw.cli import admin_call, offline
 from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json
 from klaw.config.paths import Paths
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES
@@ -23,28 +24,24 @@ FIELDS = {
 """Options by their names in Python, and the fields of a task that they give."""
 
 _TYPED = {field: f"--{option.replace('_', '-')}" for option, field in FIELDS.items()}
-_ARGUMENTS = {
-    "name": "NAME",
-    "run": "RUN",
-    "fact": "FACT",
-    "person": "PERSON",
-    "into": "INTO",
-    "topic": "TOPIC",
-    "topics": "TOPIC",
-}
-_TYPED |= {"aliases": "--alias", "add_aliases": "--alias", "remove_aliases": "--no-alias"}
+_TYPED |= {"message": "--message", "aliases": "--alias", "add_aliases": "--alias", "remove_aliases": "--no-alias"}
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
 
 
 def ask(
     args: argparse.Namespace, command: str, wanted: dict[str, Any], show: Callable[[dict[str, Any]], list[str]]
 ) -> int:
-    """Ask the server and print its answer: as it is with ``--json``, else in the lines that ``show`` makes of it.
+    """Ask the server and print its answer: as it is with ``--json``, else in the lines that ``show`` makes of it. Lists
+    of what is kept are read from the database when no server runs.
 
     Returns the exit code: 0 done, 1 failed, 2 wrong usage.
     """
     try:
-        answer = call(Paths.resolve(args.home), command, user=args.user, **wanted)
+        paths, asked = Paths.resolve(args.home), {"user": args.user, **wanted}
+        if command in offline.LISTS:
+            answer = admin_call.ask(paths, command, asked, lambda: offline.read_list(paths, command, asked))
+        else:
+            answer = call(paths, command, **asked)
     except NoServer as error:
         return fail(error)
     except Refused as error:
@@ -66,7 +63,7 @@ def wrong(problems: list[str]) -> int:
 
 def option_of(field: str) -> str:
     """How the command line names a field."""
-    return _ARGUMENTS.get(field) or _TYPED.get(field) or f"--{field}"
+    return _TYPED.get(field) or admin_call.option_of(field)
 
 
 def _said(error: Refused) -> list[str]:
@@ -74,7 +71,4 @@ def _said(error: Refused) -> list[str]:
         return [f"--message: must have at most {MAX_TASK_MESSAGE_BYTES} bytes in UTF-8"]
     if error.problems:
         return [f"{option_of(problem.path)}: {problem.message}" for problem in error.problems]
-    if str(error).startswith("args."):
-        field, colon, rest = str(error).removeprefix("args.").partition(":")
-        return [f"{option_of(field)}{colon}{rest}"]
     return [str(error)]

@@ -3,33 +3,20 @@
 import argparse
 from typing import Any
 
-from klaw.cli.admin_call import call, fail, line, print_json, table
-from klaw.config.paths import Paths
-from klaw.errors import KlawError
+from klaw.cli.admin_call import line, table
+from klaw.cli.task_ask import ask
 
 
 def list_command(args: argparse.Namespace) -> int:
     """Lists topics, the last talked about first."""
     user = args.user or "local"
     chat = f"{user}:{args.chat}" if args.chat else None
-    return _ask(args, "topics_list", {"user": args.user, "chat": chat, "limit": args.limit})
+    return ask(args, "topics_list", {"chat": chat, "limit": args.limit}, _list)
 
 
 def show_command(args: argparse.Namespace) -> int:
     """Shows a topic with its messages."""
-    return _ask(args, "topics_show", {"user": args.user, "topic": args.topic})
-
-
-def _ask(args: argparse.Namespace, command: str, wanted: dict[str, Any]) -> int:
-    try:
-        answer = call(Paths.resolve(args.home), command, **wanted)
-    except KlawError as error:
-        return fail(error)
-    if args.json:
-        print_json(answer)
-    else:
-        print("\n".join(_list(answer) if command == "topics_list" else _show(answer)))
-    return 0
+    return ask(args, "topics_show", {"topic": args.topic}, _show)
 
 
 def _list(answer: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """The configuration described: its JSON schema, and its effective values without secrets."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -30,6 +31,67 @@ def show(config: EngineConfig) -> dict[str, Any]:
     shown = _shown(config)
     assert isinstance(shown, dict)
     return shown
+
+
+@attrs.frozen(kw_only=True)
+class Described:
+    """One key in words."""
+
+    path: str
+    type: str
+    default: Any
+    """As it stands in a file; None where ``has_default`` is false."""
+    has_default: bool
+    """False for a section, and for a key that must be given."""
+    meaning: str
+
+
+def described() -> list[Described]:
+    """Every key with its type, default and meaning, sections first; ``<name>`` stands for a name that one chooses."""
+    return list(_described(json_schema(), ""))
+
+
+def _described(schema: Mapping[str, Any], prefix: str) -> Iterator[Described]:
+    for name, found in schema["properties"].items():
+        if found.get("deprecated"):
+            continue
+        path = f"{prefix}{name}"
+        yield Described(
+            path=path,
+            type=_in_words(found),
+            default=found.get("default"),
+            has_default="default" in found,
+            meaning=found["description"],
+        )
+        inner, below = found, f"{path}."
+        if isinstance(found.get("additionalProperties"), Mapping):
+            inner, below = found["additionalProperties"], f"{path}.<name>."
+        if "properties" in inner:
+            yield from _described(inner, below)
+
+
+_WORDS = {"boolean": "true or false", "integer": "whole number", "object": "section", "array": "list", "string": "text"}
+
+
+def _in_words(schema: Mapping[str, Any]) -> str:
+    """The type of a key for people. That any key may be given as ``${NAME}`` is not repeated."""
+    if "anyOf" in schema:
+        return "one of " + ", ".join(json.dumps(each) for each in schema["anyOf"][0]["enum"])
+    kinds = schema.get("type", "anything")
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    if kinds[0] in ("boolean", "integer", "number"):
+        kinds = [kinds[0], *(each for each in kinds if each == "null")]
+    if kinds[0] == "object":
+        kinds = ["object"]
+        if "properties" not in schema:
+            return "names with values"
+    said = " or ".join(_WORDS.get(each, each) for each in kinds)
+    least, above, most = (schema.get(limit) for limit in ("minimum", "exclusiveMinimum", "maximum"))
+    if least is not None:
+        said += f", {_shown(float(least))} to {_shown(float(most))}" if most is not None else f", from {least}"
+    elif above is not None:
+        said += f", over {above}" + (f" to {_shown(float(most))}" if most is not None else "")
+    return said
 
 
 def key_paths(cls: type = EngineConfig, prefix: str = "") -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from klaw.config.document import Document, join_path, read_document
+from klaw.config.paths import CONFIG_NAMES
 from klaw.config.schema import RENAMED, EngineConfig
 from klaw.config.structure import structure
 from klaw.errors import ConfigError, Problem
@@ -50,6 +51,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
         raise _unreadable(f"{path} is not UTF-8 text (byte {exc.start})") from exc
     document = read_document(text, environ)
     config, warnings = _build(document)
+    warnings += _unread(path)
     if open_to_others:
         warnings += _exposed_secrets(document.tree)
     return config, warnings
@@ -94,6 +96,14 @@ def _as_written(problem: Problem, old_paths: Mapping[str, object]) -> Problem:
         if problem.path == f"{section}.{new}" and f"{section}.{old}" in old_paths:
             return Problem(path=f"{section}.{old}", message=problem.message)
     return problem
+
+
+def _unread(path: Path) -> Iterator[ConfigWarning]:
+    """Name configurations beside this one, which do not count."""
+    if path.name in CONFIG_NAMES:
+        for name in CONFIG_NAMES:
+            if name != path.name and os.path.lexists(path.with_name(name)):
+                yield ConfigWarning(path=name, message=f"is not read: {path.name} is there too; keep one of them")
 
 
 def _exposed_secrets(tree: Mapping[str, Any]) -> Iterator[ConfigWarning]:

@@ -18,6 +18,9 @@ from klaw.errors import ConfigError, Problem
 SOCKET_PATH_MAX_BYTES = 107
 """What ``sun_path`` of a unix socket holds on Linux, without the closing NUL."""
 
+CONFIG_NAMES = ("engine.json", "engine.yaml", "engine.yml")
+"""All are read alike: YAML, of which JSON is a part. The first that is there counts."""
+
 NAME_MAX_BYTES = 120
 """Longest folder name that ``encode_name`` makes; leaves room for suffixes under the usual limit of 255."""
 
@@ -30,7 +33,7 @@ class Paths:
     """All places of one Klaw installation, absolute. Nothing is created here; see ``ensure_private_dir``."""
 
     config_dir: Path
-    """Holds ``engine.json``."""
+    """Holds ``engine.json`` (or ``engine.yaml``)."""
     data_dir: Path
     """What must never be lost: the conversation logs and the database."""
     state_dir: Path
@@ -44,7 +47,9 @@ class Paths:
 
     @property
     def config_file(self) -> Path:
-        return self.config_dir / "engine.json"
+        """The configuration, by the first of its names that is there; where there is none, where it belongs."""
+        files = [self.config_dir / name for name in CONFIG_NAMES]
+        return next((file for file in files if os.path.lexists(file)), files[0])
 
     @property
     def database(self) -> Path:

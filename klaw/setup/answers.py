@@ -1,5 +1,6 @@
 """What a person is asked when an installation is made, and what answers are possible. Pure."""
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -17,6 +18,9 @@ DEFAULT_NAME = "Klaw"
 MAX_NAME_CHARS = 64
 CUSTOM = "custom"
 """The preset of a server that is none of the others: its address is asked for."""
+
+NO_KEY = "-"
+"""Says that no key is needed, where an empty answer takes the usual variable."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?")
@@ -115,21 +119,50 @@ def model(*, provider: str, model: str, base_url: str, key_env: str | None) -> M
     Raises:
         SetupRefused: something is missing or impossible.
     """
-    if provider not in PROVIDERS:
-        raise SetupRefused(f"--provider: one of {', '.join(PROVIDERS)}")
+    provider = known_provider(provider)
     if provider == LOCAL_PROVIDER:
         given = next((option for option, value in (("--model", model), ("--base-url", base_url)) if value), None)
         if given or key_env:
             raise SetupRefused(f"{given or '--key-env'}: goes with a --provider other than {LOCAL_PROVIDER}")
         return Model()
     preset = PRESETS.get(provider)
-    url = base_url or (preset.base_url if preset else "")
     variable = key_env if key_env is not None else (preset.key_env if preset else "")
-    if not re.fullmatch(r"\S+", model):
+    return Model(
+        provider=provider,
+        model=model_name(model, provider),
+        base_url=address(base_url or (preset.base_url if preset else "")),
+        key_env=key_variable(variable),
+    )
+
+
+def known_provider(text: str) -> str:
+    """Raises SetupRefused."""
+    if text not in PROVIDERS:
+        close = difflib.get_close_matches(text[:64].lower(), PROVIDERS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise SetupRefused(f"--provider: one of {', '.join(PROVIDERS)}{hint}")
+    return text
+
+
+def model_name(text: str, provider: str) -> str:
+    """Raises SetupRefused."""
+    if not re.fullmatch(r"\S+", text):
+        preset = PRESETS.get(provider)
         hint = f", for instance {preset.example}" if preset else ""
         raise SetupRefused(f"--model: the model's name as {provider} calls it, without spaces{hint}")
-    if not _URL.fullmatch(url):
+    return text
+
+
+def address(text: str) -> str:
+    """Raises SetupRefused."""
+    if not _URL.fullmatch(text):
         raise SetupRefused("--base-url: an http:// or https:// address up to its version part (usually /v1)")
-    if variable and not _VARIABLE.fullmatch(variable):
+    return text
+
+
+def key_variable(text: str) -> str:
+    """The name of a variable; empty for none, which ``-`` says too. Raises SetupRefused."""
+    name = "" if text == NO_KEY else text
+    if name and not _VARIABLE.fullmatch(name):
         raise SetupRefused("--key-env: the name of an environment variable, not the key itself")
-    return Model(provider=provider, model=model, base_url=url, key_env=variable)
+    return name

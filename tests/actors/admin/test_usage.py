@@ -109,7 +109,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
     assert lines[4].split() == ["total", "3", "950", "0", "100", "$0.2500", "+", "unknown"]
     assert lines[5] == "of unknown price: 1 calls with 50 tokens"
     assert usage_command(arguments(home, user="Не имя")) == 1
-    assert "args.user" in capsys.readouterr().err
+    assert "--user: " in capsys.readouterr().err
     assert usage_command(arguments(home, user="nobody")) == 0
     assert capsys.readouterr().out.endswith("30 days: nothing\n")
 

@@ -15,6 +15,7 @@ from klaw.config.describe import json_schema, key_paths, show
 from klaw.config.keys import file_key, rule_of
 from klaw.config.load import parse
 from klaw.config.mcp import McpServerConfig
+from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig, ProviderConfig, ProviderModelConfig, TaskRoutingConfig
 from klaw.config.tools import ExecToolConfig, WebToolConfig
 from klaw.errors import ConfigError
@@ -158,7 +159,7 @@ def test_what_show_gives_is_a_configuration_again():
 
 
 def run(command, home, *, as_json=False):
-    return command(argparse.Namespace(home=str(home), json=as_json))
+    return command(argparse.Namespace(home=str(home), json=as_json, config=None))
 
 
 @pytest.fixture
@@ -222,3 +223,35 @@ def test_show_refuses_a_broken_file(home, capsys):
 def test_schema_prints_json(home, capsys):
     assert run(schema_command, home) == 0
     assert json.loads(capsys.readouterr().out) == json_schema()
+
+
+def test_every_key_is_described_in_words(capsys):
+    from klaw.cli.main import parser
+
+    def described(*words):
+        arguments = parser().parse_args(["config", "describe", *words])
+        code = arguments.run(arguments)
+        return code, *capsys.readouterr()
+
+    code, out, _ = described()
+    assert code == 0
+    assert {line.partition(":")[0] for line in out.splitlines() if not line.startswith(" ")} == set(key_paths())
+    assert "autoRag.topK: whole number, 1 to 100, default 8" in out
+    assert "embedding.enabled: true or false, default true" in out
+    code, out, _ = described("gateway.port")
+    assert out.startswith("gateway.port: whole number, 0 to 65535, default 8181\n    ")
+    code, out, _ = described("context", "--json")
+    assert {each["path"] for each in json.loads(out)} == {path for path in key_paths() if path.startswith("context")}
+    code, _, errors = described("gateway.prot")
+    assert (code, "did you mean gateway.port" in errors) == (1, True)
+
+
+def test_a_configuration_may_be_called_engine_yaml(tmp_path, capsys):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "engine.yaml").write_text("context: {slidingWindow: 6}")
+    assert run(check_command, tmp_path) == 0
+    assert "engine.yaml" in capsys.readouterr().out
+    assert Paths.resolve(tmp_path).config_file.name == "engine.yaml"
+    (tmp_path / "config" / "engine.json").write_text("{}")
+    assert run(check_command, tmp_path) == 0
+    assert "warning: engine.yaml: is not read: engine.json is there too; keep one of them" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import stat
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
 
 def test_a_provider_with_a_key_keeps_the_key_in_the_environment(tmp_path):
     done = init(tmp_path, "--yes", "--provider", "openrouter", "--model", "qwen/qwen3-32b")
-    assert "export OPENROUTER_API_KEY=..." in done.stdout
+    assert "  export OPENROUTER_API_KEY=YOUR-KEY\n" in done.stdout
     config, _ = load(tmp_path / "config" / "engine.json", {"OPENROUTER_API_KEY": "secret"})
     assert config.routing.default == "openrouter/qwen/qwen3-32b"
     assert config.topics.enabled
@@ -164,6 +165,32 @@ def test_leaving_in_the_middle_writes_nothing(tmp_path):
     code, _, asked = on_terminal(tmp_path / "home", "en\n\x04")
     assert (code, (tmp_path / "home").exists()) == (130, False)
     assert "nothing was written" in asked
+
+
+def test_after_a_bad_answer_it_asks_again_and_choices_have_numbers(tmp_path):
+    """Each question once more after an answer that cannot be; nothing that was answered is lost."""
+    wrong = ["de", "ru", "Клава", "x" * 65, "Анна", "olama", "9", "htp://x", "http://127.0.0.1:1/v1", "a b", "m"]
+    assert answers.PROVIDERS[8] == "custom"
+    code, _, asked = on_terminal(tmp_path / "home", "\n".join([*wrong, "sk-123", "-", ""]))
+    assert code == 0, asked
+    assert "  9  custom" in asked
+    assert "did you mean ollama?" in asked
+    assert (asked.count("Your name"), asked.count("Address of its API"), asked.count("Model, as")) == (2, 2, 2)
+    config, _ = load(tmp_path / "home" / "config" / "engine.json", {})
+    assert (config.routing.default, config.providers["custom"].base_url) == ("custom/m", "http://127.0.0.1:1/v1")
+    assert "Анна" in (tmp_path / "home" / "workspace" / "USER.md").read_text()
+
+
+def test_what_comes_next_can_be_pasted(tmp_path):
+    """Every line that is indented is a command of this very program, with the home that was given."""
+    home = tmp_path / "my home"
+    done = init(home, "--yes")
+    commands = [line.strip() for line in done.stdout.partition("Next:")[2].splitlines() if line.startswith("  ")]
+    assert [shlex.split(each)[1:] for each in commands] == [
+        ["models", "pull", "--home", str(home)],
+        ["serve", "--home", str(home)],
+        ["chat", "--home", str(home)],
+    ]
 
 
 @pytest.fixture

@@ -1,0 +1,69 @@
+"""What all of Klaw's command lines share: a parser that asks "did you mean", and kinds of arguments."""
+
+import argparse
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+_CHOICE = re.compile(r"invalid choice: '(.{1,64}?)' \(choose from")
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the commands that are like a mistyped one."""
+
+    commands: Mapping[str, object] = {}
+    """Its own, by their names."""
+
+    def error(self, message: str) -> NoReturn:
+        found = _CHOICE.search(message)
+        if found is not None and self.commands and "COMMAND" in message:
+            close = difflib.get_close_matches(found[1], self.commands, n=2)
+            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            message = f"there is no command {found[1]!r}.{hint} `{self.prog} --help` lists the commands"
+        super().error(message)
+
+    def new_group(self) -> Any:
+        """A place for commands of this parser; they are parsers of this class."""
+        made = self.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+        self.commands = made.choices
+        return made
+
+
+class Words(argparse.Action):
+    """Several words are one text, so that nobody has to quote it. Takes ``nargs="+"``."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002  the interface of argparse
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,  # noqa: ARG002
+    ) -> None:
+        setattr(namespace, self.dest, " ".join(values))
+
+
+def add_home(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
+    """``--home`` may stand before or after any command's name; only the root has a default for it."""
+    text = "keep everything under this folder (default: the XDG folders)"
+    parser.add_argument("--home", metavar="DIR", default=default, help=text)
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """``--config``, where the command reads the configuration."""
+    text = "the configuration file (default: engine.json or engine.yaml of the home)"
+    parser.add_argument("--config", metavar="FILE", help=text)
+
+
+def count(text: str) -> int:
+    """A number of things, at least one."""
+    if not text.isdecimal() or not 1 <= int(text[:10]) <= 1_000_000:
+        raise argparse.ArgumentTypeError("must be a number from 1 to 1000000")
+    return int(text)
+
+
+def port(text: str) -> int:
+    """A port of TCP; 0 lets the system choose one."""
+    if not text.isdecimal() or int(text[:10]) > 65_535:
+        raise argparse.ArgumentTypeError("must be a number from 0 to 65535")
+    return int(text)

@@ -1,0 +1,79 @@
+"""The command line: where options may stand, words without quotes, and what is said to a typo."""
+
+import argparse
+
+import pytest
+
+from klaw.cli import admin_call
+from klaw.cli.main import parser
+
+
+def parse(*words: str) -> argparse.Namespace:
+    return parser().parse_args(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--home", "/x", "facts", "list"),
+        ("facts", "--home", "/x", "list"),
+        ("facts", "list", "--home", "/x"),
+        ("--home", "/x", "runs", "show", "abc"),
+        ("runs", "--home", "/x", "show", "abc"),
+        ("--home", "/x", "status"),
+        ("--home", "/wrong", "status", "--home", "/x"),
+    ],
+)
+def test_home_stands_before_or_after_the_command(words: tuple[str, ...]) -> None:
+    assert parse(*words).home == "/x"
+
+
+def test_without_home_there_is_none() -> None:
+    assert parse("facts", "list").home is None
+    assert parse("status").home is None
+
+
+def test_texts_need_no_quotes() -> None:
+    assert parse("search", "summer", "house", "--limit", "3").query == "summer house"
+    assert parse("search", "--limit", "3", "летний", "дом").query == "летний дом"
+    assert parse("facts", "add", "Anna", "likes", "tea").text == "Anna likes tea"
+    assert parse("people", "add", "Анна", "Петрова", "--relation", "sister").name == "Анна Петрова"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("stauts",), "there is no command 'stauts'. Did you mean status?"),
+        (("facts", "lst"), "there is no command 'lst'. Did you mean list?"),
+        (("schedule", "ad", "x"), "Did you mean add"),
+        (("zzzzzz",), "there is no command 'zzzzzz'. `klaw --help` lists the commands"),
+        (("usage", "--by", "modle"), "invalid choice: 'modle'"),
+    ],
+)
+def test_a_typo_is_answered_with_what_was_meant(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(*words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_long_typo_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse("x" * 100_000)
+    assert "invalid choice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("args.topic: there is no such topic", "TOPIC: there is no such topic"),
+        ("args.chat: there is no such chat", "--chat: there is no such chat"),
+        ("args.dry_run: must be true or false", "--dry-run: must be true or false"),
+        ("args.what: several ids begin so: 1, 2", "WHAT: several ids begin so: 1, 2"),
+        ("there is no such turn", "there is no such turn"),
+    ],
+)
+def test_arguments_are_named_as_they_are_typed(message: str, shown: str) -> None:
+    assert str(admin_call.Refused("bad_args", message)) == shown
