@@ -171,7 +171,7 @@ def test_after_a_bad_answer_it_asks_again_and_choices_have_numbers(tmp_path):
     """Each question once more after an answer that cannot be; nothing that was answered is lost."""
     wrong = ["de", "ru", "Клава", "x" * 65, "Анна", "olama", "9", "htp://x", "http://127.0.0.1:1/v1", "a b", "m"]
     assert answers.PROVIDERS[8] == "custom"
-    code, _, asked = on_terminal(tmp_path / "home", "\n".join([*wrong, "sk-123", "-", ""]))
+    code, _, asked = on_terminal(tmp_path / "home", "\n".join([*wrong, "sk-123", "-", "no", ""]))
     assert code == 0, asked
     assert "  9  custom" in asked
     assert "did you mean ollama?" in asked
@@ -188,6 +188,7 @@ def test_what_comes_next_can_be_pasted(tmp_path):
     commands = [line.strip() for line in done.stdout.partition("Next:")[2].splitlines() if line.startswith("  ")]
     assert [shlex.split(each)[1:] for each in commands] == [
         ["models", "pull", "--home", str(home)],
+        ["models", "test", "--home", str(home)],
         ["serve", "--home", str(home)],
         ["chat", "--home", str(home)],
     ]
