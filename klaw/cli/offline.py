@@ -33,8 +33,6 @@ def read_list(paths: Paths, command: str, wanted: dict[str, Any]) -> dict[str, A
 
 
 async def _answer(paths: Paths, request: Any) -> dict[str, Any]:
-    import apsw
-
     from klaw.admin.answers import check_user
     from klaw.admin.fact_requests import FactList
     from klaw.admin.facts import list_facts
@@ -42,16 +40,12 @@ async def _answer(paths: Paths, request: Any) -> dict[str, Any]:
     from klaw.admin.people import list_people
     from klaw.admin.people_requests import PersonList
     from klaw.domain.names import LOCAL_USER
-    from klaw.errors import StorageError
-    from klaw.store.readers import open_readers
+    from klaw.store.offline import offline_readers
 
     user = check_user(request.user or LOCAL_USER)
-    try:
-        async with open_readers(paths.database, 1) as readers:
-            if isinstance(request, FactList):
-                return await list_facts(readers, user, request)
-            if isinstance(request, PersonList):
-                return await list_people(readers, user, request)
-            return await run_topics(readers, request)
-    except apsw.Error as error:
-        raise StorageError(f"cannot read {paths.database}: SQLite says {type(error).__name__}") from error
+    async with offline_readers(paths.database) as readers:
+        if isinstance(request, FactList):
+            return await list_facts(readers, user, request)
+        if isinstance(request, PersonList):
+            return await list_people(readers, user, request)
+        return await run_topics(readers, request)

@@ -1,6 +1,7 @@
 """Reading the database of a server that does not run: for commands, which have nothing else to do and may block."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -8,6 +9,7 @@ import apsw
 
 from klaw.errors import StorageError
 from klaw.store.connect import prepare_reader
+from klaw.store.readers import Readers, open_readers
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,5 +31,19 @@ def read_offline(
             return function(connection, *args, **kwargs)
         finally:
             connection.close()
+    except apsw.Error as error:
+        raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error
+
+
+@asynccontextmanager
+async def offline_readers(path: Path) -> AsyncIterator[Readers]:
+    """One connection that reads the database, for what asks a server's readers otherwise.
+
+    Raises:
+        StorageError: as ``read_offline``.
+    """
+    try:
+        async with open_readers(path, 1) as readers:
+            yield readers
     except apsw.Error as error:
         raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error
