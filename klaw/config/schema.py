@@ -287,6 +287,12 @@ class LocalModelConfig:
         "Threads for inference; 0 = one for each core, and one less while it writes.", 0, minimum=0, maximum=1024
     )
     context_tokens: int = key("Context length of each slot.", 8192, minimum=256, maximum=_TOKENS_MAX)
+    max_reply_tokens: int = key(
+        "Longest answer; llm.maxReplyTokens holds too. A model as small as the built-in one has said it all by then.",
+        512,
+        minimum=1,
+        maximum=_TOKENS_MAX,
+    )
     parallel: int = key("Requests that the model process works on at the same time.", 2, minimum=1, maximum=64)
     start_timeout_s: float = key("The model process must be ready within this time.", 120.0, above=0, maximum=_DAY_S)
     tools: Literal[False, "schema"] = key(

@@ -193,7 +193,7 @@ class Router:
             name=name,
             model=model,
             context_tokens=self._context_tokens(name),
-            max_output_tokens=self._config.llm.max_reply_tokens,
+            max_output_tokens=min(self._config.llm.max_reply_tokens, local.max_reply_tokens),
             tools=bool(local.tools),
             images=False,
         )

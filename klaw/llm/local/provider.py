@@ -4,12 +4,14 @@ import attrs
 import structlog
 import trio
 
+from klaw.config.schema import LOCAL_PROVIDER
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.http import HttpProvider, HttpSettings
 from klaw.llm.local.state import Endpoint, LocalModel
 from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import OnDelta
-from klaw.llm.types import Completion, Delta, Request
+from klaw.llm.repetition import RepetitionStop
+from klaw.llm.types import Completion, Delta, Request, TextDelta
 
 SILENCE_S = 300.0
 """A small machine may chew on a long prompt for minutes before the first byte."""
@@ -50,27 +52,19 @@ class LocalProvider:
         Raises:
             ProviderError: there is no local model, or it does not start; the text says what to do.
         """
-        begun = False
         if request.temperature is None:
             request = attrs.evolve(request, temperature=TEMPERATURE)
-
-        def relay(delta: Delta) -> None:
-            nonlocal begun
-            begun = True
-            on_delta(delta)
-
         endpoint = await self._ready()
+        answer = _Answer(on_delta)
         try:
-            client = await self._client_of(endpoint)
-            return await client.stream(request, relay)
+            return await answer.stream(await self._client_of(endpoint), request)
         except ProviderNetworkError:
-            if begun or self._closed:
+            if answer.begun or self._closed:
                 raise
             log.info("local_model_call_repeated", model=request.model)
         with trio.move_on_after(NOTICE_S):
             await self._model.wait_gone(endpoint)
-        client = await self._client_of(await self._ready())
-        return await client.stream(request, relay)
+        return await _Answer(on_delta).stream(await self._client_of(await self._ready()), request)
 
     async def aclose(self) -> None:
         """See ``Provider.aclose``."""
@@ -110,3 +104,44 @@ class LocalProvider:
         if old is not None:
             await old.aclose()
         return client
+
+
+class _Answer:
+    """One answer as it arrives; it ends where it begins to repeat itself."""
+
+    def __init__(self, on_delta: OnDelta) -> None:
+        self.begun = False
+        self._on_delta = on_delta
+        self._stop = RepetitionStop()
+        self._text: list[str] = []
+        self._scope = trio.CancelScope()
+
+    async def stream(self, client: HttpProvider, request: Request) -> Completion:
+        """See ``Provider.stream``."""
+        if request.json_schema is not None:  # half of a JSON value is worth nothing; its length is bounded
+            return await client.stream(request, self._pass_on)
+        completion = Completion(text="", model=f"{LOCAL_PROVIDER}/{request.model}")
+        with self._scope:
+            completion = await client.stream(request, self._relay)
+        if self._stop.looped:
+            log.info("local_answer_repeats_itself", model=request.model, size=len("".join(self._text)))
+        self._say(self._stop.end())
+        return attrs.evolve(completion, text="".join(self._text))
+
+    def _relay(self, delta: Delta) -> None:
+        if not isinstance(delta, TextDelta):
+            self._pass_on(delta)
+            return
+        self.begun = True
+        self._say(self._stop.feed(delta.text))
+        if self._stop.looped:
+            self._scope.cancel(reason="the answer repeats itself")
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._text.append(text)
+            self._pass_on(TextDelta(text))
+
+    def _pass_on(self, delta: Delta) -> None:
+        self.begun = True
+        self._on_delta(delta)

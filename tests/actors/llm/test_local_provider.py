@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import attrs
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -10,8 +11,8 @@ import klaw.llm.local.provider as local_provider
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import Endpoint, LocalModel, LocalState
-from klaw.llm.types import ChatMessage, Completion, Request
-from tests.support.llm_server import Cut, LlmServer, Reply, Text, serve_llm, text_reply
+from klaw.llm.types import ChatMessage, Completion, Delta, JsonSchema, Request
+from tests.support.llm_server import Cut, Hang, LlmServer, Reply, Text, serve_llm, text_reply
 
 REQUEST = Request(model="m", messages=(ChatMessage(role="user", content="Привет"),))
 
@@ -113,3 +114,39 @@ async def test_a_closed_provider_refuses(server: LlmServer, model: LocalModel, p
     await provider.aclose()
     with pytest.raises(ProviderNetworkError, match="closed"):
         await call(provider)
+
+
+@pytest.mark.parametrize("piece", ["I'm glad you're here. ", "Я рад, что ты здесь. "])
+async def test_an_answer_that_repeats_itself_is_stopped(
+    server: LlmServer, model: LocalModel, provider: LocalProvider, piece: str
+) -> None:
+    """The process is told, and what is shown and stored holds the sentence once."""
+    model.ready(Endpoint(base_url=server.url, key="k1"))
+    words = [Text(f"{word} ") for word in piece.split()]
+    server.replies.append(Reply(steps=(Text("Hm. "), *words * 400, Hang())))
+    deltas: list[Delta] = []
+    done = await provider.stream(REQUEST, deltas.append)
+    await server.requests[0].gone.wait()
+    assert done.text.rstrip() == f"Hm. {piece}".rstrip()
+    assert "".join(delta.text for delta in deltas) == done.text
+    assert (done.model, done.finish_reason) == ("local/m", "stop")
+
+
+@pytest.mark.parametrize("text", ["Да.", "Yes, yes, yes. It is a list:\n1. one\n2. two", "a" * 15])
+async def test_an_answer_that_goes_somewhere_is_whole(
+    server: LlmServer, model: LocalModel, provider: LocalProvider, text: str
+) -> None:
+    model.ready(Endpoint(base_url=server.url, key="k1"))
+    server.replies.append(text_reply(*text))
+    deltas: list[Delta] = []
+    done = await provider.stream(REQUEST, deltas.append)
+    assert done.text == text == "".join(delta.text for delta in deltas)
+    assert done.usage is not None
+
+
+async def test_json_is_never_stopped(server: LlmServer, model: LocalModel, provider: LocalProvider) -> None:
+    model.ready(Endpoint(base_url=server.url, key="k1"))
+    text = '{"a": ["' + "the same again, " * 200 + '"]}'
+    server.replies.append(text_reply(text[:100], text[100:]))
+    schema = JsonSchema(name="s", schema={"type": "object"})
+    assert (await provider.stream(attrs.evolve(REQUEST, json_schema=schema), lambda _: None)).text == text

@@ -1,0 +1,189 @@
+"""Stops a text that repeats itself without end, as small models' texts do. Pure.
+
+What is repeated on purpose must pass: refrains, lists, tables, code, separators. So a repetition only counts when it
+stands at the end, is made of words, and has gone on for a while. Two kinds are known: one piece, copy behind copy,
+numbers aside (``1. I'm glad. 2. I'm glad.``); and the same few phrases in changing order.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+
+TAIL_CHARS = 2400
+"""So much of the end is looked at."""
+HOLD_CHARS = 16
+"""The end of a text is held back while it says what was said before, so that a loop is not shown at all; this much of
+it always is."""
+
+COPIES = 4
+LONG_COPIES = 3
+LONG_CHARS = 400
+"""A loop is a piece with four copies, a long piece with three ..."""
+SHORT_PIECE_CHARS = 24
+NUMBERED_COPIES = 8
+MIN_CHARS = 300
+"""... a short piece or one with numbers in it with more; it must fill so much ..."""
+CODE_COPIES = 12
+CODE_CHARS = 800
+"""... and in code and tables, where lines are the same for good reason, more still."""
+MIN_LETTERS = 3
+"""Of a piece; lines, dots and empty cells are none."""
+
+WORDS = 100
+GROUP = 5
+OLD_SHARE = 0.8
+"""Phrases go round when of the groups of ``GROUP`` words among the last ``WORDS`` so many stand there in ``COPIES``."""
+
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(r"\d+")
+_CLOSING = re.compile(r"[.!?…)»”\"]*")
+_FENCE = re.compile(r"^ {0,3}(```|~~~).*", re.MULTILINE)
+
+
+class RepetitionStop:
+    """Feed it a text as it is written; it gives what may be shown, and says when the rest is a repetition."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._given = 0
+        self.looped = False
+        """The text repeats itself: write no more. What was given holds it once."""
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece; give what is new, which may be empty."""
+        if self.looped:
+            return ""
+        self._text += piece
+        begin, plain = _block(self._text)
+        start = max(begin, len(self._text) - TAIL_CHARS)
+        tail = _Tail.of(self._text[start:])
+        loop = tail.loop(plain=plain)
+        self.looped = loop is not None
+        return self._give(start + (tail.before_repeated() if loop is None else loop))
+
+    def end(self) -> str:
+        """The text is over: give what was held back, unless it is a repetition."""
+        return "" if self.looped else self._give(len(self._text))
+
+    def _give(self, until: int) -> str:
+        given = self._text[self._given : until]
+        self._given += len(given)
+        return given
+
+
+@attrs.frozen
+class _Tail:
+    """The end of a text, with a sign in place of each number.
+
+    Args:
+        flat: that text.
+        places: where each of its characters stands in the text itself, and where the text ends.
+        repeated: for each length of its end, how much of that end stands there twice, once at the beginning and once
+            at the end (the failure function of Knuth, Morris and Pratt, read backwards).
+    """
+
+    flat: str
+    places: Sequence[int]
+    repeated: Sequence[int]
+
+    @classmethod
+    def of(cls, text: str) -> "_Tail":
+        parts: list[str] = []
+        places: list[int] = []
+        place = 0
+        for number in _NUMBER.finditer(text):
+            parts += text[place : number.start()], "0"
+            places += range(place, number.start() + 1)
+            place = number.end()
+        parts.append(text[place:])
+        places += range(place, len(text) + 1)
+        flat = "".join(parts)
+        return cls(flat, places, _borders(flat[::-1]))
+
+    def before_repeated(self) -> int:
+        """The text up to here holds nothing twice of what may be the beginning of a loop."""
+        held = max(HOLD_CHARS, max(self.repeated, default=0))
+        return self.places[max(0, len(self.flat) - held)]
+
+    def loop(self, *, plain: bool) -> int | None:
+        """Where the second copy begins if the text repeats itself."""
+        found = [
+            len(self.flat) - repeated
+            for length, repeated in enumerate(self.repeated, start=1)
+            if 2 * repeated >= length and self._is_loop(length, length - repeated, plain=plain)
+        ]
+        if found:
+            # What stands before the first copy may end as a copy does.
+            begin = min(found)
+            closed = _CLOSING.match(self.flat, begin)
+            return self.places[closed.end() if closed else begin]
+        again = _phrases_again(self.flat) if plain else None
+        return None if again is None else self.places[again]
+
+    def _is_loop(self, length: int, piece: int, *, plain: bool) -> bool:
+        """Whether a piece of so many characters is one whose copies fill an end of that length."""
+        copies = length // piece
+        if copies < LONG_COPIES:
+            return False
+        unit = self.flat[-piece:]
+        if not plain:
+            enough = "0" not in unit and copies >= CODE_COPIES and length >= CODE_CHARS
+        elif "0" in unit:
+            enough = copies >= NUMBERED_COPIES and length >= MIN_CHARS and piece >= SHORT_PIECE_CHARS
+        elif piece < SHORT_PIECE_CHARS:
+            enough = copies >= COPIES and length >= MIN_CHARS
+        else:
+            enough = copies >= COPIES or piece >= LONG_CHARS
+        return enough and sum(map(len, _WORD.findall(unit))) >= MIN_LETTERS
+
+
+def _borders(text: str) -> list[int]:
+    borders = [0] * len(text)
+    matched = 0
+    for place in range(1, len(text)):
+        while matched and text[place] != text[matched]:
+            matched = borders[matched - 1]
+        matched += text[place] == text[matched]
+        borders[place] = matched
+    return borders
+
+
+def _block(text: str) -> tuple[int, bool]:
+    """Where the block begins in which the text ends, and whether it is neither code nor a table."""
+    fences = list(_FENCE.finditer(text))
+    begin = fences[-1].end() if fences else 0
+    if len(fences) % 2:
+        return begin, False
+    place = begin
+    lines = text[begin:].splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        place += len(line)
+        if line.count("|") >= 2 or line.startswith(("    ", "\t")):
+            begin = place
+            if number >= len(lines) - 2:
+                return 0, False
+    return begin, True
+
+
+def _phrases_again(text: str) -> int | None:
+    """Where phrases begin to go round; None when they do not."""
+    words = list(_WORD.finditer(text))
+    if len(words) < WORDS:
+        return None
+    spoken = [word[0].lower() for word in words]
+    groups = [tuple(spoken[place : place + GROUP]) for place in range(len(spoken) - GROUP + 1)]
+    recent, counts = groups[-(WORDS - GROUP + 1) :], Counter(groups)
+    if sum(counts[group] >= COPIES for group in recent) < OLD_SHARE * len(recent):
+        return None
+    seen: set[tuple[str, ...]] = set()
+    old = []
+    for group in groups:
+        old.append(group in seen)
+        seen.add(group)
+    place = len(groups)
+    # Back to the last place where so many groups in a row were new that something was said.
+    while place and any(old[max(0, place - GROUP) : place]):
+        place -= 1
+    return words[place].start()
