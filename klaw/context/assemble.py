@@ -19,12 +19,9 @@ from klaw.context.window import cost, fit, is_tool
 from klaw.domain import tokens
 from klaw.domain.chosen import ChosenTopics
 from klaw.domain.message import Message
+from klaw.domain.quoting import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
 from klaw.domain.recall import NOTHING, Decision, Recalled
 from klaw.llm.types import ChatMessage
-
-RECALL_HEADER = "From earlier in this conversation:"
-SUMMARY_HEADER = "Summary of the conversation so far:"
-CORE_MEMORY_HEADER = "What you know about the user:"
 
 FIXED_SHARE = 0.2
 """Prompt files, core memory and summary may each take this share of the usable budget; longer ones are shortened."""
@@ -114,11 +111,11 @@ def plan(snapshot: Snapshot) -> Plan:
     usable = snapshot.budget.usable
     share = int(_coarse(usable) * FIXED_SHARE)
     fixed = tuple(
-        _layer(name, text, share)
+        layer(name, text, share)
         for name, text in (
-            ("system_prompt", snapshot.system_prompt),
-            ("core_memory", _headed(CORE_MEMORY_HEADER, snapshot.core_memory)),
-            ("summary", _headed(SUMMARY_HEADER, snapshot.summary)),
+            ("system_prompt", prose(snapshot.system_prompt)),
+            ("core_memory", headed(CORE_MEMORY_HEADER, snapshot.core_memory)),
+            ("summary", headed(SUMMARY_HEADER, snapshot.summary)),
         )
         if text
     )
@@ -211,17 +208,13 @@ def assemble(plan: Plan, recalled: Recalled = NOTHING, chosen: ChosenTopics | No
 
 
 def recall_block(recalled: Recalled) -> str:
-    """The recalled messages as ``[role] content`` lines below their header; empty when there are none. Further lines of
-    a message are set in, so that none passes for another message or for the end of the record."""
-    lines = [f"[{candidate.message.role}] {_set_in(candidate.text)}" for candidate in recalled.kept]
+    """The recalled messages as ``[role] content`` lines below their header; empty when there are none."""
+    lines = [f"[{candidate.message.role}] {hanging(candidate.text)}" for candidate in recalled.kept]
     return "\n".join([RECALL_HEADER, *lines]) if lines else ""
 
 
-def _set_in(text: str) -> str:
-    return "\n  ".join(line for line in text.splitlines() if line.strip())
-
-
-def _layer(name: str, text: str, max_tokens: int) -> Layer:
+def layer(name: str, text: str, max_tokens: int) -> Layer:
+    """A layer of the system prompt in at most so many tokens."""
     shown = shorten(text, max_tokens)
     return Layer(name=name, text=shown, tokens=tokens.estimate(shown), cut=shown != text)
 
@@ -236,8 +229,9 @@ def _coarse(number: int) -> int:
     return number >> dropped << dropped
 
 
-def _headed(header: str, text: str) -> str:
-    return f"{header}\n{text}" if text else ""
+def headed(header: str, text: str) -> str:
+    """Data below its header; empty for none."""
+    return f"{header}\n{quoted(text)}" if text else ""
 
 
 def _fit(snapshot: Snapshot, max_tokens: int) -> tuple[Message, ...]:

@@ -4,7 +4,8 @@ import math
 
 from klaw.domain import tokens
 
-MARK = "\n[… {count} characters left out …]\n"
+MARK = "\n[… {count} characters left out …] "
+"""The tail begins behind it: its first line may be the end of one, and must not pass for a whole one."""
 
 
 def shorten(text: str, max_tokens: int) -> str:

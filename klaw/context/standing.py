@@ -8,6 +8,7 @@ import attrs
 from klaw.domain import tokens
 from klaw.domain.core_memory import MAX_TOKENS
 from klaw.domain.fact import STANDING_CATEGORY, Fact
+from klaw.domain.quoting import one_line
 
 HEADER = "[facts]"
 
@@ -54,8 +55,7 @@ def standing(core: str, facts: Sequence[Fact]) -> Standing:
 
 
 def _line(fact: Fact) -> str:
-    # One line: a text with line ends could pass for other entries, or for another section.
-    return f"- {' '.join(fact.text.split())}"
+    return f"- {one_line(fact.text)}"
 
 
 def _tokens(text: str) -> int:

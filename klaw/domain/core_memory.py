@@ -8,6 +8,7 @@ import json
 from typing import Any, TypeAlias
 
 from klaw.domain import tokens
+from klaw.domain.quoting import hanging, one_line
 from klaw.domain.text import clean_output
 
 Document: TypeAlias = dict[str, Any]
@@ -105,28 +106,30 @@ def render(value: Any) -> str:
     lines: list[str] = []
     for section, content in value.items():
         if isinstance(content, dict):
-            lines += [f"[{section}]", *(f"- {key}: {_plain(item)}" for key, item in content.items())]
+            lines += [
+                f"[{one_line(section)}]",
+                *(f"- {one_line(key)}: {_plain(item)}" for key, item in content.items()),
+            ]
         elif isinstance(content, list):
-            lines += [f"[{section}]", *(f"- {_plain(item)}" for item in content)]
+            lines += [f"[{one_line(section)}]", *(f"- {_plain(item)}" for item in content)]
         else:
-            lines.append(f"- {section}: {_plain(content)}")
+            lines.append(f"- {one_line(section)}: {_plain(content)}")
     return "\n".join(lines)
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return hanging(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _name(field: str, text: str) -> str:
-    name = " ".join(clean_output(text).split())
+    name = one_line(clean_output(text))
     if not 1 <= len(name) <= MAX_NAME:
         raise CoreRefused(f"{field}: has 1 to {MAX_NAME} characters")
     return name
 
 
 def _value(text: str) -> str:
-    # One line: a value with line ends could pass for other entries, or for another section.
-    value = " ".join(clean_output(text).split())
+    value = one_line(clean_output(text))
     if not 1 <= len(value) <= MAX_VALUE:
         raise CoreRefused(f"value: has 1 to {MAX_VALUE} characters")
     return value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from klaw.domain import tokens
+from klaw.domain.quoting import one_line, quoted
 from klaw.llm.types import ChatMessage, Request, ToolCall
 
 IMAGE_TOKENS = 1_600
@@ -33,7 +34,7 @@ def rounds_as_text(
     for message in messages:
         if message.role == "tool":
             name = names.get(message.tool_call_id or "", "a tool")
-            told = ChatMessage(role="user", content=f"Result of {name}:\n{message.content}")
+            told = ChatMessage(role="user", content=f"Result of {one_line(name)}:\n{quoted(message.content)}")
         elif message.tool_calls:
             content = f"{message.content}\n{calls_text(message.tool_calls)}".strip()
             told = ChatMessage(role="assistant", content=content)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from klaw.domain.fact import Origin
 from klaw.domain.names import name_of
+from klaw.domain.quoting import one_line
 from klaw.domain.search import (
     AnyResult,
     FactResult,
@@ -38,7 +39,11 @@ def show(
     """
     if not page.words:
         return "Nothing was searched: the query has no word to look for."
-    found = [*map(_person, people), *map(_topic, topics), *(f"{_label(each)}: {each.snippet}" for each in results)]
+    found = [
+        *map(_person, people),
+        *map(_topic, topics),
+        *(f"{_label(each)}: {one_line(each.snippet)}" for each in results),
+    ]
     lines = [f"{number}. {line}" for number, line in enumerate(found, 1)]
     if not lines:
         lines.append("Nothing found. Other words may find it; do not invent it.")
@@ -59,8 +64,8 @@ def _label(result: AnyResult) -> str:
             told = f"{result.category}, importance {result.importance}, {_ORIGINS[result.origin]}"
             return f"[fact {result.id}, {result.updated_at[:10]}, {told}]"
         case FileResult():
-            under = f", under {result.heading}" if result.heading else ""
-            return f"[file {result.path}, line {result.line}{under}]"
+            under = f", under {one_line(result.heading)}" if result.heading else ""
+            return f"[file {one_line(result.path)}, line {result.line}{under}]"
         case NoteResult():
             place = f"{_minute(result.created_at)}, chat {name_of(result.chat)}"
             return f"[note on a tool's result, {place}, not the user's words]"
@@ -71,7 +76,7 @@ MAX_SUMMARY_CHARS = 400
 
 def _topic(topic: TopicResult) -> str:
     said = f"{_minute(topic.first_at)} to {_minute(topic.last_at)}, chat {name_of(topic.chat)}"
-    return f"[topic, {said}, {topic.messages} messages]: {_short(' '.join(topic.summary.split()))}"
+    return f"[topic, {said}, {topic.messages} messages]: {_short(topic.summary)}"
 
 
 def _person(person: PersonResult) -> str:
@@ -79,10 +84,12 @@ def _person(person: PersonResult) -> str:
     named = [f"last named {person.last_at[:10]}"] if person.last_at else []
     who = [f"the user's {person.relation}"] if person.relation else []
     facts = " ".join(f"(fact {each.id}) {_short(each.text)}" for each in person.facts)
-    return f"[{', '.join(['person', *who, *also, *named])}]: {person.name}{f'. {facts}' if facts else ''}"
+    told = f"[{', '.join(['person', *who, *also, *named])}]: {person.name}{f'. {facts}' if facts else ''}"
+    return one_line(told)
 
 
 def _short(text: str) -> str:
+    text = one_line(text)
     return text if len(text) <= MAX_SUMMARY_CHARS else f"{text[: MAX_SUMMARY_CHARS - 1]}…"
 
 

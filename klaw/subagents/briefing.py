@@ -1,5 +1,6 @@
 """What a subagent is told of its work beside the request. Pure."""
 
+from klaw.domain.quoting import one_line
 from klaw.domain.task import Run, RunKind
 from klaw.prompts import prompt
 
@@ -17,4 +18,4 @@ def instructions(run: Run, *, with_tools: bool) -> str:
 def situation(run: Run) -> str:
     """What differs from run to run."""
     told = f"[{run.task}, due {run.due[:16].replace('T', ' ')} UTC, now {run.started_at[:16].replace('T', ' ')} UTC"
-    return f"{told}; {run.note}]" if run.note else f"{told}]"
+    return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from klaw.context.assemble import CORE_MEMORY_HEADER, FIXED_SHARE, PENDING_SHARE, Layer
+from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, Layer, headed, layer
 from klaw.context.inputs import Budget
 from klaw.context.shorten import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Role
+from klaw.domain.quoting import CORE_MEMORY_HEADER, prose
 from klaw.llm.types import ChatMessage
 from klaw.subagents.past import PastMessage, PastRun
 
@@ -62,11 +63,11 @@ def assemble(inputs: Inputs) -> RunContext:
     """Make the messages of a run's first request."""
     usable = inputs.budget.usable
     fixed = [
-        _layer(name, text, int(usable * FIXED_SHARE))
+        layer(name, text, int(usable * FIXED_SHARE))
         for name, text in (
-            ("system_prompt", inputs.system_prompt),
+            ("system_prompt", prose(inputs.system_prompt)),
             ("instructions", inputs.instructions),
-            ("core_memory", f"{CORE_MEMORY_HEADER}\n{inputs.core_memory}" if inputs.core_memory else ""),
+            ("core_memory", headed(CORE_MEMORY_HEADER, inputs.core_memory)),
         )
         if text
     ]
@@ -157,8 +158,3 @@ def _append(made: list[ChatMessage], message: ChatMessage) -> None:
 def _cost(message: ChatMessage) -> int:
     arguments = sum(tokens.estimate(call.name) + tokens.estimate(call.arguments) for call in message.tool_calls)
     return tokens.estimate(message.content) + arguments + tokens.PER_MESSAGE
-
-
-def _layer(name: str, text: str, max_tokens: int) -> Layer:
-    shown = shorten(text, max_tokens)
-    return Layer(name=name, text=shown, tokens=tokens.estimate(shown), cut=shown != text)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from klaw.context.assemble import RECALL_HEADER
 from klaw.domain.names import LOCAL_USER, chat_id
+from klaw.domain.quoting import RECALL_HEADER
 from klaw.store.sql import vectors
 from tests.e2e.inside import inside, kept
 from tests.e2e.test_in_scope import CASES, FILLER

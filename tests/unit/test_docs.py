@@ -12,8 +12,8 @@ import pytest
 from klaw.chats.commands import Command
 from klaw.cli.main import parser
 from klaw.config.load import parse
-from klaw.context.assemble import CORE_MEMORY_HEADER
 from klaw.domain.core_memory import render as render_core_memory
+from klaw.domain.quoting import CORE_MEMORY_HEADER, quoted
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -118,7 +118,7 @@ def test_the_core_memory_example_gives_the_text_that_is_shown():
     blocks = _FENCE.findall((ROOT / "docs" / "getting-started.md").read_text("utf-8"))
     (example,) = [text for language, text in blocks if language == "json" and "people" in text]
     (shown,) = [text for _, text in blocks if text.startswith(CORE_MEMORY_HEADER)]
-    assert shown.strip() == f"{CORE_MEMORY_HEADER}\n{render_core_memory(json.loads(example))}"
+    assert shown.strip() == f"{CORE_MEMORY_HEADER}\n{quoted(render_core_memory(json.loads(example)))}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -10,10 +10,11 @@ import attrs
 from klaw.context.repair import calls_of
 from klaw.context.shorten import shorten
 from klaw.domain.message import Kind, Message
+from klaw.domain.quoting import quoted, tagged
 from klaw.domain.summary import MAX_NOTE, ToolNote
 from klaw.domain.text import clean_output
 from klaw.llm.types import ChatMessage, JsonSchema
-from klaw.memory.summaries.rendering import TOOL_TOKENS
+from klaw.memory.summaries.rendering import TOOL_TOKENS, plain_name
 from klaw.prompts import prompt
 
 MAX_CALLS = 40
@@ -85,8 +86,8 @@ def notes_prompt(wanted: Sequence[Call], problem: str = "") -> tuple[ChatMessage
         problem: what was wrong with the first answer.
     """
     blocks = [
-        f'<call id="{call.key}" tool="{call.tool}">\n{_inside(call.arguments)}\n<result>\n{_inside(call.result)}\n'
-        "</result>\n</call>"
+        f"[{call.key}: call of the tool {plain_name(call.tool)}]\n"
+        f"{tagged('arguments', _shown(call.arguments))}\n{tagged('result', _shown(call.result))}"
         for call in wanted
     ]
     if problem:
@@ -97,8 +98,8 @@ def notes_prompt(wanted: Sequence[Call], problem: str = "") -> tuple[ChatMessage
     )
 
 
-def _inside(text: str) -> str:
-    return shorten(text, TOOL_TOKENS).replace("</", "<\u200b/")
+def _shown(text: str) -> str:
+    return quoted(shorten(text, TOOL_TOKENS))
 
 
 class BadNotes(ValueError):

@@ -1,6 +1,6 @@
 """The prompts of the summarizer. Pure; their fixed parts are files in ``klaw/prompts``.
 
-Every message begins on a line of its own with a label in brackets that says who it is from; further lines are indented.
+Every message begins on a line of its own with a label in brackets that says who it is from; further lines are marked.
 So no text can pass for another speaker's, and the model is told that text of tools and programs is only data.
 """
 
@@ -10,6 +10,7 @@ from klaw.context.repair import calls_of
 from klaw.context.shorten import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role
+from klaw.domain.quoting import MARK, hanging, quoted, tagged
 from klaw.llm.types import ChatMessage
 from klaw.prompts import prompt
 
@@ -43,11 +44,11 @@ def _lines(message: Message) -> list[str]:
         said = [_line("assistant", message.content)] if message.content.strip() else []
         calls = calls_of(message)
         return said + [
-            _line(f"assistant uses the tool {_plain(call.name)}", shorten(call.arguments, TOOL_TOKENS))
+            _line(f"assistant uses the tool {plain_name(call.name)}", shorten(call.arguments, TOOL_TOKENS))
             for call in calls
         ]
     if message.type is Kind.TOOL_RESULT:
-        name = _plain(str(message.metadata.get("name", "")))
+        name = plain_name(str(message.metadata.get("name", "")))
         return [_line(f"text of the tool {name}", shorten(message.content, TOOL_TOKENS))]
     if message.type is Kind.SCHEDULED:
         return [_line("assistant, by a scheduled task", message.content)]
@@ -55,10 +56,11 @@ def _lines(message: Message) -> list[str]:
 
 
 def _line(label: str, text: str) -> str:
-    return f"[{label}] " + "\n  ".join(text.splitlines())
+    return f"[{label}] {hanging(text)}"
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A tool's name, which a model wrote."""
     return "".join(each for each in name if each.isalnum() or each in "_-")[:64]
 
 
@@ -69,14 +71,18 @@ def split(text: str, room: int) -> list[str]:
     if estimated <= room:
         return [shown]
     size = max(1, int(len(shown) * room / estimated * 0.95))
-    parts = []
+    parts: list[str] = []
+    opening = ""
     while shown:
         end = size
         if len(shown) > size:
             end = max(shown.rfind("\n", size // 2, size), shown.rfind(" ", size // 2, size)) + 1 or size
-        parts.append(shown[:end].rstrip())
+        parts.append(opening + shown[:end].rstrip())
+        # What goes on in the middle of a line is marked: it must not pass for a line of its own.
+        middle = "" if shown[:end].endswith("\n") else f"{MARK} "
+        opening = f"{CONTINUED}\n{middle}"
         shown = shown[end:]
-    return [part if place == 0 else f"{CONTINUED}\n{part}" for place, part in enumerate(parts)]
+    return parts
 
 
 def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str = "") -> tuple[ChatMessage, ...]:
@@ -91,10 +97,10 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
     """
     blocks = []
     if earlier:
-        blocks.append(f"Earlier summary, which is kept; do not repeat it:\n<earlier>\n{_inside(earlier)}\n</earlier>")
+        blocks.append(f"Earlier summary, which is kept; do not repeat it:\n{tagged('earlier', quoted(earlier))}")
     if base:
-        blocks.append(f"Summary so far, to be written anew with what follows:\n<summary>\n{_inside(base)}\n</summary>")
-    blocks.append(f"Conversation:\n<conversation>\n{_inside(part)}\n</conversation>")
+        blocks.append(f"Summary so far, to be written anew with what follows:\n{tagged('summary', quoted(base))}")
+    blocks.append(f"Conversation:\n{tagged('conversation', part)}")
     blocks.append(f"Write the summary in at most {words} words, in the language of the conversation.")
     if again:
         blocks.append(again)
@@ -102,8 +108,3 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
         ChatMessage(role="system", content=prompt("summarize")),
         ChatMessage(role="user", content="\n\n".join(blocks)),
     )
-
-
-def _inside(text: str) -> str:
-    """Text that cannot end its block."""
-    return text.replace("</", "<\u200b/")

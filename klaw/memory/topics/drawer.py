@@ -18,6 +18,7 @@ import trio
 from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactSource, Origin, normal_form
 from klaw.domain.message import Kind, Message, Role
+from klaw.domain.quoting import tagged
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchFact, TopicChanged
 from klaw.llm.types import JsonSchema
@@ -208,8 +209,8 @@ def _line(number: int, fact: Fact) -> str:
 
 
 def _lists(list_of_facts: str, list_of_people: str) -> str:
-    return f"<kept facts>\n{list_of_facts}\n</kept facts>\n\n<known people>\n{list_of_people}\n</known people>"
+    return f"{tagged('kept facts', list_of_facts)}\n\n{tagged('known people', list_of_people)}"
 
 
 def _material(lists: str, shown: str) -> str:
-    return f"{lists}\n\n<conversation>\n{shown}\n</conversation>"
+    return f"{lists}\n\n{tagged('conversation', shown)}"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from klaw.domain.quoting import one_line
 from klaw.domain.topic import Topic
 from klaw.llm.types import JsonSchema
 from klaw.memory.topics.answers import MERGE_SCHEMA, BadAnswer, Merge, read_merge
@@ -34,4 +35,4 @@ def material(new: Topic, candidates: Sequence[Like]) -> str:
 
 
 def _line(topic: Topic) -> str:
-    return f"[{minute(topic.first_at)} to {minute(topic.last_at)}] {' '.join(topic.summary.split())}"
+    return f"[{minute(topic.first_at)} to {minute(topic.last_at)}] {one_line(topic.summary)}"

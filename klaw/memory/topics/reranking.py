@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from klaw.domain import tokens
 from klaw.domain.message import Message
+from klaw.domain.quoting import one_line
 from klaw.domain.topic import Topic
 from klaw.memory.topics.answers import shorten
 from klaw.memory.topics.texts import minute, render
@@ -22,7 +23,7 @@ def line(topic: Topic, cosine: float | None) -> str:
     """One candidate."""
     near = "-" if cosine is None else f"{cosine:.2f}"
     size = f"{topic.messages} messages, {topic.chars} characters{', long' if topic.chars > LONG_CHARS else ''}"
-    summary = shorten(" ".join(topic.summary.split()), MAX_LINE_CHARS)
+    summary = shorten(one_line(topic.summary), MAX_LINE_CHARS)
     return f"#{topic.id} [{near}] {minute(topic.first_at)} to {minute(topic.last_at)}, {size}: {summary}"
 
 

@@ -6,6 +6,7 @@ from functools import partial
 import attrs
 
 from klaw.domain.message import Message
+from klaw.domain.quoting import tagged
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.llm.types import JsonSchema
 from klaw.memory.topics.answers import SPLIT_SCHEMA, BadAnswer, read_split, shorten
@@ -68,7 +69,7 @@ async def divide(asker: Asker, messages: Sequence[Message], *, speaks: bool, thr
 
 
 def _material(shown: str) -> str:
-    return f"<conversation>\n{shown}\n</conversation>"
+    return tagged("conversation", shown)
 
 
 def _general(messages: Sequence[Message], threshold_chars: int, *, refused: bool) -> Division:

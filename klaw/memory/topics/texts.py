@@ -9,6 +9,7 @@ from typing import Literal
 
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role, is_searchable
+from klaw.domain.quoting import one_line
 
 CAPS = (2_000, 1_000, 500, 250, 120)
 """Most characters of a message that a model is shown; the largest with which all fit."""
@@ -73,7 +74,7 @@ def _calls(message: Message) -> list[dict[str, object]]:
 def middle_out(text: str, cap: int) -> str:
     """A text as one line; of a long one its beginning and its end."""
     whole = len(text) <= 40 * cap  # of a far longer one not all is read
-    line = " ".join((text if whole else f"{text[: 20 * cap]} {text[-20 * cap :]}").split())
+    line = one_line(text if whole else f"{text[: 20 * cap]} {text[-20 * cap :]}")
     if len(line) <= cap:
         return line
     head = cap * 2 // 3

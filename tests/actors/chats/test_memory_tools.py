@@ -309,7 +309,7 @@ async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
         await w.send("Hi")
         await w.turn(1)
         system = "\n".join(each["content"] for each in w.llm.requests[-1].body["messages"] if each["role"] == "system")
-        assert "[user]\n- name: Ира\n[facts]\n- У Иры аллергия на арахис\n- Ира — хирург" in system
+        assert "> [user]\n> - name: Ира\n> [facts]\n> - У Иры аллергия на арахис\n> - Ира — хирург" in system
         assert not any(word in system for word in ("tea", "Mallory", "PIN", "врач"))
         told = (await w.receipt()).receipt["facts"]
         assert [(each["id"], each["because"]) for each in told["shown"]] == [

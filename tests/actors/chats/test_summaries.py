@@ -82,7 +82,7 @@ async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
         await w.send("В каком доме номер 1 живёт моя сестра Анна?")
         await w.turn(11)
         system = chats_of(w)[-1].messages[0]["content"]
-        assert f"Summary of the conversation so far:\n{SUMMARY}" in system
+        assert f"Summary of the conversation so far:\n> {SUMMARY}" in system
         receipt = (await w.receipt()).receipt
         assert receipt["window"]["first_seq"] > covered
         assert receipt["window"]["older_in_segment"]

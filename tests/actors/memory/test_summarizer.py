@@ -139,7 +139,7 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
         bad = ['{"notes": [{"call":']
 
         def respond(request: Recorded) -> Reply:
-            if "<call id=" not in request.last_user:
+            if "[c1: call of the tool" not in request.last_user:
                 return text_reply("The user asked for the weather.")
             if bad:
                 return text_reply(bad.pop())
@@ -158,7 +158,7 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
         )
         await s.say(*texts())
         await s.settle()
-        notes = [request for request in s.llm.requests if "<call id=" in request.last_user]
+        notes = [request for request in s.llm.requests if "[c1: call of the tool" in request.last_user]
         assert len(notes) == 2
         assert "not JSON" in notes[1].last_user
         assert notes[0].body["response_format"]["json_schema"]["name"] == "tool_notes"

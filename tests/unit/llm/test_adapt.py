@@ -29,12 +29,12 @@ def test_tool_rounds_become_plain_text_of_alternating_roles() -> None:
     said, results = adapted.messages[2].content, adapted.messages[3].content
     assert said.startswith("Ищу.\n")
     assert "t1" in said
-    assert results == "Result of t0:\nна окне\nResult of t1:\nв саду"
+    assert results == "Result of t0:\n> на окне\nResult of t1:\n> в саду"
 
 
 def test_an_orphaned_result_is_kept_too() -> None:
     request = Request(model="m", messages=(ChatMessage(role="tool", content="x", tool_call_id="gone"),))
-    assert without_tools(request).messages == (ChatMessage(role="user", content="Result of a tool:\nx"),)
+    assert without_tools(request).messages == (ChatMessage(role="user", content="Result of a tool:\n> x"),)
 
 
 def test_images_become_notes() -> None:

@@ -179,7 +179,7 @@ def test_the_request_has_no_tools_and_roles_that_alternate() -> None:
     assert asked.messages[2].content == (
         'Смотрю.\n{"reply":{"calls":[{"name":"now","arguments":{}},{"name":"patch","arguments":{"path":"кот"}}]}}'
     )
-    assert asked.messages[3].content == "Result of now:\nnoon\nResult of patch:\ndone"
+    assert asked.messages[3].content == "Result of now:\n> noon\nResult of patch:\n> done"
     assert asked.json_schema is not None
     assert asked.json_schema.schema["properties"]["reply"]["anyOf"][0]["required"] == ["answer"]
     assert asked.stable_messages == 4

@@ -13,8 +13,8 @@ import pytest
 
 from klaw.chats.workspace import Workspace
 from klaw.config.load import load
-from klaw.context.assemble import RECALL_HEADER
 from klaw.domain.names import LOCAL_USER
+from klaw.domain.quoting import RECALL_HEADER
 from klaw.domain.tokens import estimate
 from klaw.setup import answers
 from klaw.setup.answers import Model, Names

@@ -4,8 +4,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.context.assemble import CORE_MEMORY_HEADER
 from klaw.context.inputs import Budget
+from klaw.domain.quoting import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
 from klaw.subagents.context import EMPTY_ANSWER, Inputs, assemble, run_messages
 from klaw.subagents.past import PastRun, read_line
@@ -36,7 +36,7 @@ def inputs(**more) -> Inputs:
 def test_without_history_it_is_system_and_request():
     made = assemble(inputs())
     assert made.messages == (
-        ChatMessage(role="system", content=f"You are Klaw.\n\nYou work alone.\n\n{CORE_MEMORY_HEADER}\n- name: Анна"),
+        ChatMessage(role="system", content=f"You are Klaw.\n\nYou work alone.\n\n{CORE_MEMORY_HEADER}\n> - name: Анна"),
         ChatMessage(role="user", content="It is noon.\n\nЧто нового?"),
     )
     bare = assemble(inputs(system_prompt="", instructions="", core_memory="", situation=""))
