@@ -267,6 +267,10 @@ class McpError(KlawError):
     """An MCP server cannot be used, or its connection is over. The text says why; it is Klaw's own."""
 
 
+class CannotListen(KlawError):
+    """The address is taken or not there: by the time of the next try it may be free."""
+
+
 class ActorStopped(KlawError):
     """The actor that was asked has stopped, failed, or was restarted before it answered."""
 

@@ -9,6 +9,7 @@ that is killed leaves no line without its end.
 """
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import MutableMapping
@@ -33,6 +34,9 @@ FIELDS = frozenset(
         "from_version", "to_version", "threads", "restarts", "watchers", "tool",
     }
 )  # fmt: skip
+
+PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3}
+"""Of syslog, which the journal takes from the beginning of a line: ``<3>``."""
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -76,6 +80,16 @@ class _LibraryHandler(logging.Handler):
         structlog.get_logger("klaw.library").warning("library_log", logger=record.name, level=record.levelname.lower())
 
 
+def priority(level: str, stream: TextIO = sys.stderr) -> str:
+    """What a line of this level begins with: its priority where the stream is the journal of systemd, else nothing."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # no file: a test's, say
+        return ""
+    journal = os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+    return f"<{PRIORITIES[level]}>" if journal else ""
+
+
 def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
     """Set up logging for the process. ``style`` is console, json, or auto (console on a terminal)."""
     set_level(level)
@@ -85,6 +99,11 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
         if as_json
         else structlog.dev.ConsoleRenderer(colors=stream.isatty())
     )
+    prefixes = {word: priority(word, stream) for word in LEVELS}
+
+    def with_priority(_logger: object, method: str, text: Any) -> Any:
+        return prefixes.get(method, prefixes["error"]) + text
+
     writer = structlog.WriteLogger(stream)  # structlog's print logger writes a line and its end apart
     structlog.configure(
         processors=[
@@ -94,6 +113,7 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             keep_allowed_fields,
             renderer,
+            with_priority,
         ],
         logger_factory=lambda *_: writer,
         cache_logger_on_first_use=False,

@@ -16,7 +16,7 @@ EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pul
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage; of the server 78: see there."""
     arguments = parser().parse_args(argv)
     if not hasattr(arguments, "run"):
         parser().print_help()
@@ -30,16 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        from klaw.errors import ConfigError, KlawError
+        from klaw.cli.complain import EX_CONFIG, complain, is_permanent
 
-        if isinstance(error, ConfigError):
-            for problem in error.problems:
-                print(f"klaw: {problem}", file=sys.stderr)
-            return 1
-        if isinstance(error, KlawError):
-            print(f"klaw: {error}", file=sys.stderr)
-            return 1
-        raise
+        if not complain(error):
+            raise
+        return EX_CONFIG if arguments.run_by_systemd and is_permanent(error) else 1
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,6 +62,10 @@ def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """A command that imports its module when it is called: `klaw --help` stays quick."""
 
     def run(arguments: argparse.Namespace) -> int:
+        from klaw.config.owner import enter
+        from klaw.config.paths import Paths
+
+        enter(Paths.resolve(arguments.home))
         return int(getattr(import_module(f"klaw.cli.{module}"), function)(arguments))
 
     return run
@@ -83,12 +82,13 @@ def _command(
     if json:
         default = argparse.SUPPRESS if inherits else False
         command.add_argument("--json", action="store_true", default=default, help="print JSON")
-    command.set_defaults(run=_lazy(module, function))
+    command.set_defaults(run=_lazy(module, function), run_by_systemd=False)
     return command
 
 
 def _server_commands(commands: Any) -> None:
     serve = _command(commands, "serve", "run the server", "serve", "serve_command", json=False)
+    serve.set_defaults(run_by_systemd=True)
     serve.add_argument("--port", metavar="N", type=port, help="listen on this port (default: gateway.port)")
     chat = _command(commands, "chat", "chat in the terminal, or from a pipe", "chat", "chat_command")
     chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")

@@ -10,16 +10,36 @@ from klaw.cli.admin_call import program
 
 
 def serve_command(arguments: argparse.Namespace) -> int:
-    """Run the server until a signal stops it. Returns 1 when it cannot start or had to stop."""
+    """Run the server until a signal stops it.
+
+    Returns:
+        0 when a signal stopped it; 1 when it cannot start or had to stop; ``EX_CONFIG`` when it cannot start, and
+        starting it again does not help.
+    """
+    from klaw.actor.failure import error_class, where
+    from klaw.cli.complain import EX_CONFIG, complain, is_permanent
+
+    try:
+        _serve(arguments)
+    except Exception as error:  # noqa: BLE001 - nothing above this can do better than name it
+        import structlog
+
+        leaves = list(_leaves(error))
+        if not sum(complain(leaf) for leaf in leaves):
+            # Class and place only: the error's text may quote what users wrote, and stderr is the service's log.
+            structlog.get_logger("klaw.serve").error("server_failed", error=error_class(error), where=where(error))
+        return EX_CONFIG if any(is_permanent(leaf) for leaf in leaves) else 1
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> None:
     import attrs
     import trio
 
     from klaw.actor import log as logging
-    from klaw.actor.failure import error_class, where
     from klaw.config.load import load
     from klaw.config.paths import Paths
     from klaw.config.unresolved import unresolved_secrets
-    from klaw.errors import KlawError
     from klaw.serve import serve
 
     paths = Paths.resolve(arguments.home)
@@ -28,7 +48,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
     if arguments.port is not None:
         config = attrs.evolve(config, gateway=attrs.evolve(config.gateway, port=arguments.port))
     for warning in (*warnings, *unresolved_secrets(config)):
-        print(f"klaw: {config_file}: {warning}", file=sys.stderr)
+        print(f"{logging.priority('warning')}klaw: {config_file}: {warning}", file=sys.stderr)
     logging.configure(config.logging.level, config.logging.format)
     logging.log_what_nobody_caught()
 
@@ -40,19 +60,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
     async def run() -> None:
         await serve(config, paths, on_ready=ready)
 
-    try:
-        trio.run(run)
-    except Exception as error:  # noqa: BLE001 - nothing above this can do better than name it
-        import structlog
-
-        known = [leaf for leaf in _leaves(error) if isinstance(leaf, KlawError)]
-        if not known:
-            # Class and place only: the error's text may quote what users wrote, and stderr is the service's log.
-            structlog.get_logger("klaw.serve").error("server_failed", error=error_class(error), where=where(error))
-        for leaf in known:
-            print(f"klaw: {leaf}", file=sys.stderr)
-        return 1
-    return 0
+    trio.run(run)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

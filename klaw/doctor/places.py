@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from klaw.config.load import load
+from klaw.config.owner import belongs_to, not_usable
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.config.unresolved import unresolved_secrets
@@ -77,8 +78,11 @@ def check_tokens(paths: Paths) -> Finding:
 
 
 def check_folders(paths: Paths) -> Finding:
-    """Folders exist, are ours, private and writable; so is the database."""
+    """Folders exist, are ours, private and writable; so is all that stands in them."""
     data = paths.data_dir
+    if foreign := list(not_usable(paths)):
+        todo = belongs_to(_above(foreign[0], paths), foreign[0].lstat().st_uid)
+        return problem("folders", f"of another user, and not usable: {listed([str(each) for each in foreign])}", todo)
     if not data.is_dir():
         return problem(
             "folders",
@@ -86,10 +90,6 @@ def check_folders(paths: Paths) -> Finding:
             "give the right --home (or KLAW_HOME), or start it with `klaw serve`",
         )
     ours = [path for path in (data, paths.database, data / COMMIT_LOG, data / LOCK_FILE) if path.exists()]
-    uid = os.geteuid()
-    foreign = [str(path) for path in ours if uid != 0 and path.stat().st_uid != uid]
-    if foreign:
-        return problem("folders", f"of another user: {listed(foreign)}", "run this as the user of the server")
     locked = [str(path) for path in ours if not os.access(path, os.R_OK | os.W_OK)]
     if locked:
         return problem("folders", f"cannot be read and written: {listed(locked)}", "chmod u+rw each, folders also u+x")
@@ -100,6 +100,12 @@ def check_folders(paths: Paths) -> Finding:
     if loose:
         return warning("folders", f"others may read {listed(loose)}", "chmod go-rwx each; the next start does it too")
     return ok("folders", f"{data} is private and can be written")
+
+
+def _above(path: Path, paths: Paths) -> Path:
+    """The folder of the installation that a path stands in."""
+    folders = (paths.config_dir, paths.data_dir, paths.state_dir, paths.models_dir, paths.runtime_dir, paths.workspace)
+    return next((each for each in folders if path.is_relative_to(each)), path)
 
 
 def _is_open(path: Path) -> bool:

@@ -21,7 +21,7 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import ActorSpec, Restart, Started
 from klaw.actor.vitals import Vitals
-from klaw.errors import ConfigError, Problem
+from klaw.errors import CannotListen, ConfigError, Problem
 from klaw.gateway.admission import Admission, Arrival
 from klaw.gateway.connection import serve_stream
 from klaw.gateway.head import respond
@@ -88,7 +88,8 @@ class Gateway:
         """Listen until the mailbox is closed, then say goodbye to every client in bounded time.
 
         Raises:
-            ConfigError: it cannot listen there, or must not without a token.
+            CannotListen: the address is taken or not there.
+            ConfigError: it must not listen there without a token.
 
         Cancellation: connections break off without a close frame.
         """
@@ -127,8 +128,8 @@ class Gateway:
         try:
             listeners = await trio.open_tcp_listeners(config.port, host=config.host)
         except OSError as error:
-            text = f"cannot listen on {config.host}, port {config.port}: {error.strerror or error_class(error)}"
-            raise ConfigError([Problem(path="gateway.port", message=text)]) from error
+            reason = error.strerror or error_class(error)
+            raise CannotListen(f"gateway.port: cannot listen on {config.host}, port {config.port}: {reason}") from error
         if config.port == 0:
             # Each address of a name got a port of its own; one is enough to be told.
             for spare in listeners[1:]:

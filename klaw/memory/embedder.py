@@ -195,7 +195,8 @@ class Embedder:
         """Change the state; the actor's own method."""
         if (state, reason) != (self.status.state, self.status.reason):
             self.status = attrs.evolve(self.status, state=state, reason=reason, since=self._clock.now())
-            log.info("embedder_state", state=state.value, reason=reason)
+            say = log.warning if state is EmbedderState.NO_MODEL else log.info
+            say("embedder_state", state=state.value, reason=reason)
 
     def count(self, *, embedded: int, waiting: int) -> None:
         """Set the counts; the actor's own method."""

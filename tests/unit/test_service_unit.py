@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from klaw.actor.supervisor import ActorSpec
+from klaw.cli.complain import EX_CONFIG
 from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
 from klaw.llm.local import process
@@ -113,6 +114,7 @@ def test_the_service_is_restarted_notified_and_watched() -> None:
     assert service["Type"] == "notify"
     assert service["NotifyAccess"] == "main"
     assert service["Restart"] == "on-failure"
+    assert int(service["RestartPreventExitStatus"]) == EX_CONFIG
     assert service["Environment"] == "KLAW_HOME=%S/klaw ORT_DISABLE_TELEMETRY=1"
     assert service["StateDirectory"] == "klaw"
     assert service["LimitCORE"] == "0"

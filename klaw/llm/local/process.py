@@ -153,6 +153,7 @@ class LocalProcess:
                 vitals.doing("serving")
         except* Exception as group:
             code = _describe(group)
+            log.warning("local_model_failed", model=self._settings.model, reason=code)
             if endpoint is None:
                 self._model.not_ready(LocalState.BROKEN, f"the local model does not start ({code})")
             else:
@@ -198,7 +199,8 @@ class LocalProcess:
         if report.get("error") == "ImportError":
             raise ModelError("cannot import xllamacpp: is the system's libgomp installed?")
         if "port" not in report:
-            raise ModelError("cannot load the model file")
+            why = str(report.get("reason") or "")
+            raise ModelError(f"cannot load the model file: {why}" if why else "cannot load the model file")
         return int(report["port"])
 
 

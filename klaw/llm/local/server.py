@@ -1,11 +1,12 @@
 """The child process that runs llama.cpp: an OpenAI-compatible server on a loopback port.
 
 Run by file name, so it imports nothing of Klaw. It prints one JSON line on stdout, ``{"port": N}`` when the model is
-loaded or ``{"error": CLASS}``, and lives until its stdin closes: that happens when the parent closes it, and also when
-the parent is killed. Signals that a terminal or systemd sends to the whole group are ignored, so that running answers
-can finish while the parent stops in order.
+loaded or ``{"error": CLASS, "reason": TEXT}``, and lives until its stdin closes: that happens when the parent closes
+it, and also when the parent is killed. Signals that a terminal or systemd sends to the whole group are ignored, so
+that running answers can finish while the parent stops in order.
 
-Prompts and answers appear nowhere: llama.cpp logs errors only, and its output goes to the null device. Every request
+Prompts and answers appear nowhere: llama.cpp logs errors only, and its output goes to the null device; what it says
+while it loads, before the first prompt, tells the parent why a model cannot be loaded. Every request
 needs the key, so other users of the machine get nothing; the key comes in an environment variable, because a command
 line is public.
 """
@@ -13,6 +14,7 @@ line is public.
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -23,6 +25,8 @@ KEY_VARIABLE = "KLAW_LOCAL_LLM_KEY"
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LOG_ERRORS_ONLY = 1
+_SAID_BYTES = 16_384
+_REASON_CHARS = 200
 _PROMPT_CACHE_MIB = 256
 """Prompts of earlier calls that llama.cpp keeps for reuse. Its default of 8 GiB would fill a small machine."""
 _PING_S = 10
@@ -82,22 +86,30 @@ def main(arguments: list[str]) -> int:
     orphaned = threading.Thread(target=_end_with_parent, daemon=True)
     orphaned.start()
     report = os.dup(_STDOUT)
-    null = os.open(os.devnull, os.O_WRONLY)
+    null, said = os.open(os.devnull, os.O_WRONLY), os.memfd_create("loading")
     os.dup2(null, _STDOUT)
-    os.dup2(null, _STDERR)
+    os.dup2(said, _STDERR)
     try:
         import xllamacpp
 
         server = xllamacpp.Server(parameters(options, key))
         answer: dict[str, object] = {"port": urlsplit(server.listening_address).port}
     except Exception as error:  # noqa: BLE001 - the class name is all that the parent may see
-        answer = {"error": type(error).__name__}
+        answer = {"error": type(error).__name__, "reason": _first_error(os.pread(said, _SAID_BYTES, 0))}
+    os.dup2(null, _STDERR)
+    os.close(said)
     os.write(report, json.dumps(answer).encode() + b"\n")
     os.close(report)
     if "error" in answer:
         return 1
     orphaned.join()
     return 0
+
+
+def _first_error(said: bytes) -> str:
+    """The first error of llama.cpp's log, which is the cause of those that follow; without its time."""
+    found = re.search(r"^\S+ E +(.+)$", said.decode("utf-8", "replace"), re.MULTILINE)
+    return "".join(letter if letter.isprintable() else "?" for letter in found[1][:_REASON_CHARS]) if found else ""
 
 
 def _end_with_parent() -> None:

@@ -10,7 +10,7 @@ from trio_websocket import WebSocketConnection
 
 from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.vitals import Vitals
-from klaw.errors import ConfigError
+from klaw.errors import CannotListen, ConfigError
 from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
@@ -354,9 +354,9 @@ async def test_an_open_address_needs_a_token(tmp_path):
     assert (await start(tmp_path, host="0.0.0.0"))[0] == "0.0.0.0"
 
 
-async def test_a_taken_port_is_a_config_error(tmp_path):
+async def test_a_taken_port_is_named(tmp_path):
     async with world(tmp_path) as w:
-        with pytest.raises(ConfigError, match="cannot listen"):
+        with pytest.raises(CannotListen, match=f"gateway.port: cannot listen on .*{w.port}"):
             await start(tmp_path, port=w.port)
 
 

@@ -188,7 +188,8 @@ async def test_a_file_that_is_no_model_is_said_in_one_line(tmp_path: Path) -> No
     assert process.stdout is not None
     assert process.stderr is not None
     with trio.fail_after(HANG_GUARD_S):
-        assert list(json.loads(await process.stdout.receive_some())) == ["error"]
+        answer = json.loads(await process.stdout.receive_some())
+        assert (answer["error"], answer["reason"].partition(":")[0]) == ("RuntimeError", "gguf_init_from_reader")
         assert await process.stderr.receive_some() == b""
         assert await process.wait() == 1
 

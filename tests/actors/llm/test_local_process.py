@@ -112,6 +112,7 @@ async def test_the_child_sees_neither_our_secrets_nor_a_key_on_its_command_line(
         ("raise SystemExit(3)", "ended"),
         ("print('no json', flush=True); input()", "before it was ready"),
         ('print(\'{"error": "RuntimeError"}\', flush=True); input()', "cannot load"),
+        ('print(\'{"error": "RuntimeError", "reason": "no magic"}\', flush=True); input()', "file: no magic"),
         ('print(\'{"error": "ImportError"}\', flush=True); input()', "libgomp"),
         ("print('x' * 10000, flush=True); input()", "before it was ready"),
     ],
@@ -121,6 +122,19 @@ async def test_a_failed_start_is_a_crash(make: Make, model: LocalModel, script: 
     assert says in await failure(make(script))
     assert model.state is LocalState.BROKEN
     assert "does not start" in model.report().reason
+
+
+async def test_why_llama_cpp_does_not_load_a_file_is_told(
+    model: LocalModel, tmp_path: Path, log_events: list[dict[str, object]]
+) -> None:
+    """By its own first error, to callers and in the log."""
+    pytest.importorskip("xllamacpp")
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"hello, I am no model" * 100)
+    why = await failure(LocalProcess(LocalSettings(model="tiny", file=file), model))
+    assert "cannot load the model file: gguf_init_from_reader: invalid magic characters" in why
+    assert why.endswith(str(log_events[-1]["reason"]))
+    assert log_events[-1]["event"] == "local_model_failed"
 
 
 async def test_a_start_that_hangs_is_given_up(make: Make, model: LocalModel) -> None:

@@ -444,7 +444,13 @@ def test_a_full_disk(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- with a server -----------------------------------------------------------------------------------------------------
 
-STATUS: dict[str, Any] = {"version": "1", "pid": 7, "address": "ws://127.0.0.1:1/ws", "degraded": []}
+STATUS: dict[str, Any] = {
+    "version": "1",
+    "pid": 7,
+    "address": "ws://127.0.0.1:1/ws",
+    "degraded": [],
+    "llm": {"providers": []},
+}
 
 
 def test_a_server_that_runs(paths: Paths) -> None:

@@ -1,0 +1,116 @@
+"""Whose an installation is, and acting as that user.
+
+A command that root runs on another user's installation (``sudo klaw token add``) does all of it as that user: whatever
+it makes, SQLite's and pip's files included, belongs to the one who runs the server, and no link that this user has put
+there can make root write elsewhere. The one place for it is the command line, before a command does anything.
+"""
+
+import os
+import pwd
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import klaw
+from klaw.config.paths import Paths
+from klaw.errors import ConfigError, Problem
+
+ROOT = 0
+PROGRAM = Path(klaw.__file__).parent
+
+
+def enter(paths: Paths) -> None:
+    """Become one who may use the installation: root becomes its owner, for good; everybody else must be allowed to.
+
+    Raises:
+        ConfigError: the files are another user's, or their owner may not read this program.
+    """
+    if os.geteuid() == ROOT:
+        if (owner := owner_of(paths)) != ROOT:
+            _become(owner, paths)
+        return
+    for folder in (paths.data_dir, paths.config_dir):
+        found = _nearest(folder)
+        if not os.access(found, os.R_OK | os.X_OK if found == folder else os.X_OK):
+            raise _refusal(belongs_to(found, found.stat().st_uid))
+
+
+def owner_of(paths: Paths) -> int:
+    """The user id whose installation it is. Before there is one: who has the folder that it would be made in."""
+    nearest = _nearest(paths.data_dir)
+    owner = nearest.stat().st_uid
+    if owner == ROOT and nearest == paths.data_dir:
+        return nearest.parent.stat().st_uid  # root has made the data folder in another user's home
+    return owner
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there and not in a closed one."""
+    return next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110 - Path.exists raises
+
+
+def _become(owner: int, paths: Paths) -> None:
+    try:
+        entry = pwd.getpwuid(owner)
+    except KeyError:  # no user of this system: a container's, say
+        os.setgroups([])
+        os.setgid(_nearest(paths.data_dir).stat().st_gid)
+    else:
+        os.initgroups(entry.pw_name, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
+    os.setuid(owner)
+    for part in (PROGRAM / "cli", Path(os.__file__).parent):
+        if not os.access(part, os.R_OK | os.X_OK):
+            who = f"{paths.data_dir} is for {name_of(owner)}, who may not read this program ({part})"
+            raise _refusal(f"{who}: install Klaw where that user can read it")
+
+
+def _refusal(message: str) -> ConfigError:
+    return ConfigError([Problem(path="", message=message)])
+
+
+def name_of(uid: int) -> str:
+    """A user's name, or the number where the system knows none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def belongs_to(path: Path, owner: int) -> str:
+    """Whose a path is that we cannot use, and what to do."""
+    if owner == ROOT:
+        return f"{path} belongs to root: as root, run `chown -R {name_of(os.geteuid())}: {shlex.quote(str(path))}`"
+    return f"{path} belongs to {name_of(owner)}: run this as that user (sudo -u {name_of(owner)}) or as root"
+
+
+def not_usable(paths: Paths) -> Iterator[Path]:
+    """What belongs to another user and this one may not use as a server must, for instance what root has left.
+
+    Data and state must be readable and writable, configuration, workspace and models only readable. Links are not
+    followed. What stands in a folder that may not be entered is not named.
+    """
+    write = os.R_OK | os.W_OK
+    parts = [(paths.data_dir, write), (paths.state_dir, write), (paths.runtime_dir, write)]
+    parts += [(paths.config_dir, os.R_OK), (paths.workspace, os.R_OK), (paths.models_dir, os.R_OK)]
+    seen: set[Path] = set()
+    for folder, need in parts:
+        for path in _below(folder):
+            if path not in seen and path.lstat().st_uid != os.geteuid() and not _may(path, need):
+                yield path
+            seen.add(path)
+
+
+def _may(path: Path, need: int) -> bool:
+    return path.is_symlink() or os.access(path, need | (os.X_OK if path.is_dir() else 0))
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    if not os.path.lexists(folder):
+        return
+    yield folder
+    for name, folders, files in os.walk(folder):
+        for each in (*folders, *files):
+            if os.path.lexists(path := Path(name, each)):
+                yield path
