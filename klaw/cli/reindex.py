@@ -30,6 +30,7 @@ _LABELS = {
     "turns": "turns",
     "tasks": "tasks, facts and summaries",
     "runs": "runs",
+    "transcripts": "transcripts of runs",
     "vectors": "vectors taken over",
     "embed": "vectors made",
     "compare": "comparing",
@@ -230,7 +231,8 @@ def lines(answer: Mapping[str, Any], database: Path) -> list[str]:
     if tally["malformed"] or tally["conflicts"]:
         out.append(
             f"left out: {tally['malformed']:,} lines that are no record, {tally['conflicts']:,} records whose place is"
-            " taken; they stay in the logs"
+            " taken; they are kept in set-aside/"
+            + (" and were taken out of the logs" if answer["set_aside"] else ", and stay in the logs too")
         )
     out.append(
         f"vectors: {vectors['taken_over']:,} taken over, {vectors['made']:,} made,"

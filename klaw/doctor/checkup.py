@@ -78,6 +78,8 @@ def _check_data(
     """Database and logs. Returns the id of the stored model and the time of the newest message."""
     logs = read_logs(paths.data_dir, whole=whole)
     done.findings.append(judge.judge_logs(logs, whole=whole, running=running))
+    if whole:
+        done.findings.append(judge.judge_numbers(logs, _in_database(paths, logs)))
     if not paths.database.exists():
         if logs.messages:
             text, todo = f"there is no {paths.database}", "start the server: it is made from the logs"
@@ -99,6 +101,17 @@ def _check_data(
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
         return stored, None
+
+
+def _in_database(paths: Paths, logs: LogReport) -> int:
+    """How many messages the database has whose numbers are missing in the logs."""
+    gaps = {chat: numbers.missing() for chat, numbers in logs.seqs.items()}
+    if not any(gaps.values()):
+        return 0
+    try:
+        return read_offline(paths.database, sql.has_any, gaps)
+    except StorageError:
+        return 0  # missing, damaged or of another schema: told below
 
 
 def _check_integrity(done: Checkup, paths: Paths, *, whole: bool) -> None:
@@ -153,5 +166,5 @@ def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], Mappi
     return messages, {
         "turn": read_offline(paths.database, sql.unknown_turns, logs.turns),
         "run": read_offline(paths.database, sql.unknown_runs, logs.runs),
-        "memory change": read_offline(paths.database, sql.lacks_entries, logs.last_entry),
+        "memory change": read_offline(paths.database, sql.lacks_entries, logs.entries),
     }

@@ -6,12 +6,14 @@ from typing import Any
 from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
 from klaw.domain.names import ChatId
 from klaw.store.logcheck import LogReport
+from klaw.store.set_aside import FOLDER
 from klaw.store.sql.checkup import Covered, Schema
 from klaw.store.sql.kept_checkup import KeptChecked
 from klaw.store.sql.topic_checkup import TopicsChecked
 
-REBUILD = "stop the server, move klaw.db* away and start: Klaw rebuilds it from the logs (docs/operations.md)"
+REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes the database again from the logs"
 BY_ITSELF = "a running server repairs it by itself; if it does not"
+NAMED_GAPS = 5
 NAMED_MESSAGES = 20
 
 
@@ -172,9 +174,10 @@ def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
         places = [f"{name} ({number})" for name, number in report.malformed.items()]
         return warning(
             "logs",
-            f"{plural(count, 'line')} cannot be read: {listed(places)}",
-            "a line that a power cut tore was never acknowledged, and it may stay; if a file was changed, restore it"
-            " from a backup: a rebuild skips such lines",
+            f"{plural(count, 'line')} cannot be stored: {listed(places)}",
+            "if somebody changed these files, restore them from a backup; a line that a power cut tore was never"
+            " acknowledged. `klaw reindex` on a stopped server takes such lines out of the logs and keeps them in"
+            f" {FOLDER}/",
         )
     if report.torn and not running:
         return warning(
@@ -183,7 +186,47 @@ def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
             "nothing: it was never acknowledged, and the writer goes on in a line of its own",
         )
     seen = "every line" if whole else f"{plural(report.lines, 'line')}, the ends only (--full reads all)"
-    return ok("logs", f"{plural(report.logs, 'log')} are in order; read: {seen}")
+    aside = f"; {plural(report.set_aside, 'line')} of earlier are in {FOLDER}/" if report.set_aside else ""
+    return ok("logs", f"{plural(report.logs, 'log')} are in order; read: {seen}{aside}")
+
+
+def judge_numbers(report: LogReport, in_database: int) -> Finding:
+    """Whether each message of a chat and each change of memory has a number of its own, without gaps.
+
+    Args:
+        report: of all lines.
+        in_database: how many of the messages that the logs lack the database has.
+    """
+    far = 0
+    repeated = [f"{chat}#{seq}" for chat, numbers in report.seqs.items() for seq in numbers.repeated()]
+    for word, numbers in (("row", report.rowids), ("memory", report.entries), ("run", report.changes)):
+        repeated += [f"{word}#{number}" for number in numbers.repeated()]
+        far += numbers.far()
+    if far:
+        text = f"{plural(far, 'line')} have a number far above all others, which Klaw never gave"
+        return warning("numbers", text, f"stop the server and run `klaw reindex`: it moves them to {FOLDER}/")
+    if repeated:
+        text = f"{plural(len(repeated), 'number')} stand in the logs more than once: {listed(repeated, NAMED_GAPS)}"
+        todo = f"{REBUILD}; one record keeps the number, the others are kept in {FOLDER}/"
+        return problem("numbers", text, todo)
+    gaps = [f"{chat}#{_span(gap)}" for chat, numbers in report.seqs.items() for gap in numbers.missing()]
+    gaps += [f"memory#{_span(gap)}" for gap in report.entries.missing()]
+    if not gaps:
+        return ok("numbers", "every record has a number of its own, and none is missing")
+    text = f"numbers are missing in the logs: {listed(gaps, NAMED_GAPS)}"
+    if in_database:
+        return problem(
+            "numbers",
+            f"{text}; the database has {plural(in_database, 'message')} of them",
+            "put the lines back from a backup of conversations/; until then do not run `klaw reindex"
+            " --accept-differences`, which would take them out of the database too",
+        )
+    return warning("numbers", text, "if a backup has these lines, put them back; Klaw works without them")
+
+
+def _span(gap: tuple[int, int]) -> str:
+    first, last = gap
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def judge_tails(
@@ -208,7 +251,7 @@ def judge_tails(
         running: a server runs, so the database cannot be behind.
     """
     ahead = [chat for chat, seq in last_seqs.items() if seq > report.last_seqs.get(chat, 0)]
-    if not running and (last_change > max(report.runs.values(), default=0) or last_entry > report.last_entry):
+    if not running and (last_change > max(report.runs.values(), default=0) or last_entry > report.entries.last(0)):
         return problem(
             "log_tails",
             "the database has newer tasks or runs than the logs",

@@ -18,10 +18,15 @@ import attrs
 import structlog
 
 from klaw.config.paths import ensure_private_dir, open_private
+from klaw.store.set_aside import SetAside
 
 COMMIT_LOG = "commit.log"
 LOCK_FILE = "klaw.lock"
 """Held by whoever writes to the folder. Empty, and never removed: two processes could lock two files of its name."""
+LOG_FOLDERS = ("conversations", "turns", "memory", "runs")
+"""Below the data folder; every log is in one of them."""
+_NAME_MAX = 255
+"""Bytes that a file's name may have."""
 _MAX_OPEN = 256
 """Logs kept open; chats beyond that are reopened when they speak."""
 
@@ -292,11 +297,13 @@ class Journal:
 
     def _replay(self, commit_log: Path) -> int:
         data = commit_log.read_bytes()
+        aside = SetAside(self._root)
         lines_of: dict[str, list[bytes]] = {}
         for number, raw in enumerate(data.split(b"\n")[:-1], 1):  # a torn last line was never acknowledged
             path, tab, line = raw.partition(b"\t")
-            if not tab or not _is_inside(path):
+            if not tab or not _is_log(path):
                 log.warning("malformed_line", file=COMMIT_LOG, line=number)
+                aside.store(COMMIT_LOG, raw)  # the commit log is emptied below
                 continue
             lines_of.setdefault(path.decode(), []).append(line)
         return sum(self._put_back(path, lines, len(data)) for path, lines in lines_of.items())
@@ -339,10 +346,17 @@ def _commit_line(entry: Entry) -> bytes:
     return f"{entry.path}\t{entry.line}\n".encode()
 
 
-def _is_inside(path: bytes) -> bool:
-    """Whether a path from the commit log stays below the root (the log may be damaged)."""
+def _is_log(path: bytes) -> bool:
+    """Whether a path from the commit log is one that Klaw makes (the log may be damaged)."""
     try:
         parts = PurePosixPath(path.decode()).parts
     except UnicodeDecodeError:
         return False
-    return len(parts) > 1 and parts[0] != "/" and ".." not in parts and b"\0" not in path
+    return (
+        len(parts) in (2, 3)
+        and parts[0] in LOG_FOLDERS
+        and parts[-1].endswith(".jsonl")
+        and ".." not in parts
+        and b"\0" not in path
+        and all(len(os.fsencode(part)) <= _NAME_MAX for part in parts)
+    )

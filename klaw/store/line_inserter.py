@@ -122,6 +122,10 @@ class LineInserter:
         self._runs.add(state.run.id)
         return state.change
 
+    def transcript(self, path: str, line: bytes) -> None:
+        """No database has what was said in runs; only whether it can be read is checked."""
+        self._parsed(path, line, run_records.parse_transcript)
+
     # -- lines that are left out -----------------------------------------------------------------------------------
 
     def skip(self, path: str, line: bytes, reason: str) -> None:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import apsw
 
+from klaw.store.journal import LOG_FOLDERS
 from klaw.store.sql import meta
 
 KEY = "log_stamps"
@@ -22,9 +23,9 @@ Stamps: TypeAlias = Mapping[str, Sequence[int]]
 """Size, time of the last change and inode of each log, by its path below the data folder."""
 
 
-def files(root: Path, folders: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Every log in these folders below a folder, by its path relative to that, which has ``/`` between its parts."""
-    for folder in folders:
+def files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Every log by its path below the data folder, which has ``/`` between its parts."""
+    for folder in LOG_FOLDERS:
         for directory, _, names in os.walk(root / folder):
             for name in names:
                 if name.endswith(".jsonl"):
@@ -32,9 +33,9 @@ def files(root: Path, folders: Sequence[str]) -> Iterator[tuple[str, os.stat_res
                     yield path.relative_to(root).as_posix(), path.stat()
 
 
-def stamps(root: Path, folders: Sequence[str]) -> Stamps:
+def stamps(root: Path) -> Stamps:
     """How the logs are now."""
-    return {path: [found.st_size, found.st_mtime_ns, found.st_ino] for path, found in files(root, folders)}
+    return {path: [found.st_size, found.st_mtime_ns, found.st_ino] for path, found in files(root)}
 
 
 def compared(connection: apsw.Connection) -> Stamps:

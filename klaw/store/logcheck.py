@@ -1,7 +1,7 @@
 """Looking through the logs without changing or quoting them: which lines are malformed or torn, and what they name."""
 
-import json
 import os
+from array import array
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -9,16 +9,72 @@ from sys import intern
 from typing import Any
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from klaw.domain.names import ChatId, UserId
-from klaw.store import memory_records, records, run_records
+from klaw.store import memory_records, records, run_records, set_aside
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.jsonl import lines_backwards
+from klaw.store.line_inserter import FARTHEST, FAULTS, parse
 
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""
 TAIL_LOGS = 3
 """Newest logs of a folder; a clock that went back may have put the newest line into an older day's log."""
+
+
+class Numbers:
+    """Numbers of records that should be 1, 2, 3 … with one record each. 16 bytes a record."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+        self._records = array("q")
+
+    def add(self, number: int, record: object) -> None:
+        """Args: the number, and what tells its record from another one of the same number."""
+        self._numbers.append(number)
+        self._records.append(hash(record))
+
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The numbers, each once, and which of them several records have."""
+        both = np.stack([np.frombuffer(self._numbers, np.int64), np.frombuffer(self._records, np.int64)])
+        numbers, counts = np.unique(np.unique(both, axis=1)[0], return_counts=True)
+        return numbers, counts > 1
+
+    def repeated(self) -> list[int]:
+        """The numbers that several records have."""
+        numbers, several = self._sorted()
+        return [int(number) for number in numbers[several]]
+
+    def missing(self) -> list[tuple[int, int]]:
+        """The gaps: the first and the last number of each that no record has."""
+        numbers = np.concatenate([[0], self._sorted()[0]])
+        return [(int(numbers[at]) + 1, int(numbers[at + 1]) - 1) for at in np.nonzero(np.diff(numbers) > 1)[0]]
+
+    def last(self, known: int) -> int:
+        """The highest number that Klaw can have given, if ``known`` was; one far above all others is none."""
+        last = known
+        for number in self._sorted()[0]:
+            if number > last + FARTHEST:
+                break
+            last = max(last, int(number))
+        return last
+
+    def far(self) -> int:
+        """How many numbers are so far above all others that Klaw cannot have given them."""
+        return int(np.count_nonzero(self._sorted()[0] > self.last(0)))
+
+
+@attrs.frozen(kw_only=True)
+class Told:
+    """A message that a log tells of."""
+
+    chat: ChatId
+    user: UserId
+    id: str
+    seq: int
+    rowid: int
 
 
 @attrs.define(kw_only=True)
@@ -32,15 +88,22 @@ class LogReport:
     torn: list[str] = attrs.Factory(list)
     """Logs whose last line has no end."""
     unreadable: list[str] = attrs.Factory(list)
-    messages: list[tuple[ChatId, UserId, str]] = attrs.Factory(list)
-    """Chat, user and id of every message that was read."""
+    messages: list[Told] = attrs.Factory(list)
     last_seqs: dict[ChatId, int] = attrs.Factory(dict)
     """The highest number that was read, by chat."""
     turns: list[str] = attrs.Factory(list)
     runs: dict[str, int] = attrs.Factory(dict)
     """The highest change that was read, by run."""
-    last_entry: int = 0
-    """The highest number of the memory journal."""
+    entries: Numbers = attrs.Factory(Numbers)
+    """Of the memory journal."""
+    rowids: Numbers = attrs.Factory(Numbers)
+    """Of messages."""
+    changes: Numbers = attrs.Factory(Numbers)
+    """Of runs."""
+    seqs: dict[ChatId, Numbers] = attrs.Factory(dict)
+    """Of each chat. Of use, like the others, only if every line was read."""
+    set_aside: int = 0
+    """Lines that were set aside earlier."""
     pending_lines: int = 0
     """Lines of the commit log: what the logs themselves may lack after a power cut."""
 
@@ -53,6 +116,10 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
         whole: read every line of every log.
     """
     report = LogReport()
+    try:
+        report.set_aside = set_aside.count(data_dir)
+    except OSError:
+        report.unreadable.append(set_aside.FOLDER)
     folders = _folders(data_dir / records.CONVERSATIONS, report, data_dir)
     folders += [data_dir / name for name in (records.TURNS, memory_records.MEMORY, run_records.RUNS)]
     for folder in folders:
@@ -67,7 +134,10 @@ Take = Callable[[LogReport, dict[str, Any]], None]
 def _take_message(report: LogReport, record: dict[str, Any]) -> None:
     message = records.parse_message(record)
     # Interned: a million lines name a few chats.
-    report.messages.append((ChatId(intern(message.chat)), UserId(intern(message.user)), message.id))
+    chat, user = ChatId(intern(message.chat)), UserId(intern(message.user))
+    report.messages.append(Told(chat=chat, user=user, id=message.id, seq=message.seq, rowid=message.rowid))
+    report.seqs.setdefault(chat, Numbers()).add(message.seq, message.id)
+    report.rowids.add(message.rowid, message.id)
     report.last_seqs[message.chat] = max(message.seq, report.last_seqs.get(message.chat, 0))
 
 
@@ -76,11 +146,13 @@ def _take_turn(report: LogReport, record: dict[str, Any]) -> None:
 
 
 def _take_memory(report: LogReport, record: dict[str, Any]) -> None:
-    report.last_entry = max(report.last_entry, memory_records.parse_memory(record).entry)
+    entry = memory_records.parse_memory(record)
+    report.entries.add(entry.entry, records.dumps(record))
 
 
 def _take_run(report: LogReport, record: dict[str, Any]) -> None:
     state = run_records.parse_run(record)
+    report.changes.add(state.change, records.dumps(record))
     report.runs[state.run.id] = max(state.change, report.runs.get(state.run.id, 0))
 
 
@@ -130,11 +202,8 @@ def _read_log(path: Path, name: str, report: LogReport, take: Take, *, whole: bo
 
 def _taken(line: bytes, report: LogReport, take: Take) -> bool:
     try:
-        record = json.loads(line)
-        if not isinstance(record, dict):
-            return False
-        take(report, record)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        take(report, parse(line))
+    except FAULTS:
         return False
     return True
 

@@ -9,6 +9,7 @@ import apsw
 
 from klaw.errors import StorageError
 from klaw.store.connect import prepare_reader
+from klaw.store.damage import DAMAGE
 from klaw.store.readers import Readers, open_readers
 
 P = ParamSpec("P")
@@ -33,6 +34,8 @@ def read_offline(
             connection.close()
     except apsw.Error as error:
         raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error
+    except DAMAGE as error:
+        raise StorageError(f"cannot read {path}: a row is damaged ({type(error).__name__})") from error
 
 
 @asynccontextmanager

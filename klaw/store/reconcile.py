@@ -23,8 +23,6 @@ from klaw.store.sql import memory_journal, messages, runs, turns
 
 T = TypeVar("T")
 
-LOGS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
-"""Folders below the data folder."""
 BATCH = 500
 """Lines in one transaction."""
 
@@ -39,7 +37,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
     """
     last = memory_journal.last_entry(connection)
     halves.cut(data_dir, last)
-    before, now = log_stamps.compared(connection), log_stamps.stamps(data_dir, LOGS)
+    before, now = log_stamps.compared(connection), log_stamps.stamps(data_dir)
     changed = sorted(path for path, stamp in now.items() if before.get(path) != stamp)
     walk = _Walk(connection, data_dir, changed)
 

@@ -1,6 +1,5 @@
 """Messages and turns as JSON objects of the logs, and which log each belongs to. Pure."""
 
-import datetime as dt
 import json
 from typing import Any
 
@@ -8,7 +7,7 @@ from klaw.config.paths import encode_name
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.store.fields import optional_text, text, whole
+from klaw.store.fields import instant, json_object, optional_text, text, whole
 
 CONVERSATIONS = "conversations"
 TURNS = "turns"
@@ -68,9 +67,9 @@ def parse_message(record: dict[str, Any]) -> Message:
         role=Role(record["role"]),
         type=Kind(record["type"]),
         content=text(record["content"]),
-        metadata=_object(record["metadata"]),
+        metadata=json_object(record["metadata"]),
         tokens=whole(record["tokens"]),
-        created_at=_instant(record["created_at"]),
+        created_at=instant(record["created_at"]),
         segment=whole(record["segment"]),
     )
     if not message.chat.startswith(f"{message.user}:"):
@@ -81,22 +80,6 @@ def parse_message(record: dict[str, Any]) -> Message:
     if not 0 <= message.tokens <= MAX_TOKENS:
         raise ValueError("tokens is out of range")
     return message
-
-
-def _instant(value: object) -> str:
-    """An ISO-8601 time with its zone."""
-    found = text(value)
-    if dt.datetime.fromisoformat(found).tzinfo is None:
-        raise ValueError("a time has no zone")
-    return found
-
-
-def _object(value: object) -> dict[str, Any]:
-    """An object whose JSON can be stored."""
-    if not isinstance(value, dict):
-        raise TypeError("not an object")
-    dumps(value).encode()  # lone surrogates are refused
-    return value
 
 
 def turn_line(turn: TurnRecord) -> str:
@@ -131,10 +114,10 @@ def parse_turn(record: dict[str, Any]) -> TurnRecord:
         model=text(record["model"]),
         first_seq=whole(record["first_seq"]),
         last_seq=whole(record["last_seq"]),
-        started_at=_instant(record["started_at"]),
-        ended_at=_instant(record["ended_at"]),
+        started_at=instant(record["started_at"]),
+        ended_at=instant(record["ended_at"]),
         error=optional_text(record["error"]),
-        receipt=_object(record["receipt"]),
-        usage=_object(record["usage"]),
-        timings=_object(record["timings"]),
+        receipt=json_object(record["receipt"]),
+        usage=json_object(record["usage"]),
+        timings=json_object(record["timings"]),
     )

@@ -13,7 +13,7 @@ import attrs
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, run_folder, task_name
-from klaw.store.fields import optional_text, text, whole
+from klaw.store.fields import json_object, optional_text, text, whole
 from klaw.store.records import CONVERSATIONS, dumps
 
 RUNS = "runs"
@@ -103,7 +103,7 @@ def parse_run(record: dict[str, Any]) -> RunState:
             parent=optional_text(record["parent"]),
             notify=optional_text(record["notify"]),
             depth=whole(record["depth"]),
-            details=dict(record["details"]),
+            details=json_object(record["details"]),
         ),
     )
 
@@ -178,7 +178,7 @@ def parse_transcript(record: dict[str, Any]) -> Spoken:
         role=Role(record["role"]),
         type=Kind(record["type"]),
         content=text(record["content"]),
-        metadata=dict(record["metadata"]),
+        metadata=json_object(record["metadata"]),
         tokens=whole(record["tokens"]),
         created_at=text(record["created_at"]),
     )

@@ -60,9 +60,12 @@ class SetAside:
             os.fsync(descriptor)
         kept.add(digest)
 
-    def holds(self, path: str, line: bytes) -> bool:
-        """Whether a line was met."""
-        return _digest(line) in self.lines.get(path, ())
+    def moved(self, path: str, line: bytes) -> bytes:
+        """A line of a log, empty if it was met and is kept here. Raises OSError."""
+        if _digest(line) not in self.lines.get(path, ()):
+            return line
+        self.store(path, line)
+        return b""
 
     def _read(self, path: str) -> set[bytes]:
         try:

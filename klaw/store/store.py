@@ -10,8 +10,10 @@ import attrs
 import structlog
 import trio
 
+from klaw.actor.failure import error_class, where
 from klaw.errors import KlawError, StorageError
 from klaw.store import connect, core_files, forget_logs, migrations
+from klaw.store.damage import DAMAGE
 from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
@@ -74,7 +76,7 @@ async def open_store(
         async with _open_writable(path) as database:
             try:
                 opened = await database.run(_prepare, journal, path.parent, made)
-            except (apsw.Error, OSError) as error:
+            except (apsw.Error, OSError, *DAMAGE) as error:
                 raise _refusal(path, error) from error
             log.info("store_opened", schema=opened.schema, count=opened.restored_lines)
             try:
@@ -107,7 +109,7 @@ async def _open_writable(path: Path) -> AsyncIterator[Database]:
     opening = open_database(path, connect.prepare_writer, flags)
     try:
         database = await opening.__aenter__()
-    except apsw.Error as error:
+    except (apsw.Error, *DAMAGE) as error:
         raise _refusal(path, error) from error
     try:
         yield database
@@ -129,11 +131,11 @@ def _close(connection: apsw.Connection, journal: Journal) -> None:
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
-def _refusal(path: Path, error: apsw.Error | OSError) -> KlawError:
+def _refusal(path: Path, error: Exception) -> KlawError:
     """Say in one sentence why the store cannot be opened."""
+    if not isinstance(error, OSError):
+        log.error("store_unusable", error=error_class(error), where=where(error))
     match error:
-        case apsw.NotADBError() | apsw.CorruptError() | apsw.NoFTS5Error():  # the last: its schema cannot be read
-            reason = "the database file is damaged; `klaw reindex --accept-differences` makes it anew from the logs"
         case apsw.FullError():
             reason = "the disk is full"
         case apsw.ReadOnlyError() | apsw.CantOpenError():
@@ -144,6 +146,8 @@ def _refusal(path: Path, error: apsw.Error | OSError) -> KlawError:
             reason = "another Klaw server is using this folder, or a reindex"
         case OSError():
             reason = errno.errorcode.get(error.errno or 0, "I/O error") + f": {error.strerror}"
+        case _ if isinstance(error, DAMAGE):
+            reason = "the database file is damaged; `klaw reindex --accept-differences` makes it anew from the logs"
         case _:
             reason = f"SQLite says {type(error).__name__}"
     return StorageError(f"cannot open {path}: {reason}")

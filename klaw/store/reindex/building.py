@@ -16,6 +16,7 @@ import structlog
 from klaw.store import connect, memory_records, migrations, records, run_records
 from klaw.store.damage import DAMAGE
 from klaw.store.line_inserter import LineInserter
+from klaw.store.log_stamps import files
 from klaw.store.reindex.logs import NUMBERS, RecordIndex, folder_of, grown, lines
 from klaw.store.reindex.places import Places, remove
 from klaw.store.reindex.values import Phase, Progress, Tally
@@ -177,6 +178,14 @@ class Building:
         if changes := of.get(memory_records.MEMORY):
             yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._lines.memory)
         self.positions.update({path: part[1] for path, part in parts.items()})
+
+    def check_transcripts(self) -> Iterator[Progress]:
+        """Keep aside what is no line of a run's transcript: no database has those, but their readers skip it too."""
+        paths = [path for path, _ in files(self._root) if run_records.is_transcript(path)]
+        for done, path in enumerate(sorted(paths)):
+            for _, line in lines(self._root / path, 0, (self._root / path).stat().st_size):
+                self._lines.transcript(path, line)
+            yield Progress("transcripts", done + 1, len(paths))
 
     def _insert_ordered(
         self,

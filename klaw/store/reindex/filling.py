@@ -8,6 +8,7 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.errors import ModelError
+from klaw.store.damage import DAMAGE
 from klaw.store.reindex.building import Building
 from klaw.store.reindex.values import Embeds, Progress
 from klaw.store.sql import vectors
@@ -49,7 +50,7 @@ def take_over(building: Building, live: apsw.Connection, *, slice_s: float) -> G
         while row is not None:
             row = building.copy_topic_vectors(live, row, _COPY_ROWS)
             yield Progress("vectors", done, total)
-    except (apsw.CorruptError, apsw.IOError, apsw.SQLError) as error:
+    except DAMAGE as error:
         log.warning("vectors_unreadable", error=error_class(error), count=done)
     yield Progress("vectors", done, total)
     return stored

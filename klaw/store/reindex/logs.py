@@ -18,8 +18,6 @@ from klaw.store import memory_records, records, run_records
 from klaw.store.fields import whole
 from klaw.store.log_stamps import files
 
-FOLDERS = (records.CONVERSATIONS, records.TURNS, memory_records.MEMORY, run_records.RUNS)
-"""Below the data folder."""
 NUMBERS = {records.CONVERSATIONS: "rowid", memory_records.MEMORY: "entry", run_records.RUNS: "change"}
 """What the records of a folder are ordered by. Klaw begins a line with it; others are read too, only slower."""
 _MAX_OPEN = 64
@@ -32,7 +30,7 @@ def sizes(root: Path) -> dict[str, int]:
 
     Transcripts of runs are left out: no database has them.
     """
-    return {path: found.st_size for path, found in files(root, FOLDERS) if not run_records.is_transcript(path)}
+    return {path: found.st_size for path, found in files(root) if not run_records.is_transcript(path)}
 
 
 def folder_of(path: str) -> str:

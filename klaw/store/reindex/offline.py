@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -104,6 +105,7 @@ class _Offline:
         self._reason: str | None = None
         """Why there is no comparison."""
         self._damaged = False
+        self._taken_out = 0
         self._tables: tuple[TableComparison, ...] = ()
 
     def run(self, journal: Journal) -> Steps:
@@ -116,12 +118,14 @@ class _Offline:
             if self._live is None:  # else done with it
                 halves.cut(root, 0)
             yield from self._building.read_all(logs.sizes(root), embed_again=self._options.embed_again)
+            yield from self._building.check_transcripts()
             made = yield from self._fill()
             yield from self._compare()
             swapped = self._may_swap()
             if swapped:
                 yield Progress("swap")
                 self._swap()
+                self._take_out(journal)
         finally:
             self._building.close()
             self._close_live()
@@ -133,6 +137,7 @@ class _Offline:
             compared=bool(self._tables),
             reason=self._reason,
             no_model=self._no_model,
+            set_aside=self._taken_out,
             seconds=time.monotonic() - self._begin,
         )
 
@@ -170,7 +175,7 @@ class _Offline:
 
     def _fill(self) -> Generator[Progress, None, Vectors]:
         connection = self._building.connection
-        stored = vectors.model(self._live) if self._live is not None else None
+        stored = self._stored_model()
         model = self._loaded()
         wanted = (model.model_id, model.dimension) if model is not None else stored
         taken = made = 0
@@ -184,6 +189,13 @@ class _Offline:
             made = yield from embed_rest(self._building, model, self._min_tokens)
         waiting = vectors.count_unembedded(connection, self._min_tokens)
         return Vectors(taken_over=taken, made=made, waiting=waiting)
+
+    def _stored_model(self) -> tuple[str, int] | None:
+        try:
+            return vectors.model(self._live) if self._live is not None else None
+        except DAMAGE as error:
+            self._give_up_live(error)
+            return None
 
     def _loaded(self) -> Embeds | None:
         try:
@@ -210,3 +222,12 @@ class _Offline:
         decide(self._places)
         exchange(self._places)
         log.info("reindexed", messages=self._building.tally.messages + self._building.tally.reused)
+
+    def _take_out(self, journal: Journal) -> None:
+        """Take the lines that the new database was made without out of the logs; they are in ``set-aside/``."""
+        aside = self._building.aside
+        for path in sorted(aside.lines):
+            try:
+                self._taken_out += journal.rewrite(path, partial(aside.moved, path))
+            except OSError as error:
+                log.error("set_aside_failed", file=Path(path).name, error=error_class(error))

@@ -9,10 +9,10 @@ from klaw.errors import StorageError
 from klaw.store.sql.vectors import Unembedded
 
 Phase: TypeAlias = Literal[
-    "scan", "messages", "turns", "tasks", "runs", "vectors", "embed", "compare", "catch_up", "swap"
+    "scan", "messages", "turns", "tasks", "runs", "transcripts", "vectors", "embed", "compare", "catch_up", "swap"
 ]
 """scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts, core
-memory and summaries), runs: they are inserted. vectors: taken
+memory and summaries), runs: they are inserted. transcripts of runs: they are read. vectors: taken
 over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
 swap: the files."""
 
@@ -144,6 +144,8 @@ class Report:
     """Why it was not compared."""
     no_model: str | None
     """Why no vectors were made."""
+    set_aside: int = 0
+    """Lines that cannot be stored and were taken out of the logs; a running server leaves them there."""
     seconds: float
 
 

@@ -6,9 +6,11 @@ import apsw
 import attrs
 
 from klaw.domain.coverage import Damage, Tallies, add_rows
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId
 from klaw.store import migrations
-from klaw.store.sql import coverage, memory_journal, runs, turns, vectors
+from klaw.store.line_inserter import FARTHEST
+from klaw.store.logcheck import Numbers, Told
+from klaw.store.sql import content, coverage, memory_journal, runs, turns, vectors
 from klaw.store.sql.reading import snapshot
 
 BATCH_ROWS = 2_000
@@ -95,16 +97,34 @@ def last_seqs(connection: apsw.Connection) -> dict[ChatId, int]:
     return {ChatId(chat): seq for chat, seq in connection.execute(_LAST_SEQS)}
 
 
-_HAS_MESSAGE = "SELECT count(*) FROM messages WHERE user_id = ? AND id = ?"
+_PLACE = """
+SELECT
+    EXISTS (SELECT 1 FROM messages WHERE user_id = ?1 AND id = ?2),
+    EXISTS (SELECT 1 FROM messages WHERE (chat_id = ?3 AND seq = ?4) OR rowid = ?5)
+"""
 
 
-def unknown_messages(connection: apsw.Connection, wanted: Iterable[tuple[ChatId, UserId, str]]) -> dict[ChatId, int]:
-    """How many of the given messages (chat, user, id) the database lacks, by chat; chats without any are left out."""
+def unknown_messages(connection: apsw.Connection, wanted: Iterable[Told]) -> dict[ChatId, int]:
+    """How many messages of the logs the database lacks and can take, by chat; chats without any are left out.
+
+    One whose place another message has, or whose number is none, no start will put in.
+    """
+    farthest = content.last_rowids(connection)[0] + FARTHEST
     lacking: dict[ChatId, int] = {}
-    for chat, user, message_id in wanted:
-        if not connection.execute(_HAS_MESSAGE, (user, message_id)).get:
-            lacking[chat] = lacking.get(chat, 0) + 1
+    for told in wanted:
+        bound = (told.user, told.id, told.chat, told.seq, told.rowid)
+        there, taken = connection.execute(_PLACE, bound).get
+        if not there and not taken and told.rowid <= farthest:
+            lacking[told.chat] = lacking.get(told.chat, 0) + 1
     return lacking
+
+
+_BETWEEN = "SELECT count(*) FROM messages WHERE chat_id = ? AND seq BETWEEN ? AND ?"
+
+
+def has_any(connection: apsw.Connection, gaps: Mapping[ChatId, Sequence[tuple[int, int]]]) -> int:
+    """How many messages the database has that the logs lack, by the gaps in their numbers."""
+    return sum(connection.execute(_BETWEEN, (chat, *gap)).get for chat, found in gaps.items() for gap in found)
 
 
 def unknown_turns(connection: apsw.Connection, wanted: Sequence[str]) -> int:
@@ -114,12 +134,14 @@ def unknown_turns(connection: apsw.Connection, wanted: Sequence[str]) -> int:
 
 def unknown_runs(connection: apsw.Connection, wanted: Mapping[str, int]) -> int:
     """Of how many runs the database lacks the given change, or the whole run."""
-    return sum(runs.change_of(connection, run) < change for run, change in wanted.items())
+    farthest = content.last_rowids(connection)[2] + FARTHEST
+    return sum(runs.change_of(connection, run) < change <= farthest for run, change in wanted.items())
 
 
-def lacks_entries(connection: apsw.Connection, last: int) -> int:
-    """How many entries of the memory journal, which ends with this one, the database lacks."""
-    return max(0, last - memory_journal.last_entry(connection))
+def lacks_entries(connection: apsw.Connection, entries: Numbers) -> int:
+    """How many entries of the memory journal, of which these were read, the database lacks."""
+    known = memory_journal.last_entry(connection)
+    return entries.last(known) - known
 
 
 _LAST_CHANGE = "SELECT max(change) FROM runs"

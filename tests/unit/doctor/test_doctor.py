@@ -297,7 +297,7 @@ def test_malformed_and_torn_lines(paths: Paths) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(lines[0] + b'{"rowid": 1}\n[]\n\xff\xfe\n' + b"".join(lines[1:]))
     found = one(look(paths), "logs")
-    assert (found.level, "3 lines cannot be read" in found.text) == (Level.WARNING, True)
+    assert (found.level, "3 lines cannot be stored" in found.text) == (Level.WARNING, True)
     assert log.name in found.text
     log.write_bytes(b"".join(lines) + b'{"rowid": 9, "id": "to')
     found = one(look(paths), "logs")
@@ -358,7 +358,7 @@ def test_malformed_lines_of_tasks_and_runs(paths: Paths, folder: str) -> None:
     log.write_text('{"id": 1}\n' + log.read_text())
     found = one(look(paths), "logs")
     assert found.level is Level.WARNING
-    assert f"1 line cannot be read: {folder}/{log.name} (1)" in found.text
+    assert f"1 line cannot be stored: {folder}/{log.name} (1)" in found.text
 
 
 def test_tasks_and_runs_that_the_database_lacks(paths: Paths) -> None:
