@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from klaw.actor.clock import from_iso
 from klaw.config.load import load
 from klaw.config.owner import belongs_to, not_usable
 from klaw.config.paths import Paths
@@ -139,9 +140,17 @@ def check_clock(now: float, newest: str | None) -> Finding:
     todo = "set the clock, and let it be set by the network (timedatectl set-ntp true)"
     if moment.year < EARLIEST_YEAR:
         return problem("clock", f"it says {shown}, which cannot be", todo)
-    if newest is not None and dt.datetime.fromisoformat(newest).timestamp() > now + FUTURE_S:
+    if newest is not None and _seconds(newest) > now + FUTURE_S:
         return warning("clock", f"it says {shown}, and the newest message is of {newest}: it went back", todo)
     return ok("clock", shown)
+
+
+def _seconds(stored: str) -> float:
+    """Unix seconds of a stored time; 0 for a damaged one, which the checks of the database tell about."""
+    try:
+        return from_iso(stored)
+    except ValueError:
+        return 0.0
 
 
 def check_server(paths: Paths, server: Server, version: str) -> list[Finding]:

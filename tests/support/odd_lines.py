@@ -64,7 +64,7 @@ LINES: dict[str, bytes] = {
 """No record of any kind."""
 
 
-async def make_home(root: Path) -> Paths:
+async def make_home(root: Path, *, vectors: bool = False) -> Paths:
     """A stopped server's home with messages, turns, facts, tasks, runs and a transcript."""
     paths = Paths.resolve(root, {})
     paths.config_dir.mkdir(parents=True)
@@ -72,7 +72,7 @@ async def make_home(root: Path) -> Paths:
         json.dumps({"embedding": {"enabled": False}, "routing": {"default": "test/x"}, "providers": []})
     )
     async with running_store(paths.data_dir) as store:
-        await talk(store, rounds=12, vectors=False)
+        await talk(store, rounds=12, vectors=vectors)
         await store.writer.append([new("привет")])
         for number in range(3):
             await store.writer.put_fact(fact(f"Anna has {number} cats."), "new")

@@ -24,6 +24,7 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.errors import ActorStopped, KlawError
 from klaw.store import connect
+from klaw.store.damage import DAMAGE
 from klaw.store.readers import Readers
 from klaw.store.reindex import logs
 from klaw.store.reindex.building import Building
@@ -198,10 +199,13 @@ class _Job:
             self._end(state="cancelled", error="the reindex was stopped; what was built is kept")
         except KlawError as error:
             self._end(state="failed", error=str(error))
-        except (apsw.Error, OSError) as error:
+        except (apsw.Error, OSError, *DAMAGE) as error:
             log.error("reindex_failed", error=error_class(error), where=where(error))
-            full = isinstance(error, apsw.FullError)
-            reason = "the disk is full" if full else f"a file cannot be used ({error_class(error)})"
+            reason = f"a file cannot be used ({error_class(error)})"
+            if isinstance(error, apsw.FullError):
+                reason = "the disk is full"
+            elif isinstance(error, DAMAGE):
+                reason += ": stop the server and run `klaw reindex --accept-differences`"
             self._end(state="failed", error=f"{reason}; what was built is kept in {self.places.building.name}")
         finally:
             self.ended.set()
@@ -322,7 +326,7 @@ class _Job:
         bounds = Bounds.up_to(mark)
         try:
             return await self._steps(compare(live, building.connection, bounds, whole=False))
-        except (apsw.CorruptError, apsw.SQLError, apsw.IOError) as error:
+        except DAMAGE as error:
             log.error("old_database_damaged", error=error_class(error), where=where(error))
             raise ReindexRefused(
                 "the database in use is damaged and cannot be compared: stop the server and run"

@@ -27,9 +27,10 @@ def take_over(building: Building, live: apsw.Connection, *, slice_s: float) -> G
     Returns how many were stored. A damaged live database gives as many as can be read.
     """
     stored = done = after = 0
-    total = vectors.count_embedded(live)
     more = True
+    total = 0
     try:
+        total = vectors.count_embedded(live)
         while more:
             more, begin = False, time.monotonic()
             with building.connection:  # one commit a slice: each writes the pages of many chunks
