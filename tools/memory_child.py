@@ -25,13 +25,26 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
+from klaw.memory import forget_files
 from klaw.store import forget_logs
 from klaw.store.journal import Journal
 from tests.support import making, turns
 from tools.memory_work import OPERATIONS, Work, finish_background
 
 OF_WRITES = ("append", "torn", "logs", "torn_commit", "commit", "sql", "kept", "fsync", "random")
-OF_FORGETTING = ("rewrite", "draft", "replaced", "cleaned", "compact", "compacted", "copies", "copied", "note")
+OF_FORGETTING = (
+    "files",
+    "removed",
+    "rewrite",
+    "draft",
+    "replaced",
+    "cleaned",
+    "compact",
+    "compacted",
+    "copies",
+    "copied",
+    "note",
+)
 REPETITIONS = 4
 """Of an operation in one life; a point that is not reached by then is none of it."""
 
@@ -43,6 +56,7 @@ def points_of(operation: str) -> tuple[str, ...]:
     - ``torn``: a part of the lines is in the log; ``logs``: all are, and the commit log has none
     - ``torn_commit``: the commit log has a part of them; ``commit``: all are durable, and not in the database
     - ``sql``: inside the transaction; ``fsync``: before or after any; ``kept``: it is committed, nobody knows
+    - ``files``, ``removed``: around the files that tools wrote
     - ``rewrite``, ``draft``, ``replaced``, ``cleaned``: around a log that is rewritten
     - ``compact``, ``compacted``, ``copies``, ``copied``: around what follows in the database and in copies
     - ``note``: before the note that a forgetting is finished
@@ -147,6 +161,7 @@ async def live(root: Path, wanted: dict[str, Any]) -> None:
     making.Journal = DyingJournal  # type: ignore[misc]
     turns._count = count(wanted["number"] * 1_000)  # ids of other lives are taken
     forget_logs.compact = _around(deadline, forget_logs.compact, "compact", "compacted")
+    forget_files.remove = _around(deadline, forget_files.remove, "files", "removed")
     forget_logs.remove_copies = _around(deadline, forget_logs.remove_copies, "copies", "copied")
     Path.replace = _around(deadline, Path.replace, "draft", "replaced")  # type: ignore[method-assign]
 

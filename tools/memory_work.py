@@ -38,6 +38,7 @@ from klaw.store.memory_requests import FactVector
 from klaw.store.sql import people as people_sql
 from klaw.store.sql import topics
 from klaw.store.store import Store
+from tests.support.derived import TOOLS, turn_of
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
 from tests.support.making import START, new
@@ -336,6 +337,24 @@ async def forget_message(work: Work, place: int) -> None:
     )
 
 
+async def forget_derived(work: Work, place: int) -> None:
+    """A message of which tools made all that they can; every other time beside a turn that failed or was killed."""
+    user, word = work.user(fresh=True), f"q{work.word()}q"
+    tools = [name for name in TOOLS if name != "appended"]  # such a file stays
+    await work.tell(user, "other", "Hello there")
+    secret = await turn_of(work.store, work.root, word, tools, user=user, cut=("", "failed", "killed")[place % 3])
+    tool = forgetter(work.store, work.root)
+    wanted = await tool.find(secret.id, user)
+    await work.doing(
+        "forget",
+        lambda: tool.forget(wanted, with_facts=True, everywhere=True),
+        user=user,
+        word=word,
+        message=secret.rowid,
+        person=None,
+    )
+
+
 async def forget_person(work: Work, _place: int) -> None:
     """Somebody who is named in messages, answers, a topic, facts, and by the names of another one who it was."""
     user, word, store = work.user(fresh=True), f"q{work.word()}q", work.store
@@ -375,5 +394,6 @@ OPERATIONS: dict[str, Callable[[Work, int], Awaitable[None]]] = {
     "supersede": supersede,
     "spend": spend,
     "forget-message": forget_message,
+    "forget-derived": forget_derived,
     "forget-person": forget_person,
 }

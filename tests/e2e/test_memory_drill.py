@@ -8,10 +8,10 @@ from pathlib import Path
 import trio
 
 REPOSITORY = Path(__file__).parents[2]
-OPERATIONS = ("undo", "draw-day", "merge-people", "supersede", "forget-message", "forget-person")
+OPERATIONS = ("undo", "draw-day", "merge-people", "supersede", "forget-message", "forget-derived", "forget-person")
 
 
-async def test_memory_drill_of_six_kills() -> None:
+async def test_memory_drill_of_seven_kills() -> None:
     command = [sys.executable, str(REPOSITORY / "tools" / "memory_drill.py"), "--kills", "1", "--seed", "5", "--json"]
     with trio.fail_after(200):
         done = await trio.run_process(

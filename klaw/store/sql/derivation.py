@@ -110,10 +110,10 @@ def follow(connection: apsw.Connection, user: UserId, rowids: Sequence[int], *, 
         before = len(own), len(turns), len(runs)
         asked = [each for each in own.values() if each.role is Role.USER]
         turns |= {turn for each in asked for turn in _turns_of(connection, each)}
+        turns |= {turn for each in asked for turn in _interrupted(connection, each, turns)}
         effects = effects_of((each.role, each.type, each.content, each.metadata) for each in own.values())
         runs |= _runs_of(connection, user, effects, runs, with_tasks=with_tasks)
         found = _made_by(connection, user, turns, runs, min(own, default=0))
-        found |= {row for each in asked for row in _interrupted(connection, each, turns)}
         found |= {row for each in own.values() for row in _results(connection, each)}
         for each in messages.by_rowids(connection, sorted(found - own.keys())):
             own[each.rowid] = each
@@ -157,17 +157,19 @@ def _made_by(connection: apsw.Connection, user: UserId, turns: set[str], runs: s
 
 
 _INTERRUPTED = """
-SELECT rowid FROM messages WHERE chat_id = ?1 AND seq > ?2 AND type IN ('tool_call', 'tool_result')
+SELECT DISTINCT metadata ->> '$.turn' FROM messages
+WHERE chat_id = ?1 AND seq > ?2 AND type IN ('tool_call', 'tool_result')
     AND seq < coalesce((SELECT min(first_seq) FROM turns WHERE chat_id = ?1 AND first_seq > ?2
         AND turn_id NOT IN (SELECT value FROM json_each(?3))), 1 << 62)
     AND metadata ->> '$.turn' IS NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE turn_id = metadata ->> '$.turn')
 """
 
 
-def _interrupted(connection: apsw.Connection, message: Message, turns: set[str]) -> list[int]:
-    """Rounds of a turn on the message that a kill cut off: it has no record, and another turn went on with them."""
+def _interrupted(connection: apsw.Connection, message: Message, turns: set[str]) -> set[str]:
+    """Turns on the message that a kill cut off in the middle of their rounds: they have no record, and another one went
+    on with them."""
     bound = (message.chat, message.seq, json.dumps(sorted(turns)))
-    return [row[0] for row in connection.execute(_INTERRUPTED, bound)]
+    return {str(row[0]) for row in connection.execute(_INTERRUPTED, bound)}
 
 
 _RESULTS = """
