@@ -17,7 +17,7 @@ from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.vitals import ActorReport, State, Vitals
-from klaw.errors import ActorStopped
+from klaw.errors import ActorStopped, CannotListen, ConfigError
 
 MAX_RESTARTS = 5
 WINDOW_S = 60.0
@@ -189,7 +189,8 @@ class Supervisor:
 
     def _note_crash(self, entry: _Entry, failure: Exception) -> None:
         entry.vitals.last_error = error_class(failure)
-        log.error("actor_crashed", actor=entry.spec.name, error=error_class(failure), where=where(failure))
+        if not isinstance(failure, ConfigError | CannotListen):  # no crash; who starts the program says what is wrong
+            log.error("actor_crashed", actor=entry.spec.name, error=error_class(failure), where=where(failure))
         self._fail_waiters(entry, "crashed")
         if entry.spec.on_crash is not None:
             entry.spec.on_crash()

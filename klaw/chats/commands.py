@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 
+from klaw.domain.text import plural
+
 
 class Command(enum.StrEnum):
     """What a message that begins with a slash can ask for."""
@@ -95,7 +97,7 @@ def unknown_text(unknown: Unknown) -> str:
 def status_text(chat: Mapping[str, Any], health: Mapping[str, Any]) -> str:
     """Word the status of a chat and of the server."""
     lines = [
-        f"Chat {chat['name']}: {chat['state']}, {chat['messages']} messages, segment {chat['segment'] + 1}.",
+        f"Chat {chat['name']}: {chat['state']}, {plural(chat['messages'], 'message')}, segment {chat['segment'] + 1}.",
         f"Model: {chat['model']}.",
     ]
     lines += [f"Degraded: {text}" for text in health.values()] or ["Everything works."]
@@ -109,8 +111,10 @@ def context_text(receipt: Mapping[str, Any] | None) -> str:
     if "window" not in receipt:
         return "No context was put together for the last turn: it was stopped, or failed, before that."
     window, recall, budget = receipt["window"], receipt["recall"], receipt["budget"]
-    lines = [f"The last answer was made from {budget['used_tokens']} of {budget['usable_tokens']} tokens:"]
-    lines += [f"  {layer['name']:<13} {layer['tokens']:>6}" for layer in receipt["layers"]]
+    factor = budget["correction"]  # of Klaw's estimate; the person knows the model's own tokens
+    used, usable = (round(budget[name] * factor) for name in ("used_tokens", "usable_tokens"))
+    lines = [f"The last answer was made from {used} of {usable} tokens:"]
+    lines += [f"  {layer['name']:<13} {round(layer['tokens'] * factor):>6}" for layer in receipt["layers"]]
     if window["messages"]:
         lines.append(f"Window: messages {window['first_seq']} to {window['last_seq']}.")
     lines.append(_recall_text(recall))

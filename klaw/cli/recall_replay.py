@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from klaw.cli.admin_call import fail, line, print_json, table
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
+from klaw.domain.text import plural
 from klaw.errors import ConfigError, KlawError, Problem
 
 if TYPE_CHECKING:
@@ -215,16 +216,18 @@ def _totals(report: dict[str, Any]) -> list[str]:
         "turns_cut_short": "turns with something degraded",
     }
     settings = line(", ".join(report["set"]))
-    out = [f"{totals['turns']} turns searched again, {totals['changed']} changed by {settings}"]
+    out = [f"{plural(totals['turns'], 'turn')} searched again, {totals['changed']} changed by {settings}"]
     rows = [["", "now", "changed"]]
     rows += [[text, str(before[name]), str(after[name])] for name, text in names.items()]
     out += table(rows, right=frozenset({1, 2}))
     if report["not_searched"]:
-        out.append(f"{report['not_searched']} more turns had nothing to search: the window held all of the segment.")
+        out.append(
+            f"{plural(report['not_searched'], 'more turn')} had nothing to search: the window held all of the segment."
+        )
     if totals["unlike_then"]:
         out.append(
-            f"{totals['unlike_then']} turns recalled something else at their time: messages got their vectors later, or"
-            " the settings or the version were others."
+            f"{plural(totals['unlike_then'], 'turn')} recalled something else at the time: messages got their vectors"
+            " later, or the settings or the version were others."
         )
     if report["no_vectors"] is not None:
         out.append(f"note: {_NO_VECTORS[report['no_vectors']]}.")

@@ -7,6 +7,7 @@ from klaw.cli.admin_call import line, table
 from klaw.cli.receipt_topics import topic_lines
 from klaw.cli.usage import cost_of
 from klaw.context.assemble import Guard
+from klaw.domain.text import plural
 from klaw.memory.reasons import reason
 
 _COLUMNS = {
@@ -67,7 +68,7 @@ def _usage(usage: Mapping[str, Any]) -> str:
 
 
 def _spent(spent: Mapping[str, Any]) -> str:
-    calls = f"{spent['calls']} call{'s' if spent['calls'] != 1 else ''}"
+    calls = plural(spent["calls"], "call")
     cached = f" ({spent['cached_tokens']} cached)" if spent["cached_tokens"] else ""
     guessed = ", partly estimated" if spent["estimated_calls"] else ""
     tokens = f"{spent['prompt_tokens']} tokens in{cached}, {spent['completion_tokens']} out{guessed}"
@@ -75,9 +76,16 @@ def _spent(spent: Mapping[str, Any]) -> str:
 
 
 def _budget(budget: Mapping[str, Any]) -> list[str]:
+    factor = budget["correction"]
     spent = f"{budget['used_tokens']} of {budget['usable_tokens']} usable tokens"
-    reserve = f"reserved for the reply {budget['reply_reserve_tokens']}"
-    return [f"budget  {spent} (context {budget['context_tokens']}, {reserve}, correction {budget['correction']})"]
+    of = f"context {budget['context_tokens']}, {budget['reply_reserve_tokens']} kept for the reply"
+    if factor == 1:
+        return [f"budget  {spent} ({of})"]
+    counted = f"{round(budget['used_tokens'] * factor)} of {round(budget['usable_tokens'] * factor)}"
+    return [
+        f"budget  {spent}, as Klaw estimates them",
+        f"        this model counts {factor} times as many: {counted} ({of})",
+    ]
 
 
 def _layers(layers: list[dict[str, Any]]) -> list[str]:
@@ -89,20 +97,20 @@ def _layers(layers: list[dict[str, Any]]) -> list[str]:
 def _window(window: Mapping[str, Any]) -> list[str]:
     if not window["messages"]:
         return ["window  empty"]
-    shown = f"window  {window['messages']} messages, {window['first_seq']} to {window['last_seq']}"
+    shown = f"window  {plural(window['messages'], 'message')}, {window['first_seq']} to {window['last_seq']}"
     older = ", older ones are in the segment" if window["older_in_segment"] else ""
     return [f"{shown}; left out {window['left_out']}{older}"]
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
-    said = [f"{each['id']} ({each['because']}, {each['tokens']} tokens)" for each in facts["shown"]]
+    said = [f"{each['id']} ({each['because']}, {plural(each['tokens'], 'token')})" for each in facts["shown"]]
     left_out = f"; left out for lack of room: {facts['left_out']}" if facts["left_out"] else ""
     return f"facts   {', '.join(said) or 'none'}{left_out}"
 
 
 def _summaries(summaries: list[dict[str, Any]]) -> str:
     said = [
-        f"{each['number']} (messages {each['first_seq']} to {each['last_seq']}, {each['tokens']} tokens)"
+        f"{each['number']} (messages {each['first_seq']} to {each['last_seq']}, {plural(each['tokens'], 'token')})"
         for each in summaries
     ]
     return "summary " + (", ".join(said) if said else "none is left")

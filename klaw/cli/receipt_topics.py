@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klaw.cli.admin_call import line, table
+from klaw.domain.text import plural
 
 _COLUMNS = {
     "id": "topic",
@@ -43,7 +44,7 @@ def topic_lines(topics: Mapping[str, Any]) -> list[str]:
     if "fallback" in topics:
         notes.append(f"fallback {topics['fallback']}: the best found were taken")
     if "loads" in topics:
-        notes.append(f"the reranker looked into topics {topics['loads']} times")
+        notes.append(f"the reranker looked into topics {plural(topics['loads'], 'time')}")
     notes += [f"{step} {spent:g} ms" for step, spent in topics["timings_ms"].items()]
     if topics["degraded"]:
         notes.append(f"degraded: {', '.join(topics['degraded'])}")
@@ -68,7 +69,7 @@ def _why(each: Mapping[str, Any]) -> str:
     if each["decision"] != "chosen":
         return _BECAUSE.get(each["decision"], "")
     whole, part = len(each.get("rowids", ())), len(each.get("shortened", ()))
-    said = ["the reranker's excerpt"] if each.get("excerpt") else [f"{whole + part} messages shown"]
+    said = ["the reranker's excerpt"] if each.get("excerpt") else [f"{plural(whole + part, 'message')} shown"]
     if part:
         said.append(f"{part} of them shortened")
     if each.get("left_out"):

@@ -12,6 +12,7 @@ import attrs
 from klaw.cli.admin_call import NoServer, call, fail, line, print_json, size, span, table
 from klaw.cli.progress import ProgressLine, bar
 from klaw.config.paths import Paths
+from klaw.domain.text import plural
 from klaw.errors import KlawError
 from klaw.memory.passage import passage, vectors_id
 
@@ -225,9 +226,8 @@ def lines(answer: Mapping[str, Any], database: Path) -> list[str]:
     tally, vectors = answer["tally"], answer["vectors"]
     count = tally["messages"] + tally["reused"]
     others = [f", {tally[word]:,} {noun}" for word, noun in _OTHERS.items() if tally[word]]
-    out = [
-        f"from the logs: {count:,} messages, {tally['turns']:,} turns{''.join(others)}, in {span(answer['seconds'])}"
-    ]
+    found = f"{plural(count, 'message')}, {plural(tally['turns'], 'turn')}{''.join(others)}"
+    out = [f"from the logs: {found}, in {span(answer['seconds'])}"]
     if tally["malformed"] or tally["conflicts"]:
         out.append(
             f"left out: {tally['malformed']:,} lines that are no record, {tally['conflicts']:,} records whose place is"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from klaw.cli.admin_call import Refused, ask, fail, line, print_json
 from klaw.config.paths import Paths
+from klaw.domain.text import plural
 from klaw.errors import KlawError
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def lines(answer: dict[str, Any], *, more: str | None, bold: bool) -> list[str]:
         out += [line("  ".join(_who(each))), *(f"    {line(fact['text'])}" for fact in each["facts"]), ""]
     for each in answer.get("topics", ()):
         span = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
-        head = ["topic", span, each["chat"].removeprefix(prefix), f"{each['messages']} messages"]
+        head = ["topic", span, each["chat"].removeprefix(prefix), plural(each["messages"], "message")]
         out += [line("  ".join(head)), f"    {line(each['summary'])}", ""]
     for each in answer["results"]:
         head = [*_label(each, answer["user"]), *_without_words(each)]

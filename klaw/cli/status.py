@@ -7,6 +7,7 @@ from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json,
 from klaw.cli.mcp import in_short as mcp_line
 from klaw.cli.usage import budget_text
 from klaw.config.paths import Paths
+from klaw.domain.text import plural
 from klaw.domain.usage import dollars
 
 
@@ -27,13 +28,13 @@ def lines(answer: dict[str, Any]) -> list[str]:
     """The status as text."""
     counts, llm, embedder, disk = answer["counts"], answer["llm"], answer["embedder"], answer["disk"]
     slots, local = llm["slots"], llm["local"]
-    vectors = f"{embedder['embedded']} vectors, {embedder['waiting']} waiting"
+    vectors = f"{plural(embedder['embedded'], 'vector')}, {embedder['waiting']} waiting"
     rows = [
         ["server", f"Klaw {answer['version']}, pid {answer['pid']}, up {span(answer['uptime_s'])}"],
-        ["address", f"{answer['address'] or 'not listening'}, {answer['connections']} connections"],
+        ["address", f"{answer['address'] or 'not listening'}, {plural(answer['connections'], 'connection')}"],
         ["memory", size(answer["rss_bytes"])],
-        ["content", f"{counts['messages']} messages, {counts['chats']} chats, {counts['users']} users"],
-        ["kept", f"{counts['topics']} topics, {counts['facts']} facts, {counts['people']} people"],
+        ["content", _counted(counts, "message", "chat", "user")],
+        ["kept", f"{_counted(counts, 'topic', 'fact')}, {plural(counts['people'], 'person', 'people')}"],
         ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
         ["spent today", _spent(llm["today"], llm["budget"])],
         *[["provider", _provider(each)] for each in llm["providers"]],
@@ -55,12 +56,16 @@ def lines(answer: dict[str, Any]) -> list[str]:
     return table([[name, line(text)] for name, text in rows])
 
 
+def _counted(counts: dict[str, int], *nouns: str) -> str:
+    return ", ".join(plural(counts[f"{noun}s"], noun) for noun in nouns)
+
+
 def _spent(today: dict[str, Any], budget: dict[str, Any]) -> str:
     """What calls to models cost since 00:00 UTC, and how the daily limits stand."""
     tokens = today["prompt_tokens"] + today["completion_tokens"]
     unknown = f", {today['unpriced_calls']} of unknown price" if today["unpriced_calls"] else ""
     limit = f"; {budget_text(budget)}" if budget["share"] is not None else ""
-    return f"{dollars(today['cost_nano'])}, {today['calls']} calls{unknown}, {tokens} tokens{limit}"
+    return f"{dollars(today['cost_nano'])}, {plural(today['calls'], 'call')}{unknown}, {plural(tokens, 'token')}{limit}"
 
 
 def _provider(provider: dict[str, Any]) -> str:
@@ -87,7 +92,7 @@ def _coverage(coverage: dict[str, Any]) -> str:
     found = f"{lost} of {coverage['searchable']} messages cannot be found" if lost else "every message can be found"
     notes = [f"{silent} hold no word"] if silent else []
     repaired = coverage["repaired_texts"] + coverage["repaired_vectors"]
-    notes += [f"{repaired} index rows repaired"] if repaired else []
+    notes += [f"{plural(repaired, 'index row')} repaired"] if repaired else []
     notes += [] if coverage["whole"] else [f"{coverage['messages']} looked at so far"]
     return found + (f" ({', '.join(notes)})" if notes else "")
 
@@ -95,8 +100,8 @@ def _coverage(coverage: dict[str, Any]) -> str:
 def _tasks(tasks: dict[str, Any]) -> list[str]:
     """How tasks and runs stand, and what of them needs somebody."""
     off = tasks["count"] - tasks["enabled"]
-    first = f"{tasks['count']} tasks" + (f", {off} of them disabled" if off else "")
-    first += f", {tasks['running']} runs go on, {tasks['queued']} wait"
+    first = plural(tasks["count"], "task") + (f", {off} of them disabled" if off else "")
+    first += f", {plural(tasks['running'], 'run')} under way, {tasks['queued']} waiting"
     following = tasks["next"]
     out = [first]
     if following is not None:
@@ -122,7 +127,7 @@ def _summaries(summaries: dict[str, Any]) -> str:
     if summaries["last_made"]:
         said += f", the last at {summaries['last_made']}"
     if summaries["failing"]:
-        chats = "1 chat" if summaries["failing"] == 1 else f"{summaries['failing']} chats"
+        chats = plural(summaries["failing"], "chat")
         said += f"; {chats} failed ({summaries['code']}), tried again at {summaries['next_try']}"
     return said
 
@@ -134,7 +139,7 @@ def _topics(status: dict[str, Any] | None, metrics: dict[str, Any]) -> str:
     made, merged = (metrics[f"klaw_topics_{name}_total"]["value"] for name in ("extracted", "merged"))
     notes = [f"{status['failing']} failed and wait"] if status["failing"] else []
     notes += [status["error"]] if status["error"] else []
-    text = f"{made} made and {merged} merged since the start, {status['unarchived']} messages without one"
+    text = f"{made} made and {merged} merged since the start, {plural(status['unarchived'], 'message')} without one"
     return text + (f" ({', '.join(notes)})" if notes else "")
 
 
@@ -144,7 +149,8 @@ def _daily(status: dict[str, Any] | None) -> str:
         return "off (facts.daily.enabled)"
     last = "none drawn since the start"
     if status["last_day"]:
-        last = f"{status['days']} days drawn since the start, the last {status['last_day']} at {status['last_at']}"
+        drawn = plural(status["days"], "day")
+        last = f"{drawn} drawn since the start, the last {status['last_day']} at {status['last_at']}"
     notes = [f"{status['failing']} failed and wait"] if status["failing"] else []
     notes += [status["error"]] if status["error"] else []
     following = f"; next: {status['next_at']}" if status["next_at"] else ""

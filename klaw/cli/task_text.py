@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any
 
 from klaw.cli.admin_call import line, table
+from klaw.domain.text import plural
 from klaw.domain.zones import clock_text
 
 _TASK_HEAD = ["task", "fires", "next", "chat", "last run"]
@@ -97,7 +98,7 @@ def run_lines(run: dict[str, Any]) -> list[str]:
         ["tokens", f"{run['prompt_tokens']} of prompts, {run['completion_tokens']} of answers"],
         [
             "chat",
-            f"{run['inject_into']}, {run['delivered']} messages sent"
+            f"{run['inject_into']}, {plural(run['delivered'], 'message')} sent"
             if run["inject_into"]
             else "none: the result stands here",
         ],

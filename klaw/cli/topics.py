@@ -5,6 +5,7 @@ from typing import Any
 
 from klaw.cli.admin_call import line, table
 from klaw.cli.task_ask import ask
+from klaw.domain.text import plural
 
 
 def list_command(args: argparse.Namespace) -> int:
@@ -33,7 +34,7 @@ def _show(answer: dict[str, Any]) -> list[str]:
     topic = answer["topic"]
     span = f"{topic['first_at'][:16]} to {topic['last_at'][:16]}"
     head = [
-        f"topic {topic['id']} of {line(topic['chat'])}, {topic['messages']} messages, {span}",
+        f"topic {topic['id']} of {line(topic['chat'])}, {plural(topic['messages'], 'message')}, {span}",
         f"  {line(topic['summary'])}",
     ]
     said = [f"#{each['seq']} {each['role']}: {line(each['content'])}" for each in answer["messages"]]

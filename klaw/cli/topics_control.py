@@ -7,6 +7,7 @@ from typing import Any
 from klaw.cli.admin_call import call, fail, line, print_json, table
 from klaw.cli.task_ask import ask, wrong
 from klaw.config.paths import Paths
+from klaw.domain.text import plural
 from klaw.errors import KlawError
 
 
@@ -103,11 +104,12 @@ def _agreed(answer: dict[str, Any]) -> bool:
 
 
 def _rebuilt(answer: dict[str, Any]) -> list[str]:
+    told = f"{plural(answer['count'], 'topic')} of {plural(answer['messages'], 'message')}"
     if answer["dropped"]:
-        head = f"dropped {answer['count']} topics of {answer['messages']} messages; they are made anew"
+        head = f"dropped {told}, to be made again"
         return [head, *(f"take it back: klaw topics undo {entry}" for entry in answer["entries"])]
     return [
-        f"would be dropped and made anew: {answer['count']} topics of {answer['messages']} messages",
+        f"would be dropped and made again: {told}",
         *_told(answer["topics"], answer["count"]),
     ]
 

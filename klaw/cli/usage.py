@@ -6,6 +6,7 @@ from typing import Any
 
 from klaw.cli.admin_call import Refused, ask, fail, line, print_json, table
 from klaw.config.paths import Paths
+from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
 from klaw.errors import KlawError
 
@@ -56,7 +57,7 @@ def _read(paths: Paths, wanted: dict[str, Any]) -> dict[str, Any]:
 def lines(answer: dict[str, Any]) -> list[str]:
     """The sums as text."""
     whose = f" of {answer['user']}" if answer["user"] else ""
-    head = f"usage{whose} since {answer['since']} (UTC), {answer['days']} days"
+    head = f"usage{whose} since {answer['since']} (UTC), {plural(answer['days'], 'day')}"
     if not answer["total"]["calls"]:
         return [f"{head}: nothing", *_budget(answer["budget"])]
     rows = [[answer["by"], "calls", "tokens in", "cached", "tokens out", "cost"]]
@@ -90,11 +91,11 @@ def cost_of(each: Mapping[str, Any]) -> str:
 def _notes(answer: dict[str, Any]) -> list[str]:
     total, notes = answer["total"], []
     if total["unpriced_calls"]:
-        notes.append(f"of unknown price: {total['unpriced_calls']:,} calls with {total['unpriced_tokens']:,} tokens")
+        calls, tokens = plural(total["unpriced_calls"], "call"), plural(total["unpriced_tokens"], "token")
+        notes.append(f"of unknown price: {calls} with {tokens}")
     if total["estimated_calls"]:
-        notes.append(
-            f"{total['estimated_calls']:,} calls are estimated: they were stopped, or the provider did not count"
-        )
+        calls = plural(total["estimated_calls"], "call is", "calls are")
+        notes.append(f"{calls} estimated: stopped, or not counted by the provider")
     return notes
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from klaw.cli.admin_call import Refused, ask, fail, line, print_json, table
 from klaw.config.paths import Paths
+from klaw.domain.text import plural
 from klaw.errors import KlawError
 
 SHOWN_TURNS = 5
@@ -111,7 +112,8 @@ _TURNS = {
 def lines(answer: dict[str, Any]) -> list[str]:
     """The answer as text."""
     message = answer["message"]
-    kind = f"{message['role']}, {message['type']}, {message['characters']} characters, {message['tokens']} tokens"
+    long = f"{plural(message['characters'], 'character')}, {plural(message['tokens'], 'token')}"
+    kind = f"{message['role']}, {message['type']}, {long}"
     rows = [
         ["message", f"{message['chat']}#{message['seq']}, id {message['id']}"],
         ["said", f"{message['created_at']}, {kind}"],
@@ -145,7 +147,9 @@ def _topic(topic: dict[str, Any] | None) -> str:
     if topic is None:
         return "none yet"
     general = ", general conversation" if topic["general"] else ""
-    return f"{topic['id']}, {topic['messages']} messages from {topic['first_at']} to {topic['last_at']}{general}"
+    return (
+        f"{topic['id']}, {plural(topic['messages'], 'message')} from {topic['first_at']} to {topic['last_at']}{general}"
+    )
 
 
 def _segment(segment: dict[str, Any]) -> str:
@@ -170,7 +174,7 @@ def _vector(vector: dict[str, Any]) -> str:
 
 
 def _full_text(text: dict[str, Any]) -> str:
-    return f"yes, {text['words']} words" if text["there"] else "no"
+    return f"yes, {plural(text['words'], 'word')}" if text["there"] else "no"
 
 
 def _turns(turns: list[dict[str, Any]]) -> str:

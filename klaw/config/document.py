@@ -14,7 +14,7 @@ import attrs
 import yaml
 from yaml.composer import ComposerError
 
-from klaw.config.environment import Reference, check_text, read_references
+from klaw.config.environment import check_text, read_references
 from klaw.errors import ConfigError, Problem
 
 MAX_DEPTH = 64
@@ -100,12 +100,20 @@ def join_path(path: str, name: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Name the type of a value of the tree as error messages do."""
-    if value is None:
-        return "null"
-    if isinstance(value, str | Reference):
-        return "str"
-    return "mapping" if isinstance(value, dict) else type(value).__name__
+    """Name the type of a value of the tree in words for people."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case dict():
+            return "a section"
+        case list():
+            return "a list"
+        case _:
+            return "a text"
 
 
 class _Loader(yaml.BaseLoader):

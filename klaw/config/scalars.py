@@ -47,14 +47,14 @@ def read_bool(value: object, _: object) -> bool:
     scalar = _scalar(value)
     if isinstance(scalar, bool):
         return scalar
-    raise _mismatch("a bool (true or false)", value, scalar)
+    raise _mismatch("true or false", value, scalar)
 
 
 def read_int(value: object, _: object) -> int:
     scalar = _scalar(value)
     if isinstance(scalar, int) and not isinstance(scalar, bool):
         return scalar
-    raise _mismatch("an int", value, scalar)
+    raise _mismatch("a whole number", value, scalar)
 
 
 def read_float(value: object, _: object) -> float:
@@ -71,25 +71,25 @@ def read_str(value: object, _: object) -> str:
         return value
     if value is UNREADABLE:
         raise ReportedError
-    raise _mismatch("a str", value, value)
+    raise _mismatch("a text", value, value)
 
 
 def read_secret(value: object, _: object) -> Secret:
     if value is UNREADABLE:
         raise ReportedError
     if not isinstance(value, str | Reference):
-        raise BrokenRuleError(f"must be a str, got {kind_of(value)} (put the value in quotes)")
+        raise BrokenRuleError(f"must be a text, got {kind_of(value)} (put the value in quotes)")
     return Secret(value)
 
 
 def read_path(value: object, cls: object) -> Path:
     text = read_str(value, cls)
     if "\0" in text or not text.startswith(("/", "~/")):
-        raise BrokenRuleError("must be an absolute path, or start with ~/; got str")
+        raise BrokenRuleError("must be an absolute path, or start with ~/")
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise BrokenRuleError("starts with ~/ and no home folder is known; got str") from None
+        raise BrokenRuleError("starts with ~/ and no home folder is known") from None
 
 
 def is_choice(cls: Any) -> bool:
@@ -128,7 +128,8 @@ def shown(value: object, made: object, *, quote_text: bool = False) -> str:
     """Name the type of a value of the tree and, where that cannot give a secret away, quote it."""
     if isinstance(value, Reference):
         return f"{kind_of(made)} (from a reference)"
-    kind = kind_of(value)
     quotable = isinstance(value, int | float) or (quote_text and isinstance(value, str))
     text = json.dumps(value) if isinstance(value, bool) else repr(value)
-    return f"{kind} {text}" if quotable and len(text) <= _QUOTED_MAX else kind
+    if not quotable or len(text) > _QUOTED_MAX:
+        return kind_of(value)
+    return f"the text {text}" if isinstance(value, str) else text

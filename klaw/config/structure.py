@@ -78,22 +78,21 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
     if processing and processing.debounce_max_ms < processing.debounce_ms:
         yield Problem(
             path="processing.debounceMaxMs",
-            message=f"must be >= processing.debounceMs ({processing.debounce_ms}), "
-            f"got int {processing.debounce_max_ms}",
+            message=f"must be >= processing.debounceMs ({processing.debounce_ms}), got {processing.debounce_max_ms}",
         )
     context = _sound(tree, "context", ContextConfig)
     if context and context.reply_reserve_tokens >= context.default_budget_tokens:
         yield Problem(
             path="context.replyReserveTokens",
             message=f"must be < context.defaultBudgetTokens ({context.default_budget_tokens}), "
-            f"got int {context.reply_reserve_tokens}",
+            f"got {context.reply_reserve_tokens}",
         )
     providers = tree.get("providers") or {}
     heartbeat = _sound(tree, "heartbeat", HeartbeatConfig)
     if heartbeat and 0 < heartbeat.interval_s < MIN_HEARTBEAT_S:
         yield Problem(
             path="heartbeat.intervalSeconds",
-            message=f"must be 0 or >= {MIN_HEARTBEAT_S}, got int {heartbeat.interval_s}",
+            message=f"must be 0 or >= {MIN_HEARTBEAT_S}, got {heartbeat.interval_s}",
         )
     subagents = _sound(tree, "subagents", SubagentsConfig)
     if subagents and subagents.zone != SYSTEM_ZONE:
@@ -265,7 +264,7 @@ def _expect(value: object, kind: type) -> Any:
     if value is UNREADABLE:
         raise ReportedError
     if not isinstance(value, kind):
-        wanted = "mapping" if kind is dict else "list"
+        wanted = "section" if kind is dict else "list"
         raise BrokenRuleError(f"must be a {wanted}, got {kind_of(value)}")
     return value
 

@@ -39,11 +39,6 @@ def problem(name: str, text: str, todo: str) -> Finding:
     return Finding(name=name, level=Level.PROBLEM, text=text, todo=todo)
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: ``1 message``, ``2 messages``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
-
-
 def listed(names: Sequence[str], limit: int = 5) -> str:
     """The first few names, and how many more there are."""
     more = len(names) - limit

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
+from klaw.doctor.finding import Finding, listed, ok, problem, warning
 from klaw.domain.names import ChatId
+from klaw.domain.text import plural
 from klaw.store.logcheck import LogReport
 from klaw.store.set_aside import FOLDER
 from klaw.store.sql.checkup import Covered, Schema

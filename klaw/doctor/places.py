@@ -16,7 +16,8 @@ from klaw.config.owner import belongs_to, not_usable
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.config.unresolved import unresolved_secrets
-from klaw.doctor.finding import Finding, listed, ok, plural, problem, warning
+from klaw.doctor.finding import Finding, listed, ok, problem, warning
+from klaw.domain.text import plural
 from klaw.errors import ConfigError
 from klaw.gateway.auth import load_access, tokens_file
 from klaw.store.journal import COMMIT_LOG, LOCK_FILE

@@ -10,6 +10,11 @@ def has_forbidden(text: str) -> bool:
     return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: ``1 message``, ``2 messages``, ``1,000 messages``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def printable(text: str) -> str:
     """The text with escapes for all that does not print as itself: nothing in it hides, by control characters, by
     invisible ones or by turning the direction of writing."""

@@ -129,6 +129,10 @@ class Gateway:
             listeners = await trio.open_tcp_listeners(config.port, host=config.host)
         except OSError as error:
             reason = error.strerror or error_class(error)
+            if error.errno == errno.EADDRINUSE:
+                reason += (
+                    "; another program listens there, perhaps another Klaw: stop it, or give another port (--port)"
+                )
             raise CannotListen(f"gateway.port: cannot listen on {config.host}, port {config.port}: {reason}") from error
         if config.port == 0:
             # Each address of a name got a port of its own; one is enough to be told.

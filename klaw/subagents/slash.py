@@ -74,12 +74,12 @@ class TaskAnswers:
             return "The heartbeat speaks in no chat from now on, and is not looked after."
         if rest:
             return "Say /heartbeat to let the heartbeat speak in this chat, or /heartbeat off."
-        await self._scheduling.pair_heartbeat(user, name_of(chat))
         if not self._scheduling.heartbeat_s:
             return (
-                "This chat is paired with the heartbeat, but heartbeats are off in the configuration: "
-                "heartbeat.intervalSeconds is 0."
+                "Heartbeats are off, so nothing was changed: set heartbeat.intervalSeconds in the configuration, start "
+                "the server again, and then say /heartbeat here."
             )
+        await self._scheduling.pair_heartbeat(user, name_of(chat))
         return (
             f"The heartbeat speaks in this chat from now on. Every {span(self._scheduling.heartbeat_s)} I go through "
             f"{HEARTBEAT_FILE} in your workspace; while it is missing or empty, nothing happens."

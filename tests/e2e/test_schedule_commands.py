@@ -88,7 +88,7 @@ async def test_a_task_from_the_first_command_to_its_result(tmp_path):
 
         out = await klaw.good("schedule", "edit", "weather", "--every", "2h", "--clear", "inject-into")
         assert "every 2h" in out
-        assert "none: results stay" in out
+        assert "none: see its results with `klaw runs --task" in out
         assert " +03:00\n" in out  # an interval has no zone of its own: subagents.zone
         assert "weather (disabled)" in await klaw.good("schedule", "disable", "weather")
         assert "disabled" in await klaw.good("schedule", "list")

@@ -11,7 +11,7 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import MAX_RESTARTS, RETRY_FAILED_S, ActorSpec, Restart, Started, Supervisor
 from klaw.actor.vitals import State, Vitals
-from klaw.errors import ActorStopped
+from klaw.errors import ActorStopped, CannotListen, ConfigError, Problem
 from tests.support.clock import TrioClock
 
 
@@ -163,3 +163,19 @@ async def test_cancellation_from_outside_is_no_crash(autojump_clock: MockClock) 
     assert worker.starts == 1
     with pytest.raises(ActorStopped):
         worker.mailbox.tell(Work("late", Reply()))
+
+
+@pytest.mark.parametrize("error", [ConfigError([Problem("gateway.host", "is open")]), CannotListen("is taken")])
+async def test_a_wrong_setting_is_no_crash(
+    error: Exception, autojump_clock: MockClock, log_events: list[dict[str, Any]]
+) -> None:
+    """A taken port, for one: whoever started the actor says it, and the log tells of no crash before."""
+
+    async def refuse(_vitals: Vitals, _status: Started) -> None:
+        raise error
+
+    with pytest.RaisesGroup(type(error)):
+        async with trio.open_nursery() as nursery:
+            spec = ActorSpec(name="gateway", run=refuse, restart=Restart.VITAL)
+            await Supervisor(nursery, TrioClock(1_000_000.0)).start(spec)
+    assert [event for event in log_events if event["event"] == "actor_crashed"] == []

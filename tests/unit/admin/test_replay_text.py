@@ -54,9 +54,7 @@ def test_only_turns_that_change_are_shown() -> None:
 
 def test_what_may_mislead_is_said() -> None:
     report: dict[str, Any] = {**REPORT, "totals": {**REPORT["totals"], "unlike_then": 2}, "no_vectors": "other_model"}
-    assert lines(report)[-2].startswith(
-        "2 turns recalled something else at their time: messages got their vectors later"
-    )
+    assert lines(report)[-2].startswith("2 turns recalled something else at the time: messages got their vectors later")
     assert lines(report)[-1] == "note: the stored vectors are of another embedding model: by words only."
 
 
@@ -69,7 +67,7 @@ def test_what_cannot_be_tried_is_refused() -> None:
     ("options", "says"),
     [
         (["--set", "autoRag.topK=5"], "there is no database in"),
-        (["--set", "autoRag.topK=many"], "autoRag.topK: must be an int, got str 'many'"),
+        (["--set", "autoRag.topK=many"], "autoRag.topK: must be a whole number, got the text 'many'"),
         (["--set", "autoRag.topK=5", "--set", "autoRag.tokens=9"], "autoRag.tokens: unknown key"),
     ],
 )

@@ -39,7 +39,7 @@ def test_a_run_is_shown_in_a_line_and_in_full() -> None:
     text = "\n".join(task_text.run_lines(RUN))
     assert "kind        manual, attempt 2" in text
     assert "status      timed out (late)" in text
-    assert "chat        Дом, 1 messages sent" in text
+    assert "chat        Дом, 1 message sent" in text
     assert "started by  run r0" in text
     assert "    Что\n    ␛[31mнового?" in text
     assert "    ␇Ничего.\ufffd" in text

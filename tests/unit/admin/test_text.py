@@ -115,7 +115,7 @@ TASKS: dict[str, Any] = {
 
 
 def test_status_tells_how_tasks_stand() -> None:
-    assert status._tasks(TASKS) == ["0 tasks, 0 runs go on, 0 wait"]
+    assert status._tasks(TASKS) == ["0 tasks, 0 runs under way, 0 waiting"]
     busy = {
         **TASKS,
         "count": 3,
@@ -127,7 +127,7 @@ def test_status_tells_how_tasks_stand() -> None:
         "undelivered": 4,
     }
     first, following, failing, undelivered = status._tasks(busy)
-    assert first == "3 tasks, 1 of them disabled, 1 runs go on, 2 wait"
+    assert first == "3 tasks, 1 of them disabled, 1 run under way, 2 waiting"
     assert following == "next: day of anna at 2026-11-23T08:00:00.000Z"
     assert failing == "failing: mail of anna (no_such_chat); see `klaw schedule runs mail --user anna`"
     assert undelivered.startswith("results of the last 30 days without a chat to go to: 4;")
@@ -188,7 +188,7 @@ def test_status_lists_what_is_degraded() -> None:
     assert "provider      c: being tried again after 4 failed calls" in printed
     assert "local model   missing (run `klaw models pull`)" in printed
     assert "coverage      every message can be found" in printed
-    assert "tasks         0 tasks, 0 runs go on, 0 wait" in printed
+    assert "tasks         0 tasks, 0 runs under way, 0 waiting" in printed
     assert "summaries     2 made since the start, the last at then" in printed
     assert printed[-2:] == ["degraded      нет модели", "              y"]
     assert status.lines({**answer, "degraded": []})[-1] == "degraded      nothing"
@@ -361,3 +361,35 @@ def test_mcp_servers_as_text():
         "  notes__find",
         "  notes__read",
     ]
+
+
+def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:
+    """Klaw estimates more tokens than this model counts, so in its own measure there is room for more than 8192."""
+    from klaw.chats.commands import context_text
+    from klaw.cli.receipt_text import _budget
+
+    budget = {
+        "context_tokens": 8192,
+        "reply_reserve_tokens": 1024,
+        "correction": 0.5,
+        "usable_tokens": 12697,
+        "used_tokens": 400,
+    }
+    told = " ".join(_budget(budget))
+    assert "12697 usable tokens, as Klaw estimates them" in told
+    assert "200 of 6348 (context 8192, 1024 kept for the reply)" in told
+    assert "estimates" not in " ".join(_budget(budget | {"correction": 1.0, "usable_tokens": 6348}))
+    recall = {"guard": "disabled", "kept": [], "degraded": []}
+    receipt = {"budget": budget, "layers": [], "window": {"messages": 0}, "recall": recall}
+    assert context_text(receipt).startswith("The last answer was made from 200 of 6348 tokens:")
+
+
+def test_one_is_no_plural() -> None:
+    from klaw.domain.text import plural
+
+    assert [plural(count, "user") for count in (0, 1, 2, 1000)] == ["0 users", "1 user", "2 users", "1,000 users"]
+    assert plural(1, "person", "people") == "1 person"
+    assert plural(2, "person", "people") == "2 people"
+    assert status._counted({"messages": 1, "chats": 2, "users": 1}, "message", "chat", "user") == (
+        "1 message, 2 chats, 1 user"
+    )

@@ -183,7 +183,7 @@ def test_check_prints_every_problem_on_its_line(home, capsys):
     (home / "config" / "engine.json").write_text("chats: {idleSeconds: -1}\nx: 1")
     assert run(check_command, home) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "error: chats.idleSeconds: must be > 0, got int -1",
+        "error: chats.idleSeconds: must be > 0, got -1",
         "error: x: unknown key",
     ]
 

@@ -63,21 +63,21 @@ nonsense: 1
 """
     )
     assert found == {
-        "autoRag.enabled": "must be a bool (true or false), got str 'yes'",
-        "autoRag.topK": "must be >= 1, got int -1",
+        "autoRag.enabled": "must be true or false, got the text 'yes'",
+        "autoRag.topK": "must be >= 1, got -1",
         "autoRag.topk": "unknown key; did you mean topK?",
-        "autoRag.maxTokens": "must be an int, got float 3.7",
+        "autoRag.maxTokens": "must be a whole number, got 3.7",
         "autoRag.minMessageTokens": "the environment variable MISSING is not set (line 2)",
-        "processing.debounceMaxMs": "must be >= processing.debounceMs (20000), got int 15000",
-        "gateway": "must be a mapping, got list",
+        "processing.debounceMaxMs": "must be >= processing.debounceMs (20000), got 15000",
+        "gateway": "must be a section, got a list",
         "llm.temperature": "must be a finite number (line 5)",
-        "logging.level": "must be one of debug, info, warning, error, got str 'loud'",
-        "providers.zai.apiKey": "must be a str, got int (put the value in quotes)",
+        "logging.level": "must be one of debug, info, warning, error, got the text 'loud'",
+        "providers.zai.apiKey": "must be a text, got a number (put the value in quotes)",
         "providers.zai.baseUrl": "is required for type 'openai'",
         "providers.local": "the name must be letters, digits, '.', '_' or '-', and not 'local', "
         "which is the built-in model",
         "routing.default": "the provider must be 'local' or a name in providers (there: 'local', 'zai'), "
-        "got str 'other/model'",
+        "got the text 'other/model'",
         "nonsense": "unknown key",
     }
 
@@ -85,18 +85,18 @@ nonsense: 1
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ('"3"', "must be an int, got str '3'"),
-        ("3.0", "must be an int, got float 3.0"),
-        ("true", "must be an int, got bool true"),
-        ("null", "must be an int, got null"),
-        ("[3]", "must be an int, got list"),
-        ("{a: 3}", "must be an int, got mapping"),
-        ("010", "must be an int, got str '010'"),
-        ("0x10", "must be an int, got str '0x10'"),
-        ("1_0", "must be an int, got str '1_0'"),
-        ("101", "must be <= 100, got int 101"),
+        ('"3"', "must be a whole number, got the text '3'"),
+        ("3.0", "must be a whole number, got 3.0"),
+        ("true", "must be a whole number, got true"),
+        ("null", "must be a whole number, got null"),
+        ("[3]", "must be a whole number, got a list"),
+        ("{a: 3}", "must be a whole number, got a section"),
+        ("010", "must be a whole number, got the text '010'"),
+        ("0x10", "must be a whole number, got the text '0x10'"),
+        ("1_0", "must be a whole number, got the text '1_0'"),
+        ("101", "must be <= 100, got 101"),
         ("1e400", "must be a finite number (line 1)"),
-        ("9" * 200, "must be <= 100, got int"),
+        ("9" * 200, "must be <= 100, got a number"),
         ("9" * 5000, "is a number of more than 300 digits (line 1)"),
     ],
 )
@@ -106,14 +106,12 @@ def test_an_int_key_takes_nothing_but_ints(value, message):
 
 @pytest.mark.parametrize("value", ['"false"', "0", "no", "off", "True", "null"])
 def test_a_bool_key_takes_nothing_but_bools(value):
-    assert problems("autoRag: {enabled: %s}" % value)["autoRag.enabled"].startswith(
-        "must be a bool (true or false), got"
-    )
+    assert problems("autoRag: {enabled: %s}" % value)["autoRag.enabled"].startswith("must be true or false, got")
 
 
 @pytest.mark.parametrize("value", ["5", "true", "1.5", "null", "[a]"])
 def test_a_text_key_takes_nothing_but_texts(value):
-    assert problems("gateway: {host: %s}" % value)["gateway.host"].startswith("must be a str, got")
+    assert problems("gateway: {host: %s}" % value)["gateway.host"].startswith("must be a text, got")
 
 
 def test_a_date_is_a_text():
@@ -134,8 +132,8 @@ def test_the_relevance_threshold_is_above_zero_and_up_to_one(value, rule):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[1, 2]", "the file must hold a mapping of sections, got list"),
-        ("just words", "the file must hold a mapping of sections, got str"),
+        ("[1, 2]", "the file must hold a mapping of sections, got a list"),
+        ("just words", "the file must hold a mapping of sections, got a text"),
         ("a: [1", "line 1, column 6"),
         ("gateway:\n  port: 1\n bad: 2\n", "line 3, column 2"),
         ("a: \x07", "a character that is not allowed at line 1, column 4"),
@@ -217,8 +215,8 @@ def test_other_dollar_signs_are_ordinary(text):
 
 def test_a_variable_of_the_wrong_type_is_named_without_its_value():
     found = problems("gateway: {port: '${P}', host: 'h ${P}'}\nautoRag: {topK: '${K}'}", P="hunter", K="7000")
-    assert found["gateway.port"] == "must be an int, got str (from a reference)"
-    assert found["autoRag.topK"] == "must be <= 100, got int (from a reference)"
+    assert found["gateway.port"] == "must be a whole number, got a text (from a reference)"
+    assert found["autoRag.topK"] == "must be <= 100, got a number (from a reference)"
     assert "hunter" not in str(found)
 
 
@@ -266,7 +264,7 @@ def test_list_items_are_checked_one_by_one():
     found = problems("gateway: {allowedOrigins: ['https://a.example', 5, 'https://a.example/path']}")
     assert set(found) == {"gateway.allowedOrigins[1]", "gateway.allowedOrigins[2]"}
     assert problems("gateway: {allowedOrigins: 'https://a.example'}") == {
-        "gateway.allowedOrigins": "must be a list, got str"
+        "gateway.allowedOrigins": "must be a list, got a text"
     }
     assert config("gateway: {allowedOrigins: ['https://a.example']}").gateway.allowed_origins == ("https://a.example",)
 
@@ -308,7 +306,7 @@ def test_the_old_and_the_new_key_together_are_an_error():
 
 
 def test_a_bad_value_under_the_old_key_is_named_as_written():
-    assert problems("context: {subagentWindow: -7}") == {"context.subagentWindow": "must be >= 0, got int -7"}
+    assert problems("context: {subagentWindow: -7}") == {"context.subagentWindow": "must be >= 0, got -7"}
 
 
 @pytest.mark.parametrize(

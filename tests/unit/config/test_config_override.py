@@ -23,8 +23,8 @@ def test_only_what_is_given_changes() -> None:
 def test_errors_are_those_of_the_file() -> None:
     assert problems("autoRag.topk=5") == ["autoRag.topk: unknown key; did you mean topK?"]
     assert problems("autoRg.topK=5") == ["autoRg: unknown key; did you mean autoRag?"]
-    assert problems("autoRag.topK=0") == ["autoRag.topK: must be >= 1, got int 0"]
-    assert problems("autoRag.topK=пять") == ["autoRag.topK: must be an int, got str 'пять'"]
+    assert problems("autoRag.topK=0") == ["autoRag.topK: must be >= 1, got 0"]
+    assert problems("autoRag.topK=пять") == ["autoRag.topK: must be a whole number, got the text 'пять'"]
     assert problems("autoRag.relevanceThreshold=.nan")[0].startswith("autoRag.relevanceThreshold: must be a finite")
 
 
