@@ -4,11 +4,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes that tests run in.
+WORKERS ?= auto
 # What ruff has not: generators that yield in scopes, awaits in unshielded clean-up, swallowed cancellation, nurseries.
 ASYNC_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC105,ASYNC106,ASYNC111,ASYNC112,ASYNC113,ASYNC118,ASYNC119,ASYNC120,ASYNC121,ASYNC900
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run install test lint types lock lock-check clean
+.PHONY: run install test test-slow lint types lock lock-check clean
 
 run: $(VENV)/.installed-local
 	@$(BIN)/klaw models pull
@@ -17,7 +19,11 @@ run: $(VENV)/.installed-local
 install: $(VENV)/.installed-local
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# With a third of the CPU.
+test-slow: $(VENV)/.installed-dev
+	tools/slow_tests.sh $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

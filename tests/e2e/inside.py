@@ -17,9 +17,9 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.hub import ChatEvent
 from klaw.parts import App
+from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
-DEADLINE_S = 30.0
 
 
 class Inside:
@@ -47,7 +47,7 @@ class Inside:
 
     async def until(self, found: Callable[[], T | None]) -> T:
         """Wait until ``found`` says something true; asked after every event and, for what makes none, now and then."""
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while not (value := found()):
                 with trio.move_on_after(0.05):
                     await self._news.wait()
@@ -56,20 +56,20 @@ class Inside:
     async def embedded(self) -> None:
         """Wait until everything that can have a vector has one."""
         self.app.embedder.nudge()
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await self.app.embedder.wait_caught_up()
 
     async def send(self, text: str, chat: str = "main", user: str = "local") -> int:
         """Store a message; its seq."""
         self.app.hub.watch(self, chat_id(UserId(user), chat))
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             appended = await self.app.directory.send(UserId(user), chat, new_id(), text)
         return appended.message.seq
 
     async def ask(self, text: str, chat: str = "main", user: str = "local") -> TurnRecord:
         """Send a message and wait for the turn that answers it."""
         seq = await self.send(text, chat, user)
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while True:
                 news = self._news
                 turn = await self.app.directory.receipt(UserId(user), chat, None)

@@ -14,9 +14,9 @@ from klaw.client.connection import connect
 from klaw.client.errors import ConnectionLost, RequestRefused
 from klaw.client.events import Connected, Entry, Event
 from klaw.gateway.frames import Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
+from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
-DEADLINE_S = 30.0
 BACKOFF = Backoff(first_s=0.02, most_s=0.2)
 
 
@@ -57,13 +57,13 @@ class Talk:
 
     async def until(self, found: Callable[[], T | None]) -> T:
         """Wait until ``found`` says something true; it is asked after every event."""
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while not (value := found()):
                 await self._news.wait()
         return value
 
     async def send(self, text: str, chat: str = "main", message_id: str | None = None) -> int:
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             return await self.client.send(chat, text, message_id)
 
     async def ask(self, text: str, chat: str = "main") -> Receipt:
@@ -72,7 +72,7 @@ class Talk:
 
     async def settled(self, seq: int, chat: str = "main") -> Receipt:
         """Wait until a turn has dealt with the message (answered or stopped): the receipt of the chat's last turn."""
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while True:
                 news = self._news
                 try:
@@ -90,7 +90,7 @@ class Talk:
     async def history(self, chat: str = "main") -> list[StoredMessage]:
         """All messages of a chat."""
         found: list[StoredMessage] = []
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while True:
                 after = found[-1].seq if found else 0
                 page = await self.client.request(GetHistory(chat=chat, after=after, limit=200))
@@ -110,7 +110,7 @@ class Talk:
 async def talking(url: str, chats: Mapping[str, int] | None = None, *, token: str | None = None) -> AsyncIterator[Talk]:
     """A client for the body; it watches what it sends to, and ``chats`` from after their seqs."""
     async with (
-        connect(url, chats=chats, token=token, first_s=DEADLINE_S, backoff=BACKOFF) as client,
+        connect(url, chats=chats, token=token, first_s=HANG_S, backoff=BACKOFF) as client,
         trio.open_nursery() as nursery,
     ):
         talk = Talk(client)
@@ -132,7 +132,7 @@ async def bare_socket(url: str, headers: Sequence[tuple[str, bytes]] = ()) -> As
     socket = None
     async with stream, trio.open_nursery() as nursery:
         # A peer that goes away in the middle of the handshake is not always noticed by the library.
-        with trio.move_on_after(2), suppress(HandshakeError):
+        with trio.move_on_after(30), suppress(HandshakeError):
             socket = await wrap_client_stream(nursery, stream, parts.netloc, parts.path, extra_headers=list(headers))
         if socket is not None:
             with suppress(ConnectionClosed):

@@ -13,6 +13,7 @@ from tests.e2e.talking import talking
 from tests.support import llm_server
 from tests.support.llm_server import serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 
 def home_for(tmp_path, llm, **tools):
@@ -84,7 +85,7 @@ async def test_shutdown_does_not_wait_for_an_answer(tmp_path):
         async with talking(server.url) as talk:
             await talk.send("do it")
             await talk.until(lambda: seen(talk, Approval))
-            with trio.fail_after(20):
+            with trio.fail_after(HANG_S):
                 assert await server.terminate() == 0
         assert not list(tmp_path.rglob("made.txt"))
 

@@ -12,8 +12,8 @@ from klaw.store.connect import prepare_writer
 from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
+from tests.support.waiting import HANG_S
 
-DEADLINE_S = 30
 FACT = "Код калитки в саду 4711"
 TALK = [FACT, "Good morning", "It rains again today", "I had soup for lunch", "Завтра поедем на дачу"]
 
@@ -36,7 +36,7 @@ async def klaw_json(home: Path, *command: str) -> dict[str, Any]:
 
 async def status_when(home: Path, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The server's status, once it is as wanted."""
-    with trio.fail_after(DEADLINE_S):
+    with trio.fail_after(HANG_S):
         while True:
             status = await klaw_json(home, "status")
             if reached(status):

@@ -12,6 +12,7 @@ from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, error_reply, serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
 from tests.support.tiny_model import write_tiny_model
+from tests.support.waiting import HANG_S
 
 TALK = (
     "The wifi password of the summer house is tangerine-42.",
@@ -178,5 +179,5 @@ async def test_llm_down_keeps_the_message_and_retry_answers_it(tmp_path):
             last = await talk.send("Ау?")
             receipt = await talk.settled(last)
             assert (receipt.first_seq, receipt.last_seq) == (seq, last)
-            with trio.fail_after(5):
+            with trio.fail_after(HANG_S):
                 assert await talk.answer_to(receipt) == "both are answered"

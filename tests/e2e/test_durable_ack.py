@@ -9,6 +9,7 @@ import trio
 from tests.e2e.talking import talking
 from tests.support.llm_server import serve_llm
 from tests.support.server import REPOSITORY, served, write_home
+from tests.support.waiting import HANG_S
 
 
 async def test_durable_ack_survives_a_kill_at_once(tmp_path):
@@ -29,7 +30,7 @@ async def test_durable_ack_survives_a_kill_at_once(tmp_path):
 
 async def test_crash_drill_of_five_rounds():
     """tools/crash_drill.py, as by hand but shorter: 20 clients and two that share a chat, five kills under load."""
-    with trio.fail_after(110):
+    with trio.fail_after(HANG_S):
         done = await trio.run_process(
             [sys.executable, str(REPOSITORY / "tools" / "crash_drill.py"), "--rounds", "5", "--json"],
             capture_stdout=True,

@@ -17,12 +17,12 @@ from tests.e2e.talking import bare_socket, talking
 from tests.support.hostile import FRAME_BYTES, hostile_texts
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 STEP_S = 0.5
 """Of CPU. 0.1 is meant; what is not linear takes several seconds, or for ever."""
 LOCKED_S = 1.0
 """Of CPU of all threads together, while none of them lets another one run."""
-HANG_S = 600.0
 TURNS = (
     "latin", "russian", "combining marks, out of order", "marks that decompose though their class is 0", "zalgo",
     "hangul jamo", "ligature of many letters", "chinese, and then '龍'", "chinese small talk, and then '龍'",

@@ -10,6 +10,7 @@ from tests.e2e.talking import talking
 from tests.support.llm_server import Recorded, Reply, Tool, serve_llm, text_reply, tool_reply
 from tests.support.mcp_client import alive, program, until
 from tests.support.server import klaw_command, served, write_home
+from tests.support.waiting import HANG_S
 
 
 def home_with_servers(tmp_path, llm, **servers):
@@ -35,7 +36,7 @@ async def listed(server):
 
 
 async def until_state(server, name, state):
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         while (await listed(server))[name]["state"] != state:
             pass
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import trio
 
+from tests.support.waiting import HANG_S
+
 REPOSITORY = Path(__file__).parents[2]
 OPERATIONS = ("undo", "draw-day", "merge-people", "supersede", "forget-message", "forget-derived", "forget-person")
 
 
 async def test_memory_drill_of_seven_kills() -> None:
     command = [sys.executable, str(REPOSITORY / "tools" / "memory_drill.py"), "--kills", "1", "--seed", "5", "--json"]
-    with trio.fail_after(200):
+    with trio.fail_after(HANG_S):
         done = await trio.run_process(
             [*command, "--only", *OPERATIONS],
             capture_stdout=True,

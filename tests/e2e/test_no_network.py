@@ -16,6 +16,7 @@ from tests.support.mcp_client import program
 from tests.support.models import models_dir
 from tests.support.server import REPOSITORY, free_port, served, write_home
 from tests.support.tracing import needs_strace, plain_environ, traced, trespasses
+from tests.support.waiting import HANG_S
 
 MODEL = "smollm2-135m-instruct"
 
@@ -83,7 +84,7 @@ async def test_no_dependency_looks_up_a_name_or_leaves_a_file(tmp_path: Path, em
     modules = _modules()
     assert {"onnxruntime", "onnx", "xllamacpp", "genai_prices", "mcp", "opentelemetry", "httpx2"} <= set(modules)
     command = [*traced(trace), "-c", USE_ALL, json.dumps(modules), str(embedding_model_dir), str(free_port())]
-    with trio.fail_after(300):
+    with trio.fail_after(HANG_S):
         done = await trio.run_process(
             command, capture_stdout=True, capture_stderr=True, check=False, cwd=REPOSITORY, env=plain_environ(home)
         )
@@ -119,7 +120,7 @@ async def test_start_embed_and_chat_look_up_no_name_and_leave_no_file(tmp_path: 
     commands = (["search", "cat", "--json"], ["doctor", "--full"], ["status"], ["models", "list", "--verify"])
     for number, arguments in enumerate(commands):
         command = [*traced(tmp_path / f"trace{number}"), "-m", "klaw", *arguments, "--home", str(home)]
-        with trio.fail_after(300):
+        with trio.fail_after(HANG_S):
             await trio.run_process(
                 command, capture_stdout=True, capture_stderr=True, check=False, cwd=REPOSITORY, env=environ
             )

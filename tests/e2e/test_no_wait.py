@@ -10,6 +10,7 @@ from klaw.store.sql import vectors
 from tests.e2e.inside import inside
 from tests.support.llm_server import serve_llm
 from tests.support.server import write_home
+from tests.support.waiting import HANG_S
 
 
 class StalledModel:
@@ -69,7 +70,7 @@ async def test_no_wait_at_the_stop(tmp_path, monkeypatch):
     monkeypatch.setattr(EmbeddingModel, "load", classmethod(lambda *_args, **_named: model))
     async with serve_llm() as llm:
         home = write_home(tmp_path, llm=llm.url, models=tmp_path, shutdown={"embedDrainSeconds": 0})
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             async with inside(home) as here:
                 await here.ask("A message that is long enough to get a vector some day, but not today.")
                 await here.until(model.entered.is_set)

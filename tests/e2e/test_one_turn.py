@@ -6,9 +6,10 @@ from itertools import pairwise
 import trio
 
 from klaw.gateway.frames import Stop, Stopped
-from tests.e2e.talking import DEADLINE_S, talking
+from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Pause, Reply, Text, Wait, serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 QUESTION = "the question before the flood / вопрос до потока"
 
@@ -106,7 +107,7 @@ async def test_stop_cancels_within_the_stub(tmp_path):
                 stopped = await talk.client.request(Stop(chat="main"))
                 assert isinstance(stopped, Stopped)
                 assert stopped.running
-            with trio.fail_after(DEADLINE_S):
+            with trio.fail_after(HANG_S):
                 await llm.requests[number].gone.wait()
             receipt = await talk.settled(asked)
             assert receipt.status == "stopped"

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 
 import trio
 
-from tests.e2e.talking import DEADLINE_S, talking
+from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Reply, Text, echo_reply, error_reply, serve_llm
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 HANGING = Reply(steps=(Text("half an ans"), Hang()))
 
@@ -22,7 +23,7 @@ async def test_question_pending_at_a_kill_is_answered_after_the_restart(tmp_path
             llm.respond = echo_reply
             await talk.send("Какой код у калитки?", "русский")
             await server.kill()
-            with trio.fail_after(DEADLINE_S):
+            with trio.fail_after(HANG_S):
                 await llm.requests[0].gone.wait()
             await server.start()
             for chat, question in (("english", "What is the code of the gate?"), ("русский", "Какой код у калитки?")):

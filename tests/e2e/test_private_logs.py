@@ -6,9 +6,10 @@ import pytest
 import trio
 
 from klaw.client.errors import RequestRefused, ServerRefused
-from tests.e2e.talking import DEADLINE_S, bare_socket, talking
+from tests.e2e.talking import bare_socket, talking
 from tests.support.llm_server import Cut, Raw, Reply, Text, error_reply, serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
+from tests.support.waiting import HANG_S
 
 ENGLISH = "zucchini-canary-5150"
 RUSSIAN = "канарейка-Жёлудь-7731"
@@ -98,7 +99,7 @@ async def test_private_logs_hold_no_content(tmp_path):
                 assert len(talk.errors) >= 5
                 assert ENGLISH not in str(talk.errors), "nor do clients see what providers write in errors"
                 await _refused_id(talk)
-            with trio.fail_after(DEADLINE_S):
+            with trio.fail_after(HANG_S):
                 await _bad_frames(server.url)
 
             await server.kill()

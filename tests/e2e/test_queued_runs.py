@@ -7,6 +7,7 @@ import trio
 from tests.e2e.test_schedule_commands import DAILY, Cli
 from tests.support.llm_server import Hang, Reply, serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 
 async def test_kills_while_a_run_waits_are_no_attempts_of_it(tmp_path: Path) -> None:
@@ -18,12 +19,12 @@ async def test_kills_while_a_run_waits_are_no_attempts_of_it(tmp_path: Path) -> 
             for name in ("dig", "swim"):
                 await klaw.good("schedule", "add", name, *DAILY, "--message", f"please {name}")
             first = (await klaw.json("schedule", "run", "dig"))["run"]
-            with trio.fail_after(60):
+            with trio.fail_after(HANG_S):
                 await llm.wait_for_requests(1)
             second = (await klaw.json("schedule", "run", "swim"))["run"]
             await server.kill()
             await server.start()
-            with trio.fail_after(60):
+            with trio.fail_after(HANG_S):
                 await llm.wait_for_requests(2)  # the first one's second attempt
             assert (await klaw.json("runs", "show", second["id"]))["run"]["status"] == "waiting"
             await server.kill()

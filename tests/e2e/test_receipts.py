@@ -9,6 +9,7 @@ import trio
 from tests.e2e.talking import Talk, talking
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
+from tests.support.waiting import HANG_S
 
 TALK = [
     "Код калитки в саду 4711, его знает Анна",
@@ -27,7 +28,7 @@ async def tell(talk: Talk, home: Path, *texts: str) -> str:
     """Say it all, wait for the vectors, and ask; the id of the turn that answered."""
     for text in texts:
         await talk.ask(text)
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         while (await klaw_json(home, "status"))["embedder"]["waiting"]:
             await trio.lowlevel.checkpoint()
     return (await talk.ask(QUESTION)).turn

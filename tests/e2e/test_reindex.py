@@ -16,6 +16,7 @@ from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.models import models_dir
 from tests.support.reindexing import digests_of, run
 from tests.support.server import run_klaw, served, write_home
+from tests.support.waiting import HANG_S
 
 CONVERSATION = [
     "My sister Anna is allergic to peanuts, so please never suggest them.",
@@ -114,7 +115,7 @@ class Writing:
 
     async def until(self, count):
         """Wait until so many were acknowledged."""
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             while len(self.written) < count:
                 self._news = trio.Event()
                 await self._news.wait()
@@ -177,7 +178,7 @@ async def test_a_running_server_that_is_written_to(tmp_path):
 
 async def embedded(home, count):
     """How many messages have a vector, once that are so many."""
-    with trio.fail_after(60):
+    with trio.fail_after(HANG_S):
         while True:
             _, out, _ = await run_klaw("status", "--home", str(home), "--json")
             status = json.loads(out)["embedder"]
@@ -218,7 +219,7 @@ async def test_the_server_is_killed_in_the_middle(tmp_path, at):
                 nursery.start_soon(clients.run)
                 await clients.until(200)
                 call(paths, "reindex", action="start")
-                with trio.fail_after(60):
+                with trio.fail_after(HANG_S):
                     while True:
                         status = await trio.to_thread.run_sync(lambda: call(paths, "reindex", action="status"))
                         if status["state"] != "running" or status["progress"]["phase"] == at:

@@ -20,14 +20,12 @@ from klaw.store.sql import runs
 from tests.e2e.talking import Talk, talking
 from tests.support.models import models_dir
 from tests.support.server import REPOSITORY, Server, served, write_home
-
-ANSWER_S = 120.0
-"""The small model on a busy machine."""
+from tests.support.waiting import HANG_S
 
 
 async def test_run_drill_of_five_rounds():
     """tools/run_drill.py, as by hand but shorter: five kills in the middle of runs."""
-    with trio.fail_after(200):
+    with trio.fail_after(HANG_S):
         done = await trio.run_process(
             [sys.executable, str(REPOSITORY / "tools" / "run_drill.py"), "--rounds", "5", "--json"],
             capture_stdout=True,
@@ -65,7 +63,7 @@ _STUB: dict[str, Any] = {"providers": {"stub": {"baseUrl": "http://127.0.0.1:9/v
 
 async def _delivered(server: Server, task: str) -> str:
     """Wait, without a client, until the task's run has delivered; what it said."""
-    with trio.fail_after(ANSWER_S):
+    with trio.fail_after(HANG_S):
         while True:
             found = read_offline(server.database, runs.newest, LOCAL_USER, limit=10)
             done = [run for run in found if run.task == task and run.status.over]
@@ -77,7 +75,7 @@ async def _delivered(server: Server, task: str) -> str:
 
 async def _answered(talk: Talk) -> int:
     """Wait for the first answer in the chat: its seq."""
-    with trio.fail_after(ANSWER_S):
+    with trio.fail_after(HANG_S):
         while True:
             if answers := [each.seq for each in talk.entries if each.is_answer]:
                 return answers[0]
@@ -86,7 +84,7 @@ async def _answered(talk: Talk) -> int:
 
 async def _seen(talk: Talk, count: int) -> list[tuple[int, str]]:
     """Wait until so many messages of tasks arrived."""
-    with trio.fail_after(ANSWER_S):
+    with trio.fail_after(HANG_S):
         while True:
             said = [(each.seq, each.content) for each in talk.entries if each.kind == "scheduled"]
             if len(said) >= count:

@@ -6,9 +6,10 @@ from contextlib import suppress
 
 import trio
 
-from tests.e2e.talking import DEADLINE_S, bare_socket, talking
+from tests.e2e.talking import bare_socket, talking
 from tests.support.llm_server import Pause, Reply, Text, serve_llm
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 
 class Relay:
@@ -116,7 +117,7 @@ async def test_resume_shows_two_clients_each_message_once_in_order(tmp_path):
                     seen[number].extend(back.entries)
             heads.append(history[-1].seq)
             await relay.cut()  # so that the bare client, if it has it all, looks at that
-            with trio.fail_after(DEADLINE_S):
+            with trio.fail_after(HANG_S):
                 await watched.wait()
         nursery.cancel_scope.cancel()
     stored = [(message.seq, message.id, message.content) for message in history]

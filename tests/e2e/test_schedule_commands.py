@@ -12,6 +12,7 @@ import trio
 from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Reply, serve_llm, text_reply
 from tests.support.server import REPOSITORY, run_klaw, served, write_home
+from tests.support.waiting import HANG_S
 
 DAILY = ("--cron", "0 9 * * *", "--zone", "Europe/Berlin")
 SUBAGENTS = {"zone": "Europe/Moscow", "retries": 0}
@@ -35,7 +36,7 @@ class Cli:
         return dict(json.loads(await self.good(*words, "--json")))
 
     async def ended(self, run: str) -> dict[str, Any]:
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             while True:
                 found = (await self.json("runs", "show", run))["run"]
                 if found["ended_at"] is not None:
@@ -178,7 +179,7 @@ async def test_a_result_for_an_unknown_chat_is_kept_and_the_status_tells_it(tmp_
         )
         assert "warning" in out
         assert "there is no chat nowhere yet" in out
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             while not (found := (await klaw.json("runs", "--status", "failed"))["runs"]):
                 pass
         run = await klaw.ended(found[0]["id"])

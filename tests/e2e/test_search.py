@@ -9,6 +9,7 @@ import trio
 from tests.e2e.talking import talking
 from tests.support.llm_server import serve_llm
 from tests.support.server import Server, run_klaw, served, write_home
+from tests.support.waiting import HANG_S
 
 SAID = (
     ("main", "The wifi password of the summer house is tangerine-42."),
@@ -38,7 +39,7 @@ async def say(server: Server, local: str, anna: str) -> None:
 
 async def embedded(home: str) -> None:
     """Wait until all messages have their vectors."""
-    with trio.fail_after(60):
+    with trio.fail_after(HANG_S):
         while True:
             _, out, _ = await run_klaw("status", "--home", home, "--json")
             embedder = json.loads(out)["embedder"]

@@ -10,9 +10,7 @@ import trio
 from klaw.client.connection import connect
 from tests.support.llm_server import Reply, Text, Wait, serve_llm
 from tests.support.server import served, write_home
-
-QUICK_S = 10
-"""Far below ``shutdown.graceSeconds``, which is what the process would take without the second signal."""
+from tests.support.waiting import HANG_S
 
 
 async def _until(true: Callable[[], bool]) -> None:
@@ -39,13 +37,13 @@ async def test_a_second_signal_ends_the_process_while_a_turn_is_running(tmp_path
             async with connect(server.url) as client:
                 await client.send("main", "tell me a long story")
                 await llm.wait_for_requests(1)
-            with trio.fail_after(QUICK_S):
+            with trio.fail_after(HANG_S):
                 server.process.send_signal(signal.SIGTERM)
                 await _until(lambda: not _listens(server.url))  # from here on it waits for the turn
                 server.process.send_signal(signal.SIGTERM)
                 assert await server.wait() == 128 + signal.SIGTERM
             await server.start()
-            with trio.fail_after(QUICK_S):
+            with trio.fail_after(HANG_S):
                 await llm.wait_for_requests(2)
             assert llm.requests[1].last_user == "tell me a long story"
 
@@ -60,7 +58,7 @@ async def test_the_first_signal_lets_the_running_turn_end(tmp_path):
             async with connect(server.url) as client:
                 await client.send("main", "how does it end?")
                 await llm.wait_for_requests(1)
-            with trio.fail_after(QUICK_S):
+            with trio.fail_after(HANG_S):
                 server.process.send_signal(signal.SIGTERM)
                 await _until(lambda: bool(server.events("stopping")))
                 gate.set()

@@ -17,6 +17,7 @@ from tests.support.llm_server import serve_llm, text_reply
 from tests.support.making import START, new
 from tests.support.server import write_home
 from tests.support.topics import NO_FLAWS
+from tests.support.waiting import HANG_S
 
 TALKS = (
     (
@@ -64,7 +65,7 @@ async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp
             await talk(app)
             await here.embedded()
             await here.until(lambda: app.archivist.nudge() or app.topic_metrics.extracted.value == 3)
-            with trio.fail_after(60):
+            with trio.fail_after(HANG_S):
                 while await app.store.readers.run(topics.unfinished, with_facts=False, after=0, limit=9):
                     app.archivist.nudge()
                     await app.archivist.wait_idle()
@@ -142,7 +143,7 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
     async with inside(home) as here:
         app = here.app
         await talk(app)
-        with trio.fail_after(400):
+        with trio.fail_after(HANG_S):
             while await app.store.readers.run(topics.count_unarchived) or await app.store.readers.run(
                 topics.unfinished, with_facts=False, after=0, limit=9
             ):
@@ -175,7 +176,7 @@ async def test_the_slow_lane_of_the_embedder_is_bounded_and_answers(tmp_path, em
             except EmbeddingUnavailable as error:
                 made.append(error.code)
 
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             async with trio.open_nursery() as nursery:
                 for number in range(SLOW_CAPACITY + 2):
                     nursery.start_soon(one, f"слово {number} " * 400)

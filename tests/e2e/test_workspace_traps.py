@@ -8,6 +8,7 @@ import trio
 from tests.e2e.talking import talking
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.waiting import HANG_S
 
 NAMES = ("SOUL.md", "USER.md", "HEARTBEAT.md", "MEMORY.md", "memory/2026-01-01.md", "skills/light/SKILL.md")
 
@@ -28,5 +29,5 @@ async def test_traps_neither_reach_the_model_nor_stop_the_server(tmp_path, trap)
             await talk.ask("привет")
             await talk.ask("hello", "other")
         assert "PATH=" not in str(llm.requests[0].body)
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             assert await server.terminate() == 0

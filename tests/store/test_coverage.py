@@ -31,11 +31,11 @@ from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.making import new, running_store
 from tests.support.turns import record
+from tests.support.waiting import HANG_S
 
 MAIN = ChatId("local:main")
 BREAK = partial(new, "", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)
 QUICK = Pace(rows=3, settle_s=0, pause_s=0, retry_s=0.01)
-HANG_GUARD_S = 20
 SHOWN: dict[str, Any] = {"version": 1, "window": {"first_seq": None}}
 
 
@@ -98,7 +98,7 @@ async def counting(store: Store, *, window: int = 2, pace: Pace = QUICK) -> Asyn
 
 
 async def until(found: Callable[[], Any]) -> None:
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         while not found():  # noqa: ASYNC110 - the counts change by themselves; nobody is told of it
             await trio.sleep(0.002)
 

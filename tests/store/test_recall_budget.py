@@ -23,6 +23,7 @@ from klaw.store.sql import candidates
 from klaw.store.sql.candidates import Scope
 from klaw.store.store import Store
 from tests.support.making import START, new, running_store
+from tests.support.waiting import HANG_S
 
 MAIN = chat_id(LOCAL_USER, "main")
 DIMENSION = 8
@@ -142,7 +143,7 @@ async def test_a_late_vector_leaves_time_for_the_words(tmp_path: Path) -> None:
         scope = await fill(store)
         embedder = Late(lambda _text: b"", 0.0, SystemClock())
         recall = Recall(store.readers, embedder, AutoRagConfig(time_budget_ms=50), FixedClock(START))
-        with trio.fail_after(30):
+        with trio.fail_after(HANG_S):
             found = await recall.search("Какой код у калитки?", scope)
         assert "embedding_late" in found.degraded
         assert found.kept
@@ -183,7 +184,7 @@ async def test_busy_readers_do_not_hold_a_reply(tmp_path: Path) -> None:
         for _ in range(2):
             nursery.start_soon(occupy)
             await busy.acquire()
-        with trio.fail_after(30):
+        with trio.fail_after(HANG_S):
             late = await recall.search(QUESTION, scope)
         assert (late.degraded, late.candidates) == (("search_late",), ())
         freed.set()

@@ -30,6 +30,7 @@ from tests.support.making import running_store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
 from tests.support.scripted import Scripted, split_answer
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, draft, flaws_of, say
+from tests.support.waiting import HANG_S
 
 MAIN = chat_id(ANNA, "main")
 
@@ -493,7 +494,7 @@ async def test_taking_back_does_not_wait_for_an_embedder_for_ever(
         await store.writer.prepare_vectors(MODEL, DIMENSION)
         await store.writer.merge_topics(two, one, "both", AT, by="person")
         control = controlling(store, embedder=Stuck(SystemClock(), enabled=False), changed=lambda: told.append(None))
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             done = await control.undo(ANNA)
         assert [each.id for each in done.topics] == [one.id, two.id]
         assert len(told) == 1

@@ -39,6 +39,7 @@ from tests.support.reindexing import (
     unit,
 )
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, draft, flaws_of, say
+from tests.support.waiting import HANG_S
 
 REPOSITORY = Path(__file__).parents[2]
 MAIN = chat_id(ANNA, "main")
@@ -420,7 +421,7 @@ def test_sigkill_in_the_middle_leaves_all_or_nothing(tmp_path: Path, kind: str) 
         root = tmp_path / str(place)
         root.mkdir()
         command = [sys.executable, "-c", CHILD, str(root), kind, str(place)]
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=HANG_S, check=False)
         assert done.returncode == -signal.SIGKILL, (place, done.stderr.decode()[-2000:])
         assert b"ready" in done.stdout, done.stderr.decode()[-2000:]
 

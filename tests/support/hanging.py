@@ -27,7 +27,7 @@ _terminal = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("hang_s", "seconds after which a test counts as hanging", default="600")
+    parser.addini("hang_s", "seconds after which a test counts as hanging", default="900")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -24,6 +24,7 @@ from klaw.toolbox.mcp.servers import settings_of
 from klaw.toolbox.mcp.state import McpState
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.spec import ToolContext
+from tests.support.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 SERVER = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(ROOT)}
@@ -61,7 +62,7 @@ class Running:
     async def until(self, name: str, state: McpState) -> McpServer:
         """Wait until a server is in a state."""
         server = self.servers[name]
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             while server.report().state is not state:  # noqa: ASYNC110 - nothing tells
                 await trio.sleep(0.01)
         return server
@@ -111,7 +112,7 @@ def alive(pid: int) -> bool:
 
 async def until(condition: Any) -> None:
     """Wait until something outside of this process is so."""
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         while not condition():  # noqa: ASYNC110 - nothing tells
             await trio.sleep(0.01)
 

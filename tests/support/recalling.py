@@ -20,8 +20,8 @@ from klaw.memory.recall import Recall
 from klaw.store.sql.candidates import Scope
 from klaw.store.store import Store
 from tests.support.making import new, running_store
+from tests.support.waiting import HANG_S
 
-DEADLINE_S = 60.0
 MIN_TOKENS = 1
 """Every message gets a vector."""
 
@@ -43,13 +43,13 @@ class Recalling:
 
     async def caught_up(self) -> None:
         """Wait until every message has a vector."""
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             self.embedder.nudge()
             await self.embedder.wait_caught_up()
 
     async def ask(self, query: str, chat: str = "main") -> Recalled:
         """Recall from the whole chat."""
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             return await self.recall.search(
                 query, Scope(chat=chat_id(UserId("local"), chat), first_seq=1, end_seq=1 << 40)
             )
@@ -74,7 +74,7 @@ async def recalling(root: Path, model: Path, **config: int) -> AsyncIterator[Rec
         await supervisor.start(
             ActorSpec(name=embedder.mailbox.name, mailbox=embedder.mailbox, restart=Restart.TRANSIENT, run=run)
         )
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await embedder.wait_caught_up()
         yield Recalling(store, embedder, Recall(store.readers, embedder, AutoRagConfig(**config), SystemClock()))
         await supervisor.stop(embedder.mailbox.name, "test is over")

@@ -26,6 +26,7 @@ from klaw.store.reindex.values import Embeds, Options, Progress, Report
 from klaw.store.store import Store, open_store
 from tests.support.making import new, running_store
 from tests.support.turns import record
+from tests.support.waiting import HANG_S
 
 MODEL = "test-model"
 DIMENSION = 8
@@ -156,7 +157,7 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
 
 async def until(happened: Callable[[], bool]) -> None:
     """Wait until something has happened that tells nobody."""
-    with trio.fail_after(60):
+    with trio.fail_after(HANG_S):
         while not happened():  # noqa: ASYNC110 - files and threads set no event
             await trio.sleep(0.002)
 

@@ -27,7 +27,8 @@ from typing import Any
 
 import trio
 
-START_S = 30.0
+from tests.support.waiting import HANG_S
+
 UNLIMITED = {
     "connectsPerSecond": 10_000,
     "userMessagesPerSecond": 100_000,
@@ -36,15 +37,15 @@ UNLIMITED = {
     "maxPerAddress": 80,
 }
 """Of the gateway: tests say more than a user would, and all of them come from one address."""
-STOP_S = 30.0
 READY = b"Klaw listens on "
 REPOSITORY = Path(__file__).parents[2]
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
+    """A loopback port that nobody listens on; workers of pytest-xdist choose from ranges of their own."""
+    first = 20_000 + 1_500 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8)
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.randrange(first, first + 1_500)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -162,7 +163,7 @@ class Server:
         Raises:
             DidNotStart
         """
-        with trio.move_on_after(START_S):
+        with trio.move_on_after(HANG_S):
             await self._ready.wait()
         if READY not in self.stdout[self._spawned_at :]:
             raise DidNotStart(f"the server did not start:\n{self.stderr[-4000:]}")
@@ -183,7 +184,7 @@ class Server:
     async def wait(self) -> int:
         """Wait until the process has ended by itself. Returns the exit code."""
         assert self.process is not None
-        with trio.fail_after(STOP_S):
+        with trio.fail_after(HANG_S):
             code = await self.process.wait()
             await self._read_all.wait()
         return code
@@ -222,7 +223,7 @@ async def served(home: Path, *, start: bool = True, environ: Mapping[str, str] |
             if server.running:
                 assert server.process is not None
                 server.process.kill()
-                with trio.move_on_after(STOP_S, shield=True):
+                with trio.move_on_after(HANG_S, shield=True):
                     await server.process.wait()
             nursery.cancel_scope.cancel(reason="the server is not needed any more")
 
@@ -231,7 +232,7 @@ async def run_klaw(
     *arguments: str, stdin: bytes = b"", environ: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run a ``klaw`` command to its end. Returns exit code, standard output and standard error."""
-    with trio.fail_after(120):
+    with trio.fail_after(HANG_S):
         done = await trio.run_process(
             klaw_command(*arguments),
             stdin=stdin,

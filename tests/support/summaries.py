@@ -33,6 +33,7 @@ from klaw.store.store import Store
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.making import new, running_store
 from tests.support.turns import record
+from tests.support.waiting import HANG_S
 
 CHAT = chat_id(UserId("local"), "main")
 
@@ -74,7 +75,7 @@ class Summaries:
     async def settle(self, chat: ChatId = CHAT) -> None:
         """Nudge the summarizer and wait until it has nothing to do."""
         self.summarizer.nudge(chat)
-        with trio.fail_after(30):
+        with trio.fail_after(HANG_S):
             await self.summarizer.wait_idle()
 
     async def live(self, chat: ChatId = CHAT) -> list[Summary]:

@@ -15,6 +15,7 @@ from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
 from klaw.llm.local import process
 from klaw.store import database, writer
+from tests.support.waiting import HANG_S
 
 UNIT = Path(__file__).parents[2] / "conf" / "klaw.service"
 PROGRAM = "/opt/klaw/bin/klaw"
@@ -51,7 +52,7 @@ def test_systemd_accepts_it(tmp_path: Path, manager: str) -> None:
         text=True,
         check=False,
         env=environment,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -77,7 +78,7 @@ def test_systemd_accepts_it_with_the_drop_in_for_users(tmp_path: Path) -> None:
         text=True,
         check=False,
         env={**environment, "HOME": str(tmp_path)},
-        timeout=60,
+        timeout=HANG_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -143,7 +144,7 @@ port = json.loads(child.stdout.readline())["port"]
 body = json.dumps({"model": "local", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]}).encode()
 headers = {"Authorization": "Bearer key", "Content-Type": "application/json"}
 request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", data=body, headers=headers)
-with urllib.request.urlopen(request, timeout=60) as answer:
+with urllib.request.urlopen(request, timeout=HANG_S) as answer:
     assert json.load(answer)["choices"]
 child.stdin.close()
 child.wait()
@@ -162,7 +163,7 @@ def test_both_models_run_without_writable_code(embedding_model_dir: Path, local_
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=HANG_S,
         cwd=UNIT.parents[1],
     )
     assert done.stdout == "both models ran\n", done.stderr[-2000:]

@@ -12,9 +12,9 @@ from klaw.app import running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.parts import App
+from tests.support.waiting import HANG_S
 
 SETTINGS = "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}}"
-HANG_GUARD_S = 30
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def home() -> Iterator[Path]:
 async def app(home: Path) -> AsyncIterator[App]:
     """All parts but the listeners; there is no model, so every turn fails and is recorded as failed."""
     config, _ = parse(SETTINGS, {})
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with running(config, Paths.resolve(home, {})) as app:
             yield app
 

@@ -19,8 +19,8 @@ from klaw.errors import ActorStopped
 from klaw.parts import App
 from klaw.serve import _tell
 from klaw.store.reindex.values import Progress
+from tests.support.waiting import HANG_S
 
-HANG_GUARD_S = 20
 INTERVAL_S = 30.0
 
 
@@ -173,7 +173,7 @@ async def test_the_writer_proves_its_life_by_a_transaction(app: App) -> None:
 
 async def test_the_listener_proves_its_life_by_accepting() -> None:
     """A listener that no longer accepts fails, though the kernel still completes the connect."""
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             port = listener.socket.getsockname()[1]

@@ -20,6 +20,7 @@ from klaw.admin.schedule_requests import (
     ScheduleRun,
 )
 from klaw.parts import App
+from tests.support.waiting import HANG_S
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
 TASK_FIELDS = {
@@ -46,7 +47,7 @@ async def refused(commands: Commands, request: Any) -> BadRequest:
 
 async def until(commands: Commands, request: Any, wanted: Any) -> Any:
     """Ask until the answer is as wanted. Returns it."""
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         while True:
             answer = await commands.run(request)
             if wanted(answer):

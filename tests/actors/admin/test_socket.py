@@ -22,8 +22,8 @@ from klaw.actor.vitals import State, Vitals
 from klaw.admin.requests import Chat, Log, Request, Tasks
 from klaw.admin.socket import SocketTaken
 from klaw.errors import ActorStopped, StorageError
+from tests.support.waiting import HANG_S
 
-HANG_GUARD_S = 20
 ANYBODY = 65534
 
 
@@ -46,7 +46,7 @@ class Answers:
 
 
 @asynccontextmanager
-async def serving(path: Path, *, guard_s: float = HANG_GUARD_S) -> AsyncIterator[Supervisor]:
+async def serving(path: Path, *, guard_s: float = HANG_S) -> AsyncIterator[Supervisor]:
     """The actor under a real supervisor."""
     with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:

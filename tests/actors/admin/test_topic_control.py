@@ -19,6 +19,7 @@ from klaw.store.sql import topics
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 from tests.support.topics import archive, say
+from tests.support.waiting import HANG_S
 
 
 async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
@@ -75,7 +76,7 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         async with running(config, paths) as app, served(app, Commands(sources_of(app))):
             assert (await klaw("history"))[:2] == (0, "no changes of topics\n")
             rowids = await say(app.store, "поезд", "билет", "хлеб", user="local")
@@ -128,7 +129,7 @@ async def test_answers_about_very_many_topics_are_bounded(home: Path, capsys: py
     """A user may have ten thousand: their summaries in one answer would hold up everybody else's replies."""
     config, _ = parse_config(SETTINGS[:-1] + ", topics: {enabled: true}}", {})
     many = MOST_TOLD + 20
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         async with running(config, Paths.resolve(home, {})) as app, served(app, Commands(sources_of(app))):
             commands = Commands(sources_of(app))
             rowids = await say(app.store, *(f"слово {number}" for number in range(many)), user="local")

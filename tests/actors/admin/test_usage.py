@@ -24,6 +24,7 @@ from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 from tests.support.making import new
 from tests.support.turns import record as turn_record
+from tests.support.waiting import HANG_S
 
 LIMITED = SETTINGS[:-1] + ", llm: {dailyBudget: 1, dailyTokens: 500}}"
 
@@ -85,7 +86,7 @@ async def test_a_wrong_user_is_refused(commands: Commands) -> None:
 
 async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, _ = parse_config(LIMITED, {})
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         async with running(config, Paths.resolve(home, {})) as app:
             await two_users(app)
             app.accounts.budget.charge(await app.store.readers.run(total, UsageFilters()))

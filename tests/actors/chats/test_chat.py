@@ -20,9 +20,10 @@ from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ActorStopped, IdConflict
 from klaw.store.writer import Writer
-from tests.actors.chats.world import DEADLINE_S, world
+from tests.actors.chats.world import world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply
 from tests.support.making import new, running_store
+from tests.support.waiting import HANG_S
 
 
 async def test_messages_within_the_debounce_are_answered_together(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ async def test_stop_keeps_what_was_streamed_and_does_not_ask_again(tmp_path: Pat
         reply = await w.reply()
         assert (reply.content, reply.metadata["stopped"]) == ("half of", True)
         assert (await w.receipt()).status is TurnStatus.STOPPED
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await w.llm.requests[0].gone.wait()
         await recover_chats(w.app)
         await w.send("next")
@@ -137,7 +138,7 @@ async def test_stop_while_the_answer_is_stored_does_not_store_it_twice(
         monkeypatch.setattr(Writer, "append", append)
         w.llm.replies.append(text_reply("the answer"))
         await w.send("question")
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await committed.wait()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(w.app.directory.stop, LOCAL_USER, "main")
@@ -163,7 +164,7 @@ async def test_stop_while_waiting_for_a_slot_leaves_the_messages_unanswered(tmp_
         await w.send("holds the only slot", chat="other")
         await w.llm.wait_for_requests(1)
         await w.send("never mind")
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while not w.app.slots.report().waiting:
                 await trio.lowlevel.checkpoint()
         assert await w.app.directory.stop(LOCAL_USER, "main")
@@ -215,7 +216,7 @@ async def test_a_failed_llm_is_told_and_retry_answers(tmp_path: Path) -> None:
         assert (ended.status, ended.code) == (TurnStatus.FAILED, "llm_refused")
         assert ended.text is not None
         assert "/retry" in ended.text
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while w.app.directory.chat_status(w.chat)["state"] != "failed":
                 await trio.lowlevel.checkpoint()
         assert await w.command("/retry") == "Trying again."
@@ -311,7 +312,7 @@ async def test_an_idle_chat_retires_and_comes_back(tmp_path: Path) -> None:
     async with world(tmp_path, chats={"idleSeconds": 0.05}) as w:
         await w.send("one")
         await w.turn(1)
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await w.app.supervisor.wait_ended("chat local:main")
         await w.send("two")
         await w.turn(2)

@@ -18,6 +18,7 @@ from tests.support.people import add, in_topic, names
 from tests.support.scripted import TestClock
 from tests.support.summaries import CHAT
 from tests.support.topics import archive, say
+from tests.support.waiting import HANG_S
 
 SECRET = "Ключ от сейфа называется Kanarienvogel8842."
 CANARY = "Kanarienvogel8842"
@@ -154,7 +155,7 @@ async def test_an_answer_that_is_being_made_is_stopped_first(tmp_path: Path) -> 
         gate = trio.Event()
         w.llm.replies.append(text_reply(f"You said: {SECRET}", before_head=(Wait(gate),)))
         await w.send(SECRET)
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             await w.llm.wait_for_requests(1)
         await w.command("/forget last 1")
         done = await w.command("/forget yes", 2)

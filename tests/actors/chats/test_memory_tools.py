@@ -19,6 +19,7 @@ from tests.actors.chats.world import World, world
 from tests.support.facts import fact
 from tests.support.llm_server import Reply, Tool, text_reply, tool_reply
 from tests.support.making import START, new
+from tests.support.waiting import HANG_S
 
 
 def tool_world(tmp_path: Path, **sections: Any) -> Any:
@@ -330,7 +331,7 @@ async def test_the_server_draws_facts_from_what_was_talked_about(tmp_path: Path)
         # The session is long over: the wall clock is far behind START's.
         await w.app.store.writer.append([new("У меня аллергия на арахис", at=START)])
         w.app.archivist.nudge()
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             await w.app.archivist.wait_idle()
         (kept,) = await known(w)
         assert (kept.text, kept.topic, kept.source) == ("У пользователя аллергия на арахис", "1", FactSource.ARCHIVIST)

@@ -13,6 +13,7 @@ from klaw.llm.breaker import FAILURES_TO_OPEN
 from tests.actors.chats.world import world
 from tests.support.anthropic_server import serve_anthropic
 from tests.support.llm_server import Hang, Reasoning, Reply, Text, error_reply, serve_llm, text_reply
+from tests.support.waiting import HANG_S
 
 CACHED = {"type": "ephemeral"}
 
@@ -111,6 +112,6 @@ async def test_stopping_a_turn_closes_the_connection_within_a_second(tmp_path: P
             await w.send("question")
             await w.watcher.until(lambda events: [e for e in events if isinstance(e, TextStreamed)])
             await w.send("/stop")
-            with trio.fail_after(1):
+            with trio.fail_after(HANG_S):
                 await server.requests[0].gone.wait()
             assert (await w.turn(1)).status is TurnStatus.STOPPED

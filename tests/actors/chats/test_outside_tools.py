@@ -18,6 +18,7 @@ from tests.actors.chats.test_tools import calls, tool_world
 from tests.actors.chats.world import World
 from tests.actors.toolbox.web_site import answer, site
 from tests.support.llm_server import text_reply
+from tests.support.waiting import HANG_S
 
 EXEC = {"exec": {"enabled": True, "sandbox": "none"}}
 
@@ -169,7 +170,7 @@ async def test_stopping_the_turn_withdraws_the_question(tmp_path: Path) -> None:
         await w.send("do it")
         await w.watcher.until(lambda events: [e for e in events if isinstance(e, ApprovalAsked)])
 
-        with trio.fail_after(10):
+        with trio.fail_after(HANG_S):
             await w.app.directory.stop(LOCAL_USER, "main")
 
         assert w.app.approvals.open(w.chat) == ()

@@ -14,6 +14,7 @@ from klaw.store.sql import summaries, usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
+from tests.support.waiting import HANG_S
 
 SUMMARY = "Пользователь говорил о сестре Анне из Риги."
 ASK = "You keep the memory"
@@ -37,7 +38,7 @@ async def talk(w: World, count: int, first: int = 0, turns: int = 0) -> None:
 
 async def idle(w: World) -> None:
     w.app.summarizer.nudge(w.chat)
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         await w.app.summarizer.wait_idle()
 
 

@@ -14,8 +14,9 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.turn import TurnStatus
 from klaw.toolbox.loop import LAST_ROUND
 from klaw.toolbox.spec import Permission, ToolContext, tool
-from tests.actors.chats.world import DEADLINE_S, World, world
+from tests.actors.chats.world import World, world
 from tests.support.llm_server import Reply, Text, Tool, error_reply, text_reply, tool_reply
+from tests.support.waiting import HANG_S
 
 
 def tool_world(tmp_path: Path, **sections: Any) -> Any:
@@ -163,7 +164,7 @@ async def test_stop_in_the_middle_of_a_round_cancels_the_tools_and_repairs(tmp_p
         w.app.executor.toolbox.register(add, gate.spec)
         w.llm.replies.append(calls(("add", {"a": 1, "b": 1}), ("gate", {})))
         await w.send("wait for it")
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await gate.entered.wait()
         await w.reply(kind=Kind.TOOL_RESULT, role=Role.TOOL)
         assert await w.app.directory.stop(LOCAL_USER, "main")
@@ -203,7 +204,7 @@ async def test_a_question_during_a_round_belongs_to_the_next_turn(tmp_path: Path
         w.app.executor.toolbox.register(gate.spec)
         w.llm.replies += [calls(("gate", {})), text_reply("It opened."), text_reply("You too.")]
         await w.send("open the gate")
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await gate.entered.wait()
         await w.send("and have a nice day")
         gate.open.set()
@@ -220,7 +221,7 @@ async def test_a_tool_does_not_hold_a_slot(tmp_path: Path) -> None:
         w.app.executor.toolbox.register(gate.spec)
         w.llm.replies.append(calls(("gate", {})))
         await w.send("open the gate")
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await gate.entered.wait()
         assert w.app.slots.report().busy == 0
         await w.send("hello", chat="other")
@@ -273,7 +274,7 @@ async def test_a_turn_that_was_interrupted_in_a_round_is_answered_at_start(tmp_p
         w.app.executor.toolbox.register(gate.spec)
         w.llm.replies.append(calls(("gate", {})))
         await w.send("open the gate")
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             await gate.entered.wait()
         (handle,) = w.app.directory._handles.values()
         assert handle.turn is not None

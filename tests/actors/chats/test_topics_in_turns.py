@@ -26,6 +26,7 @@ from tests.support import turns
 from tests.support.llm_server import Hang, Recorded, Reply, Text, Tool, error_reply, text_reply, tool_reply
 from tests.support.making import new
 from tests.support.topics import AT, draft
+from tests.support.waiting import HANG_S
 
 CHOOSES = "You choose which earlier topics"
 HEADER = "From earlier conversations, by topic"
@@ -411,7 +412,7 @@ async def test_stop_ends_the_choice(tmp_path: Path) -> None:
         await w.llm.wait_for_requests(1)
         await w.send("/stop")
         assert (await w.turn(1)).status == "stopped"
-        with trio.fail_after(10):
+        with trio.fail_after(HANG_S):
             await w.llm.requests[0].gone.wait()
         assert w.app.slots.report().busy == 0
         assert "No context was put together" in await w.command("/context", 2)

@@ -19,8 +19,7 @@ from klaw.domain.turn import TurnRecord
 from klaw.parts import App
 from klaw.store.requests import Appended
 from tests.support.llm_server import LlmServer, serve_llm
-
-DEADLINE_S = 20
+from tests.support.waiting import HANG_S
 
 
 @attrs.define
@@ -37,7 +36,7 @@ class Watcher:
 
     async def until(self, wanted: Any) -> Any:
         """Wait until ``wanted(events)`` is true; returns its value."""
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(HANG_S):
             while not (found := wanted(self.events)):
                 await self._changed.wait()
         return found

@@ -29,6 +29,7 @@ from klaw.gateway.frames import (
     Watch,
     Welcome,
 )
+from tests.support.waiting import HANG_S
 
 MAX_FRAME_BYTES = 65_536
 
@@ -119,7 +120,7 @@ class FakeServer:
             await link.cut()
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(10):
+        with trio.fail_after(HANG_S):
             while not condition():  # noqa: ASYNC110  any condition, of any object
                 await trio.sleep(0.002)
 

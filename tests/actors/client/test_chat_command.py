@@ -19,6 +19,7 @@ import trio
 
 from klaw.gateway.frames import ChatMessage, Degraded, Delta, Error, Send, Status, Tool
 from tests.actors.client.fake_server import FakeServer, Link
+from tests.support.waiting import HANG_S
 from tests.unit.client.small_terminal import SmallTerminal
 
 COMMAND = [sys.executable, "-m", "klaw.cli.main", "chat"]
@@ -30,7 +31,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 async def chat_in_pipe(server: FakeServer, stdin: bytes, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         return await trio.run_process(
             [*COMMAND, "--url", server.url, *arguments],
             stdin=stdin,
@@ -133,7 +134,7 @@ async def test_bad_usage_is_2_and_bad_input_is_1() -> None:
 
 async def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     async with echoing().serving() as server:
-        with trio.fail_after(30):
+        with trio.fail_after(HANG_S):
             done = await trio.run_process(
                 ["/bin/sh", "-c", f"yes hi | head -50 | {' '.join(COMMAND)} --url {server.url} | head -1"],
                 capture_stdout=True,
@@ -161,20 +162,20 @@ class Desk:
 
     async def see(self, text: str) -> None:
         """Read until the text has appeared; what came before it is forgotten."""
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             while text not in self.seen:
                 self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", await self._read())
         self.seen = self.seen.split(text, 1)[1]
 
     async def see_rows(self, *rows: str) -> None:
         """Read until the last rows of the screen are these; a row that ends with … need only begin so."""
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             while not self._stand(rows):
                 await self._read()
 
     async def see_status(self, doing: str) -> None:
         """Read until the row above the input line names what is being done; an empty text: nothing."""
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             while True:
                 row = self.screen.picture[-2] if len(self.screen.picture) > 1 else ""
                 if (doing in row and row[:1] in SPINNER) if doing else row[:1] not in SPINNER:
@@ -183,7 +184,7 @@ class Desk:
 
     async def see_text(self, text: str) -> None:
         """Read until a text stands on the screen, whatever its rows are."""
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             while "".join(text.split()) not in "".join("".join(self.screen.picture).split()):
                 await self._read()
 
@@ -207,7 +208,7 @@ class Desk:
 
     async def leave(self) -> int:
         """Wait for the program's end, reading on so that it can write."""
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._drain)
                 await self.process.wait()

@@ -14,6 +14,7 @@ from klaw.client.inbox import CAPACITY
 from klaw.domain.names import InvalidName
 from klaw.gateway.frames import Delta, Error, GetStatus, Notice, Status
 from tests.actors.client.fake_server import FakeServer, Link
+from tests.support.waiting import HANG_S
 
 FAST = Backoff(first_s=0.001, most_s=0.005)
 
@@ -21,7 +22,7 @@ FAST = Backoff(first_s=0.001, most_s=0.005)
 async def take(client: Client, count: int) -> list[Entry]:
     """The next ``count`` entries."""
     entries: list[Entry] = []
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         while len(entries) < count:
             event = await client.next_event()
             if isinstance(event, Entry):
@@ -30,7 +31,7 @@ async def take(client: Client, count: int) -> list[Entry]:
 
 
 async def until(client: Client, kind: type[Event]) -> Event:
-    with trio.fail_after(10):
+    with trio.fail_after(HANG_S):
         while not isinstance(event := await client.next_event(), kind):
             pass
     return event
@@ -73,7 +74,7 @@ async def test_everything_once_and_in_order_when_connections_break_at_any_frame(
                 for text in sent:
                     await client.send("main", text)
 
-            with trio.fail_after(30):
+            with trio.fail_after(HANG_S):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(send_all)
                     entries = await take(client, 12)
@@ -97,7 +98,7 @@ async def test_a_send_whose_ack_was_lost_is_sent_again_with_its_id() -> None:
 
     server.on_send = lose_first_ack
     async with server.serving(), connect(server.url, chats={"main": 0}, backoff=FAST) as client:
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_S):
             assert await client.send("main", "hello", "my-id") == 1
         assert [entry.id for entry in await take(client, 1)] == ["my-id"]
     assert [frame.id for frame in server.sends] == ["my-id", "my-id"]
@@ -161,7 +162,7 @@ async def test_a_consumer_that_does_not_read_loses_no_message_and_blocks_no_ack(
             await server.say("main", "assistant", str(number))
             if number % 3 == 0:
                 await server.tell(Delta(chat="main", turn="t", offset=number, text="x"), "main")
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_S):
             assert await client.send("main", "still there?") == total + 1
         entries = await take(client, total + 1)
         assert [entry.seq for entry in entries] == list(range(1, total + 2))
@@ -324,7 +325,7 @@ async def test_leaving_closes_politely_and_fails_who_still_waits() -> None:
             websocket = server.links[0].websocket
         await server.wait_for(lambda: websocket.closed is not None)
         closed.append(websocket.closed.code)
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_S):
             await failed.wait()
     assert closed == [1000]
 

@@ -16,7 +16,8 @@ from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
 from klaw.toolbox.approvals import Approvals
-from tests.actors.gateway.world import HANG_S, QUICK, UPGRADE, FakeChats, _Started, world
+from tests.actors.gateway.world import QUICK, UPGRADE, FakeChats, _Started, world
+from tests.support.waiting import HANG_S
 
 NOW = "2026-11-21T12:00:00.000Z"
 

@@ -5,7 +5,8 @@ import trio.testing
 
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.gateway.auth import add_token
-from tests.actors.gateway.world import HANG_S, world
+from tests.actors.gateway.world import world
+from tests.support.waiting import HANG_S
 
 MAIN = chat_id(LOCAL_USER, "main")
 

@@ -11,6 +11,7 @@ from klaw.domain.names import LOCAL_USER
 from klaw.errors import ActorStopped, StorageFull
 from klaw.gateway import sending
 from tests.actors.gateway.world import QUICK, world
+from tests.support.waiting import HANG_S
 
 
 async def test_a_message_is_acknowledged_with_its_seq_and_kept_as_it_was(tmp_path):
@@ -178,10 +179,10 @@ async def test_a_closed_connection_leaves_no_watch_behind_and_a_repeated_send_is
         w.chats.gate = trio.Event()
         async with w.client() as c:
             await c.say("send", id="m1", chat="main", text="x")
-            with trio.fail_after(5):
+            with trio.fail_after(HANG_S):
                 while w.hub.watchers("local:main") == 0:
                     await trio.lowlevel.checkpoint()
-        with trio.fail_after(5):
+        with trio.fail_after(HANG_S):
             while w.hub.watchers("local:main") or w.gateway.connections():
                 await trio.lowlevel.checkpoint()
         w.chats.gate.set()

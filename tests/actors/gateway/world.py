@@ -24,8 +24,8 @@ from klaw.gateway.session import Services
 from klaw.store.requests import Appended
 from klaw.store.sql.messages import Session
 from klaw.toolbox.approvals import Approvals
+from tests.support.waiting import HANG_S
 
-HANG_S = 20.0
 UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"

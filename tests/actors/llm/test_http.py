@@ -29,15 +29,15 @@ from tests.support.llm_server import (
     text_reply,
     tool_reply,
 )
+from tests.support.waiting import HANG_S
 
 SECRET = "sk-canary-5f1e"
-HANG_GUARD_S = 20
 Make = Callable[..., HttpProvider]
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[LlmServer]:
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with serve_llm() as running:
             yield running
 

@@ -23,12 +23,12 @@ from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
 from klaw.llm.types import ChatMessage, Delta, JsonSchema, Request
+from tests.support.waiting import HANG_S
 
 pytest.importorskip("xllamacpp")
 
 REPOSITORY = Path(__file__).parents[3]
 CANARY = "ZEBRACANARY"
-HANG_GUARD_S = 120
 
 
 @attrs.frozen
@@ -45,7 +45,7 @@ async def local(local_llm_dir: Path) -> AsyncIterator[Local]:
         model="smollm2-135m-instruct", file=local_llm_dir / "model.gguf", context_tokens=1024, threads=1
     )
     provider = LocalProvider(model, ready_within_s=60)
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
             await supervisor.start(LocalProcess(settings, model).spec())
@@ -149,7 +149,7 @@ async def test_the_server_wants_its_key_and_never_prints_what_it_reads(alone: su
     assert alone.stderr is not None
     url = f"http://127.0.0.1:{json.loads(await trio.to_thread.run_sync(alone.stdout.readline))['port']}"
     body = {"messages": [{"role": "user", "content": CANARY}], "max_tokens": 4}
-    async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=HANG_S) as client:
         for key in (None, "wrong", "the-key2"):
             headers = {"authorization": f"Bearer {key}"} if key else {}
             assert (await client.post(f"{url}/v1/chat/completions", json=body, headers=headers)).status_code == 401
@@ -187,7 +187,7 @@ async def test_a_file_that_is_no_model_is_said_in_one_line(tmp_path: Path) -> No
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         answer = json.loads(await process.stdout.receive_some())
         assert (answer["error"], answer["reason"].partition(":")[0]) == ("RuntimeError", "gguf_init_from_reader")
         assert await process.stderr.receive_some() == b""
@@ -218,7 +218,7 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
                 print("ready", flush=True)
         trio.run(main)
     """
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         parent = await trio.lowlevel.open_process(
             [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, cwd=REPOSITORY
         )
@@ -231,6 +231,6 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
         pidfd = os.pidfd_open(pid)
         parent.kill()
         await parent.wait()
-        with trio.fail_after(2):
+        with trio.fail_after(HANG_S):
             await trio.lowlevel.wait_readable(pidfd)  # readable when the process has ended
         os.close(pidfd)

@@ -17,13 +17,13 @@ from klaw.actor.vitals import State, Vitals
 from klaw.errors import ModelError
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
 from klaw.llm.local.state import LocalModel, LocalState
+from tests.support.waiting import HANG_S
 
 SERVES = """
     import json, os, sys
     print(json.dumps({"port": 1}), flush=True)
     sys.stdin.read()
 """
-HANG_GUARD_S = 30
 Make = Callable[..., LocalProcess]
 
 
@@ -58,7 +58,7 @@ def make(tmp_path: Path, model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> 
 async def running(process: LocalProcess) -> AsyncIterator[Vitals]:
     """Run one incarnation for the body."""
     vitals = Vitals(SystemClock())
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process.run, vitals, Unstarted())
             yield vitals
@@ -67,7 +67,7 @@ async def running(process: LocalProcess) -> AsyncIterator[Vitals]:
 
 async def failure(process: LocalProcess) -> str:
     """Run an incarnation that is to fail. Returns the error's text."""
-    with trio.fail_after(HANG_GUARD_S), pytest.raises(ModelError) as caught:
+    with trio.fail_after(HANG_S), pytest.raises(ModelError) as caught:
         await process.run(Vitals(SystemClock()), Unstarted())
     return str(caught.value)
 
@@ -196,7 +196,7 @@ async def test_a_missing_package_names_the_command(
 async def test_the_supervisor_starts_it_again(make: Make, model: LocalModel) -> None:
     """Start-up is never held up by loading, and a stop works while it serves."""
     process = make(SERVES)
-    with trio.fail_after(HANG_GUARD_S), structlog.testing.capture_logs():
+    with trio.fail_after(HANG_S), structlog.testing.capture_logs():
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
             await supervisor.start(process.spec())

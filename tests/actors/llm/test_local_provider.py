@@ -13,13 +13,14 @@ from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import Endpoint, LocalModel, LocalState
 from klaw.llm.types import ChatMessage, Completion, Delta, JsonSchema, Request
 from tests.support.llm_server import Cut, Hang, LlmServer, Reply, Text, serve_llm, text_reply
+from tests.support.waiting import HANG_S
 
 REQUEST = Request(model="m", messages=(ChatMessage(role="user", content="Привет"),))
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[LlmServer]:
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         async with serve_llm() as running:
             yield running
 

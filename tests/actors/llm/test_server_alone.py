@@ -12,6 +12,7 @@ import trio
 from klaw.llm.http import HttpProvider, HttpSettings
 from klaw.llm.openai import OpenAiDialect
 from klaw.llm.types import ChatMessage, Request
+from tests.support.waiting import HANG_S
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -25,7 +26,7 @@ async def test_it_prints_its_port_and_answers(arguments: list[str], answer: str)
         command = [sys.executable, "-m", "tests.support.llm_server", *arguments]
         run = partial(trio.run_process, command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=REPOSITORY)
         process = await nursery.start(run)
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             port = json.loads(await process.stdout.receive_some())["port"]
             provider = HttpProvider(HttpSettings(name="x", base_url=f"http://127.0.0.1:{port}/v1"), OpenAiDialect())
             request = Request(model="m", messages=(ChatMessage(role="user", content="a б"),))

@@ -41,8 +41,8 @@ from klaw.llm.types import (
 from klaw.toolbox.calls import parse_arguments
 from tests.support.anthropic_server import serve_anthropic
 from tests.support.llm_server import Cut, LlmServer, Reasoning, Reply, Text, Tool, error_reply, serve_llm, text_reply
+from tests.support.waiting import HANG_S
 
-HANG_GUARD_S = 60
 TOOL = ToolDescription(
     name="search",
     description="Find what was said.",
@@ -67,7 +67,7 @@ class World:
 @pytest.fixture(params=APIS)
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     dialect, serve = APIS[request.param]
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with serve() as server:
             plain = HttpProvider(
                 HttpSettings(name="test", base_url=server.url, api_key="k", timeout_s=10.0, max_retries=0), dialect
@@ -247,7 +247,7 @@ async def local(local_llm_dir: Path) -> AsyncIterator[LocalProvider]:
         model="smollm2-135m-instruct", file=local_llm_dir / "model.gguf", context_tokens=2048, threads=1
     )
     provider = LocalProvider(model, ready_within_s=60)
-    with trio.fail_after(2 * HANG_GUARD_S):
+    with trio.fail_after(HANG_S):
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
             await supervisor.start(LocalProcess(settings, model).spec())

@@ -21,6 +21,7 @@ from tests.support.making import START, new, running_store
 from tests.support.reindexing import DIMENSION, MODEL, unit
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, one_topic, split_answer
 from tests.support.topics import ANNA, NO_FLAWS, flaws_of
+from tests.support.waiting import HANG_S
 
 LATER = START + 1_000_000
 
@@ -58,7 +59,7 @@ async def known(store: Store, user: str = "anna"):
 
 async def settled(archivist: Archivist) -> None:
     archivist.nudge()
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         await archivist.wait_idle()
 
 

@@ -31,6 +31,7 @@ from tests.support.making import new, running_store
 from tests.support.people import people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving
 from tests.support.topics import archive
+from tests.support.waiting import HANG_S
 
 BERLIN = "Europe/Berlin"
 HOUR_S = 3600
@@ -89,7 +90,7 @@ async def drawing(
 
 async def settled(daily: Daily) -> None:
     daily.nudge()
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         await daily.wait_idle()
 
 
@@ -271,7 +272,7 @@ async def test_with_topics_nothing_is_paid_for_twice(tmp_path: Path) -> None:
         hook = FactDrawer(model.asker(), kept, people_drawer(store), store.readers)
         async with archiving(store, model, clock, off(), on_topic=[hook]) as (archivist, _):
             archivist.nudge()
-            with trio.fail_after(30):
+            with trio.fail_after(HANG_S):
                 await archivist.wait_idle()
             assert shown(model) == [["not in one yet"]]
 

@@ -11,7 +11,8 @@ import trio
 from klaw.errors import VectorsDamaged
 from klaw.memory import embedder
 from klaw.store.sql import vectors
-from tests.support.recalling import DEADLINE_S, Recalling, recalling
+from tests.support.recalling import Recalling, recalling
+from tests.support.waiting import HANG_S
 
 SAID = (
     "Anna is allergic to peanuts, so we never bake with them.",
@@ -48,7 +49,7 @@ async def check_recall(here: Recalling, *degraded: str, by_vector: bool = True) 
 
 
 async def until(done: Callable[[], Any]) -> None:
-    with trio.fail_after(DEADLINE_S):
+    with trio.fail_after(HANG_S):
         while not done():  # noqa: ASYNC110 - what is waited for makes no event
             await trio.sleep(0.01)
 

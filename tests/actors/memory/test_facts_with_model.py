@@ -29,6 +29,7 @@ from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.making import START, new, running_store
 from tests.support.tiny_model import write_tiny_model
+from tests.support.waiting import HANG_S
 
 LOCAL = UserId("local")
 
@@ -48,7 +49,7 @@ async def embedding(store: Store, folder: Path) -> AsyncIterator[Embedder]:
             readers=store.readers,
         )
         await supervisor.start(ActorSpec(name="memory.embedder", mailbox=embedder.mailbox, run=run))
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             while embedder.status.state is not EmbedderState.READY:  # noqa: ASYNC110 - the state sets no event
                 await trio.sleep(0.01)
         yield embedder
@@ -122,7 +123,7 @@ async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> N
         piece = Chunk(line=7, heading="Family", text="My sister Anna is allergic to walnuts and gets ill from them.")
         await store.writer.put_memory_file(file, [piece])
         embedder.nudge()
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             await embedder.wait_caught_up()
         search = MemorySearch(store.readers, embedder, SystemClock())
         page = await search.search("Which foods is my sister allergic to?", HistoryFilters(user=LOCAL))
@@ -145,7 +146,7 @@ async def test_a_changed_text_gets_a_new_vector(saving) -> None:
         await store.writer.put_fact(attrs.evolve(saved.fact, text="Поезд уходит в девять.", updated_at=at), "existing")
         assert await store.readers.run(passages.nearest, "fact", LOCAL, before, 5) == []
         embedder.nudge()
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             await embedder.wait_caught_up()
         (after,) = await store.readers.run(passages.nearest, "fact", LOCAL, before, 5)
         assert after.distance > near[0].distance + 0.05
@@ -161,7 +162,7 @@ async def test_another_model_embeds_facts_anew(tmp_path: Path, embedding_model_d
         for folder in (embedding_model_dir, tiny):
             async with embedding(store, folder) as embedder:
                 embedder.nudge()
-                with trio.fail_after(60):
+                with trio.fail_after(HANG_S):
                     await embedder.wait_caught_up()
                 (near,) = await store.readers.run(
                     passages.nearest, "fact", LOCAL, await embedder.query("The user keeps bees."), 5

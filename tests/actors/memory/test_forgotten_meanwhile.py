@@ -25,6 +25,7 @@ from tests.support.people import add, people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving, one_topic, split_answer
 from tests.support.summaries import CHAT, summarising
 from tests.support.topics import ANNA, NO_FLAWS, archive, flaws_of, say
+from tests.support.waiting import HANG_S
 
 CANARY = "Kanarienvogel8842"
 SECRET = {
@@ -41,14 +42,14 @@ async def test_a_summary_that_was_under_way_is_dropped_and_made_anew_at_once(tmp
         s.llm.respond = lambda _request: text_reply("About a safe.")
         await s.say(SECRET[language], *(f"And my sister lives in Riga, number {n}. " * 4 for n in range(15)))
         s.summarizer.nudge(CHAT)
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             await s.llm.wait_for_requests(1)
         assert CANARY in s.llm.requests[0].last_user
         tool = forgetter(s.store, tmp_path)
         await tool.forget(await tool.find("main#1", UserId("local")), everywhere=True)
         await tool.forget(await tool.find("main#2", UserId("local")), everywhere=True)  # the answer repeats it
         gate.set()
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             await s.summarizer.wait_idle()
         made = await s.live()
         assert [each.text for each in made]
@@ -107,7 +108,7 @@ async def test_topics_of_a_session_that_quotes_what_is_forgotten_are_made_anew(t
         scripted, clock = Slow(lambda _: answers.pop(0)), TestClock(LATER)
         async with archiving(store, scripted, clock, off()) as (archivist, _):
             archivist.nudge()
-            with trio.fail_after(20):
+            with trio.fail_after(HANG_S):
                 await scripted.asked.wait()
             tool = forgetter(store, tmp_path)
             await tool.forget(await tool.find("other#1", ANNA), everywhere=True)
@@ -142,7 +143,7 @@ async def test_no_fact_is_drawn_of_what_is_forgotten_meanwhile(tmp_path: Path) -
         drawer = FactDrawer(scripted.asker(), NoFacts(), people_drawer(store), store.readers)  # type: ignore[arg-type]
         async with archiving(store, scripted, TestClock(LATER), off(), on_topic=[drawer]) as (archivist, _):
             archivist.nudge()
-            with trio.fail_after(20):
+            with trio.fail_after(HANG_S):
                 await scripted.asked.wait()
             tool = forgetter(store, tmp_path)
             await tool.forget(await tool.find("main#1", ANNA), everywhere=True)
@@ -174,7 +175,7 @@ async def test_an_answer_that_quotes_a_kept_fact_is_dropped_when_that_is_forgott
             except SourceForgotten as error:
                 refused.append(error)
 
-        with trio.fail_after(20):
+        with trio.fail_after(HANG_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(draw)
                 await scripted.asked.wait()

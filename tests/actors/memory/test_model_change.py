@@ -27,6 +27,7 @@ from klaw.store.sql import vector_search, vectors
 from klaw.store.store import Store
 from tests.support.making import new, running_store
 from tests.support.tiny_model import ROWS, write_tiny_model
+from tests.support.waiting import HANG_S
 
 TEXTS = [
     "The wifi password of the summer house is tangerine-42.",
@@ -98,7 +99,7 @@ async def running(store: Store, folder: Path, *, recipe: int = 1, gate: Gate | N
 
 
 async def until(found: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
+    with trio.fail_after(HANG_S):
         while not found():  # noqa: ASYNC110 - a thread works, and nothing tells of its steps
             await trio.sleep(0.01)
 
@@ -110,7 +111,7 @@ async def in_state(embedder: Embedder, state: EmbedderState) -> EmbedderStatus:
 
 async def caught_up(embedder: Embedder) -> None:
     await until(lambda: embedder.status.state in (EmbedderState.READY, EmbedderState.REEMBEDDING))
-    with trio.fail_after(60):
+    with trio.fail_after(HANG_S):
         await embedder.wait_caught_up()
 
 

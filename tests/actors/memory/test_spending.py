@@ -27,6 +27,7 @@ from tests.actors.memory.test_drawing_facts import of_facts
 from tests.support.making import START, new, running_store
 from tests.support.people import people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving, one_topic
+from tests.support.waiting import HANG_S
 
 ANNA = UserId("anna")
 MAIN = chat_id(ANNA, "main")
@@ -62,7 +63,7 @@ async def test_topics_and_facts_are_in_usage_by_source_also_answers_of_no_use(tm
         hook = FactDrawer(asks, facts, people_drawer(store), store.readers)
         async with archiving(store, model, clock, off(), on_topic=[hook], asker=asks) as (archivist, _):
             archivist.nudge()
-            with trio.fail_after(30):
+            with trio.fail_after(HANG_S):
                 await archivist.wait_idle()
         # For each user one division, and two questions for facts whose answers were of no use.
         assert await sums(store) == {"topics": (2, 220), "facts": (4, 440)}

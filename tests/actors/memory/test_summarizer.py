@@ -28,6 +28,7 @@ from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_re
 from tests.support.making import START, new
 from tests.support.summaries import CHAT, begin_segment, say, summarising
 from tests.support.turns import record
+from tests.support.waiting import HANG_S
 
 TEXTS = {
     "english": ["My sister Anna lives in Riga and I want to visit her in May, number {}." * 2] * 16,
@@ -498,7 +499,7 @@ async def test_a_stop_gives_up_what_is_being_made_and_the_next_start_makes_it(tm
         await s.llm.wait_for_requests(1)
         await s.stop()
         assert await s.all() == []
-        with contextlib.suppress(trio.TooSlowError), trio.fail_after(5):
+        with contextlib.suppress(trio.TooSlowError), trio.fail_after(HANG_S):
             await s.llm.requests[0].gone.wait()
         assert s.llm.requests[0].gone.is_set()
     async with summarising(tmp_path) as s:

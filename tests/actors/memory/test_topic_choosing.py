@@ -23,6 +23,7 @@ from klaw.store.store import Store
 from tests.support.making import running_store
 from tests.support.scripted import Scripted
 from tests.support.topics import ANNA, archive, say
+from tests.support.waiting import HANG_S
 
 BUDGET_S = 0.2
 
@@ -58,7 +59,7 @@ async def choose(readers: Watched, text: str, asker: Asker | None = None) -> Cho
         time_budget_s=BUDGET_S,
         clock=SystemClock(),
     )
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         return await chooser.choose(ANNA, text, None, lambda route: route)
 
 

@@ -15,14 +15,15 @@ from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import HEARTBEAT, At, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import NoSuchTask, TaskError, TaskExists
 from klaw.subagents.beginning import NotStarted
-from tests.actors.chats.world import DEADLINE_S, World, world
+from tests.actors.chats.world import World, world
 from tests.support.llm_server import Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
+from tests.support.waiting import HANG_S
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
 
 
 async def ended(here: World, run: str, user: UserId = LOCAL_USER) -> Run:
-    with trio.fail_after(DEADLINE_S):
+    with trio.fail_after(HANG_S):
         while True:
             found = await here.app.scheduling.run(user, run)
             if found is not None and found.status.over and run not in here.app.scheduler.live:
@@ -32,7 +33,7 @@ async def ended(here: World, run: str, user: UserId = LOCAL_USER) -> Run:
 
 async def runs_of(here: World, task: str, count: int) -> list[Run]:
     """The task's runs when there are so many, and all are over; newest first."""
-    with trio.fail_after(DEADLINE_S):
+    with trio.fail_after(HANG_S):
         while True:
             found = await here.app.scheduling.runs(LOCAL_USER, task=task)
             if len(found) >= count and all(run.status.over for run in found):

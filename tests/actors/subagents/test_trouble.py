@@ -21,9 +21,10 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName
 from klaw.store.sql import messages
 from klaw.subagents.beginning import NotStarted
-from tests.actors.chats.world import DEADLINE_S, World, world
+from tests.actors.chats.world import World, world
 from tests.actors.subagents.timing import open_chat, timed
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
+from tests.support.waiting import HANG_S
 
 START = 1_792_000_000.0
 """2026-10-14, a moment in no hurry."""
@@ -31,7 +32,7 @@ DOWN = Reply(before_head=(Cut(),))
 
 
 async def ended(here: World, run: str) -> Run:
-    with trio.fail_after(DEADLINE_S):
+    with trio.fail_after(HANG_S):
         while True:
             found = await here.app.scheduling.run(LOCAL_USER, run)
             if found is not None and found.status.over and run not in here.app.scheduler.live:

@@ -16,8 +16,9 @@ import klaw.app
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import Run
 from klaw.subagents import due
-from tests.actors.chats.world import DEADLINE_S, World, world
+from tests.actors.chats.world import World, world
 from tests.support.llm_server import text_reply
+from tests.support.waiting import HANG_S
 
 
 @attrs.define
@@ -50,7 +51,7 @@ class Timed:
     async def rest(self) -> None:
         """Wait, in real time only, until the scheduler has done all that can be done at this moment."""
         scheduler = self.here.app.scheduler
-        give_up = time.monotonic() + DEADLINE_S
+        give_up = time.monotonic() + HANG_S
         while True:
             await wait_all_tasks_blocked(0.001)
             assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {self._activity()}"

@@ -22,6 +22,7 @@ from klaw.toolbox.overflow import MAX_FILE_BYTES, MAX_FILES, Overflow
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.spec import Limit, Permission, Policy, ToolContext, ToolFailure, ToolSpec, tool
 from tests.conftest import CANARY
+from tests.support.waiting import HANG_S
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=chat_id(LOCAL_USER, "main"), turn="t1")
 
@@ -71,7 +72,7 @@ async def test_calls_of_a_round_run_at_once_and_keep_their_order() -> None:
     async def on_result(result: CallResult) -> None:
         ended.append(result.call.id)
 
-    with trio.fail_after(5):
+    with trio.fail_after(HANG_S):
         results = await run(executor(making(meet), echo), *calls, on_result=on_result)
     assert [result.call.id for result in results] == ["c0", "c1", "c2"]
     assert [result.text for result in results] == ["c0", "c1: ", "c2"]
@@ -268,7 +269,7 @@ async def test_cancelling_ends_the_tools_and_leaves() -> None:
         return ""
 
     own = executor(making(hang))
-    with trio.fail_after(5):
+    with trio.fail_after(HANG_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run, own, ToolCall(id="c", name="hang", arguments="{}"))
             await entered.wait()

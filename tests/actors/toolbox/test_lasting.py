@@ -24,6 +24,7 @@ from tests.actors.chats.test_tools import calls, tool_world
 from tests.actors.chats.world import World
 from tests.actors.toolbox.test_host_exec import runner
 from tests.support.llm_server import text_reply
+from tests.support.waiting import HANG_S
 
 ANNA = UserId("anna")
 STANDING = (
@@ -91,7 +92,7 @@ async def answered(w: World, name: str, given: dict[str, Any], context: ToolCont
         found.append(await carry_out(w, name, given, context))
         nursery.cancel_scope.cancel(reason="done")
 
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
             (asked,) = await w.watcher.until(lambda events: [e for e in events if isinstance(e, ApprovalAsked)])

@@ -12,6 +12,7 @@ from klaw.errors import INSTALL_AGAIN
 from klaw.toolbox.mcp import link
 from klaw.toolbox.mcp.state import McpState
 from tests.support.mcp_client import alive, children, context, liar, program, running, until
+from tests.support.waiting import HANG_S
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +172,7 @@ async def test_what_a_server_started_ends_with_it():
 
 async def test_a_server_that_is_deaf_is_killed(tmp_path):
     sign = tmp_path / "pid"
-    async with running({"one": liar("deaf", str(sign))}, ready=False, start_timeout_s=0.7) as here:
+    async with running({"one": liar("deaf", str(sign))}, ready=False, start_timeout_s=5) as here:
         await until(lambda: sign.exists() and sign.read_text())
         pid = int(sign.read_text())
         await here.until("one", McpState.WAITING)
@@ -179,21 +180,21 @@ async def test_a_server_that_is_deaf_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("server", "reason"),
+    ("server", "reason", "start_timeout_s"),
     [
-        ({"command": "/nowhere/at/all"}, "its command cannot be started (No such file or directory)"),
-        ({"command": "/etc/passwd"}, "its command cannot be started (Permission denied)"),
-        ({"command": "true"}, "its process ended with code 0"),
-        (liar("exit"), "its process ended with code 3"),
-        (liar("silent"), "it was not ready within 0.7 s"),
-        (liar("noise"), "its output is no MCP"),
-        (liar("version"), "it speaks no version of MCP that Klaw knows"),
-        ({"command": "cat"}, None),
+        ({"command": "/nowhere/at/all"}, "its command cannot be started (No such file or directory)", HANG_S),
+        ({"command": "/etc/passwd"}, "its command cannot be started (Permission denied)", HANG_S),
+        ({"command": "true"}, "its process ended with code 0", HANG_S),
+        (liar("exit"), "its process ended with code 3", HANG_S),
+        (liar("silent"), "it was not ready within 0.7 s", 0.7),
+        (liar("noise"), "its output is no MCP", HANG_S),
+        (liar("version"), "it speaks no version of MCP that Klaw knows", HANG_S),
+        ({"command": "cat"}, None, 0.7),
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_server_that_never_starts_is_named(server, reason):
-    async with running({"one": server}, ready=False, start_timeout_s=0.7) as here:
+async def test_a_server_that_never_starts_is_named(server, reason, start_timeout_s):
+    async with running({"one": server}, ready=False, start_timeout_s=start_timeout_s) as here:
         one = await here.until("one", McpState.WAITING)
         assert reason is None or one.report().reason == reason
         assert one.problem().startswith("the MCP server one is not connected: ")
@@ -244,7 +245,7 @@ async def test_lies_about_schemas_and_results():
 @pytest.mark.parametrize("mode", ["garbage", "pages", "flood"])
 async def test_misbehaviour_that_does_not_matter(mode):
     async with running({"one": liar(mode)}) as here:
-        with trio.fail_after(30):
+        with trio.fail_after(HANG_S):
             assert (await here.call("one__good")).text == "good"
 
 
@@ -254,8 +255,8 @@ async def test_no_list_is_an_empty_one():
 
 
 async def test_requests_without_end_close_the_connection():
-    async with running({"one": liar("requests")}, timeout_s=20) as here:
-        with trio.fail_after(15):
+    async with running({"one": liar("requests")}, timeout_s=2 * HANG_S) as here:
+        with trio.fail_after(HANG_S):
             result = await here.call("one__good")
         assert result.failed
 

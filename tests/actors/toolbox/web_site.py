@@ -13,6 +13,7 @@ from klaw.config.tools import WebToolConfig
 from klaw.toolbox.web.address import forbidden
 from klaw.toolbox.web.connect import resolve_name
 from klaw.toolbox.web.fetch import WebFetcher
+from tests.support.waiting import HANG_S
 
 Play = Callable[[Any], Awaitable[None]]
 
@@ -111,6 +112,6 @@ async def site(certificate: Path | None = None, **config: Any) -> AsyncIterator[
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, serve, [listener])
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             yield served, fetcher, names
         nursery.cancel_scope.cancel(reason="the test is over")

@@ -19,6 +19,7 @@ from klaw.store.reindex.values import ReindexRefused
 from tests.e2e.test_bad_disk import small_disk
 from tests.support.making import new, running_store
 from tests.support.reindexing import FakeModel, digests_of, filled, run
+from tests.support.waiting import HANG_S
 
 REPOSITORY = Path(__file__).parents[3]
 CHILD = """
@@ -45,7 +46,7 @@ run(Path(sys.argv[1]), model=FakeModel(), see=see)
 def killed(root: Path, phase: str, count: int) -> None:
     """Reindex in a process that kills itself at the given report of a phase."""
     arguments = [sys.executable, "-c", CHILD, str(root), phase, str(count)]
-    done = subprocess.run(arguments, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=60)
+    done = subprocess.run(arguments, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=HANG_S)
     assert done.returncode == -signal.SIGKILL
 
 

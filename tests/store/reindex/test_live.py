@@ -34,6 +34,7 @@ from tests.support.reindexing import (
     unit,
     until,
 )
+from tests.support.waiting import HANG_S
 
 REPOSITORY = Path(__file__).parents[3]
 OPTIONS = Options()
@@ -231,7 +232,7 @@ async def test_a_reindex_that_ends_in_any_way_lets_go_of_the_brake(
 
         monkeypatch.setattr(store.writer.brake, "put_on", noted)
         await reindexer.start(OPTIONS)
-        with trio.fail_after(60):
+        with trio.fail_after(HANG_S):
             await braked.wait()
             await reindexer.cancel()
             for _ in range(3):
@@ -343,7 +344,7 @@ async def test_a_store_that_stops_in_the_middle_stops(tmp_path: Path, monkeypatc
     """The server's stop does not wait for a reindex, and leaves no connection open."""
     monkeypatch.setattr("klaw.store.reindex.actor.SLICE_S", 0.0)
     await filled(tmp_path, rounds=200)
-    with trio.fail_after(30):
+    with trio.fail_after(HANG_S):
         async with reindexing_store(tmp_path) as (_store, reindexer):
             await stuck(reindexer)
     await checked(tmp_path)
@@ -419,7 +420,7 @@ def test_a_server_killed_anywhere_in_the_swap_loses_nothing(tmp_path: Path, step
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
-        timeout=90,
+        timeout=HANG_S,
     )
     acknowledged = [int(line) for line in done.stdout.split()]
     assert acknowledged == list(range(1, len(acknowledged) + 1))

@@ -20,6 +20,7 @@ from klaw.setup import answers
 from klaw.setup.answers import Model, Names
 from klaw.setup.make import FILES, config_text, template
 from klaw.setup.step import SetupRefused
+from tests.support.waiting import HANG_S
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -36,7 +37,7 @@ def init(home, *options, fails=False, **more):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert (done.returncode != 0) is fails, done.stderr
@@ -135,7 +136,7 @@ def on_terminal(home, typed):
         )
         os.close(theirs)
         keys.write(typed.encode())
-        out, asked = process.communicate(timeout=60)
+        out, asked = process.communicate(timeout=HANG_S)
     return process.returncode, out, asked
 
 
