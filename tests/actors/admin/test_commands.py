@@ -73,7 +73,7 @@ async def test_status(app: App, commands: Commands) -> None:
     assert status["coverage"]["uncovered"] == 0
     assert status["disk"]["free_bytes"] > 0
     assert status["disk"]["commit_log_bytes"] > 0
-    assert [threads["name"] for threads in status["threads"]] == ["files", "tool files", "admin"]
+    assert [threads["name"] for threads in status["threads"]] == ["files", "tool files", "prompt files", "admin"]
     assert "klaw models pull" in next(each["text"] for each in status["degraded"] if each["code"] == "no_llm")
     assert CANARY not in json.dumps(status, ensure_ascii=False)
 
