@@ -1,0 +1,31 @@
+"""One minute of ``tools/attack.py``: nothing lost, nothing told, no leak. How long others wait is reported, not judged."""
+
+import json
+import sys
+
+import trio
+
+from tests.support.server import REPOSITORY, clean_environ
+
+MINUTES = 1
+HANG_S = 900.0
+
+
+async def test_a_minute_of_attacks_loses_nothing_and_tells_nothing(capfd):
+    with trio.fail_after(HANG_S):
+        done = await trio.run_process(
+            [sys.executable, "tools/attack.py", "--minutes", str(MINUTES), "--seed", "12", "--json", "--no-wait-limits"],
+            capture_stdout=True,
+            check=False,
+            cwd=REPOSITORY,
+            env=clean_environ(),
+        )
+    found = json.loads(done.stdout)
+    print(found)
+    assert found["problems"] == {}
+    assert done.returncode == 0
+    assert found["frames"] > 1_000
+    assert found["acknowledged"] > 50
+    assert found["kills"] > 0
+    assert found["questions"] > 0
+    assert found["silent sockets"] > 0
