@@ -1,8 +1,8 @@
 """The attackers of ``tools/attack.py``: a process of its own, over raw sockets and the ``websockets`` package.
 
 Reads one JSON line (url, tokens, seed), then lines ``{"do": "frames" | "floods" | "oracles", "seconds": N}``;
-answers each with a line of counts and problems. A problem is an answer that nobody should get: another user's text, or one that
-depends on it.
+answers each with a line of counts and problems. A problem is an answer that nobody should get: another user's text, or
+one that depends on it.
 """
 
 import asyncio
@@ -306,7 +306,6 @@ class Hostile:
                 heard.append(said)
             if heard[0] != heard[1]:
                 self.problems.append("/forget answers otherwise for a number that another user has said")
-                print(heard, file=sys.stderr)
 
     # -- connections -----------------------------------------------------------------------------------------------
 
