@@ -1,6 +1,6 @@
 """What is degraded now, in words for users, and the actor that tells the clients when that changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import trio
 
@@ -18,6 +18,30 @@ from klaw.subagents.scheduler import Scheduler
 
 WATCH_S = 2.0
 """How often the parts are asked whether anything changed."""
+
+
+_FAMILIES: Sequence[Sequence[str]] = (
+    ("budget_used_up", "budget_low"),
+    ("no_embeddings", "embeddings_loading", "reembedding", "vectors_incomplete"),
+)
+"""Problems of which one becomes another."""
+_WORKS_AGAIN = {
+    "budget_used_up": "there is room in the daily LLM budget again",
+    "budget_low": "there is room in the daily LLM budget again",
+    "no_embeddings": "search by meaning works",
+    "embeddings_loading": "search by meaning works",
+    "reembedding": "search by meaning works for all messages",
+    "vectors_incomplete": "search by meaning works for all messages",
+    "no_llm": "the local model works",
+    "no_local_llm": "the local model works",
+    "llm": "the LLM provider {name} works again",
+    "mcp": "the MCP server {name} works again",
+    "actor": "{name} works again",
+    "uncovered": "every message can be found again",
+    "tasks_failed": "no task failed at its last run any more",
+    "summaries_failing": "summaries can be made again",
+    "no_price_list": "the list of prices can be read again",
+}
 
 
 def embedder_problems(embedder: Embedder) -> Mapping[str, str]:
@@ -95,8 +119,26 @@ async def watch(vitals: Vitals, task_status: Started, *, health: Health, events:
     while True:
         await trio.sleep(WATCH_S)
         now = dict(health.problems())
-        for code in now.keys() - known.keys():
+        for code in [code for code in known if code not in now]:
+            events.emit(recovered(code, known[code], now))
+        for code in [code for code in now if code not in known]:
             events.emit(Noticed(code=code, text=now[code], details={"state": "degraded"}))
-        for code in known.keys() - now.keys():
-            events.emit(Noticed(code=code, text="works again", details={"state": "recovered"}))
         known = now
+
+
+def recovered(code: str, problem: str, now: Mapping[str, str]) -> Noticed:
+    """Say what works again. A problem that only became another one of its kind is no recovery: ``details.now`` names
+    that one.
+
+    Args:
+        code: of the problem that is over.
+        problem: what it was.
+        now: the problems that are left.
+    """
+    family = next((codes for codes in _FAMILIES if code in codes), ())
+    following = next((each for each in family if each in now), None)
+    if following is not None:
+        return Noticed(code=code, text=now[following], details={"state": "recovered", "now": following})
+    kind, _, name = code.partition(":")
+    text = _WORKS_AGAIN.get(kind, "this is over: {problem}").format(name=name, problem=problem)
+    return Noticed(code=code, text=text, details={"state": "recovered"})

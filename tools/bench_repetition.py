@@ -1,11 +1,13 @@
 """How often the built-in model repeats itself: 25 English and 25 Russian prompts, as a new chat would ask them.
 
     python tools/bench_repetition.py [--models DIR] [--sampling JSON] [--max-tokens N] [--no-stop] [--json FILE]
+    python tools/bench_repetition.py --replay FILE
 
 Every prompt is asked with the prompt files of `klaw init` in its language. An answer loops when a sentence or line of
 three words or more stands in it four times, or when it packs to less than a fifth. Ten more questions ask for a fact
 that stands in the prompt: what keeps a model from repeating itself also keeps it from repeating what it was told.
-`--sampling` takes the place of Klaw's own, `--no-stop` lets a repetition run to the end: both for comparing.
+`--sampling` takes the place of Klaw's own, `--no-stop` lets a repetition run to the end: both for comparing. `--replay`
+reads the answers of a run with `--no-stop` and says what the stop would have made of the very same ones.
 """
 
 import argparse
@@ -37,6 +39,7 @@ from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
 from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import OnDelta
+from klaw.llm.repetition import RepetitionStop
 from klaw.llm.types import ChatMessage, Completion, Request
 from klaw.setup.answers import Language, Names
 from klaw.setup.make import make_workspace
@@ -177,6 +180,8 @@ def report(answers: Sequence[Answer]) -> str:
     rows = ["| prompts | loop | tokens, median | longest | s, median |", "|---|---|---|---|---|"]
     for language in ("en", "ru"):
         own = [answer for answer in answers if answer.language == language]
+        if not own:
+            continue
         tokens = sorted(answer.tokens for answer in own)
         seconds = sorted(answer.seconds for answer in own)
         loops = sum(answer.loops for answer in own)
@@ -187,6 +192,21 @@ def report(answers: Sequence[Answer]) -> str:
     return "\n".join([*rows, f"facts of the prompt that were told: {told} of {len(FACTS)}"])
 
 
+def stopped(answer: Answer) -> Answer:
+    """The answer as far as the stop would have let it come, token by token as far as that is known."""
+    stop, shown = RepetitionStop(), ""
+    step = max(1, round(len(answer.text) / max(1, answer.tokens)))
+    read = 0
+    for place in range(0, len(answer.text), step):
+        shown += stop.feed(answer.text[place : place + step])
+        read = min(len(answer.text), place + step)
+        if stop.looped:
+            break
+    shown += stop.end()
+    share = read / max(1, len(answer.text))
+    return attrs.evolve(answer, text=shown, tokens=round(answer.tokens * share), seconds=answer.seconds * share)
+
+
 def main() -> None:
     """Entry point: see the module."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
@@ -195,7 +215,12 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--no-stop", action="store_true", help="do not stop repetitions")
     parser.add_argument("--json", type=Path, help="write all answers there")
+    parser.add_argument("--replay", type=Path, help="answers of an earlier run, from --json")
     options = parser.parse_args()
+    if options.replay:
+        answers = [Answer(**each) for each in json.loads(options.replay.read_text())]
+        print(report(answers), "", "with the stop:", report([stopped(answer) for answer in answers]), sep="\n")
+        return
     quiet("error", "auto")
     answers = trio.run(measure, options)
     print(report(answers))

@@ -171,7 +171,8 @@ class Transcript:
     def _notice(self, notice: Notice) -> None:
         if self._degraded.get(notice.code) != notice.text:
             self._degraded[notice.code] = notice.text
-            self.say(notice.text)
+            if "now" not in (notice.details or {}):  # else the problem that took its place is told
+                self.say(notice.text)
 
     def _close_answer(self) -> None:
         if self._answer is not None:

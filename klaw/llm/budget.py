@@ -150,7 +150,12 @@ class Budget:
         report = self.report()
         found = {}
         if report.refused or self.check() is not None:
-            found["budget_used_up"] = f"the daily LLM budget is used up: models that cost are not asked. {_RENEWED}"
+            what = (
+                "is used up: models that cost are not asked"
+                if self.check() is not None
+                else "is nearly used up: requests that may cost more than what is left are refused"
+            )
+            found["budget_used_up"] = f"the daily LLM budget {what}. {_RENEWED}"
         elif report.share is not None and report.share >= self._warn_share:
             found["budget_low"] = self.used_text(report)
         if report.limit_nano is not None and report.limit_tokens is None and report.unpriced_tokens:
@@ -192,11 +197,15 @@ class Budget:
     def _dollars_text(self, worst: Spent | None) -> str:
         assert self._limit_nano is not None
         left = max(0, self._limit_nano - self._held().cost_nano)
-        wanted = f"; this request may cost {dollars(worst.cost_nano)} and {dollars(left)} are left" if worst else ""
-        return f"the daily budget of {dollars(self._limit_nano)} (llm.dailyBudget) is used up{wanted}. {_RENEWED}"
+        limit = f"the daily budget of {dollars(self._limit_nano)} (llm.dailyBudget)"
+        if not worst or not left:
+            return f"{limit} is used up. {_RENEWED}"
+        return f"this request may cost {dollars(worst.cost_nano)}, and {dollars(left)} of {limit} is left. {_RENEWED}"
 
     def _tokens_text(self, worst: Spent | None) -> str:
         assert self._limit_tokens is not None
         left = max(0, self._limit_tokens - self._held().unpriced_tokens)
-        wanted = f"; this request may take {worst.unpriced_tokens:,} and {left:,} are left" if worst else ""
-        return f"the daily budget of {self._limit_tokens:,} tokens (llm.dailyTokens) is used up{wanted}. {_RENEWED}"
+        limit = f"the daily budget of {self._limit_tokens:,} tokens (llm.dailyTokens)"
+        if not worst or not left:
+            return f"{limit} is used up. {_RENEWED}"
+        return f"this request may take {worst.unpriced_tokens:,} tokens, and {left:,} of {limit} are left. {_RENEWED}"

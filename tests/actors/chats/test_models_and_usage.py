@@ -107,7 +107,7 @@ async def test_over_budget_a_turn_is_refused_before_the_call_and_its_message_wai
         ended = await w.turn(2)
         assert (ended.status, ended.code) == (TurnStatus.FAILED, "llm_over_budget")
         assert ended.text is not None
-        for words in ("daily budget of $2.00", "llm.dailyBudget", "$0.0500 are left", "00:00 UTC", "/retry"):
+        for words in ("daily budget of $2.00", "llm.dailyBudget", "$0.0500 of the daily", "00:00 UTC", "/retry"):
             assert words in ended.text
         assert len(w.llm.requests) == 1
         warning = await w.reply(1, role=Role.SYSTEM)

@@ -231,3 +231,14 @@ def test_an_unchanged_input_line_is_not_drawn_again() -> None:
     stage.terminal.write = written.append
     stage.typed("abc")
     assert written == []
+
+
+def test_a_problem_that_only_became_another_one_is_not_said_to_be_over() -> None:
+    stage = Stage(60)
+    stage.show(
+        Notice(code="budget_low", text="85 % used", details={"state": "degraded"}),
+        Notice(code="budget_low", text="used up", details={"state": "recovered", "now": "budget_used_up"}),
+        Notice(code="budget_used_up", text="used up", details={"state": "degraded"}),
+    )
+    picture = stage.show(Notice(code="budget_used_up", text="there is room again", details={"state": "recovered"}))
+    assert picture == ["[85 % used]", "[used up]", "[there is room again]", ""]

@@ -67,11 +67,16 @@ def test_a_refusal_names_the_limit_and_what_is_left() -> None:
     assert spend(budget, dollars(0.95)) is None
     refused = spend(budget, dollars(0.25))
     assert refused is not None
-    for words in ("daily budget of $1.00", "llm.dailyBudget", "$0.2500", "$0.0500 are left", "00:00 UTC"):
+    for words in ("daily budget of $1.00", "llm.dailyBudget", "may cost $0.2500", "$0.0500 of the daily", "00:00 UTC"):
         assert words in refused.text
+    assert "used up" not in refused.text
+    assert "nearly used up" in budget.problems()["budget_used_up"]
     assert spend(budget, dollars(0.05)) is None
-    assert "budget_used_up" in budget.problems()
-    assert budget.report().refused == 1
+    assert "is used up: " in budget.problems()["budget_used_up"]
+    refused = spend(budget, dollars(0.25))
+    assert refused is not None
+    assert "is used up" in refused.text
+    assert budget.report().refused == 2
 
 
 def test_models_that_cost_nothing_go_on() -> None:
@@ -91,7 +96,7 @@ def test_tokens_of_unknown_price_have_their_own_limit() -> None:
     refused = spend(budget, unpriced(200))
     assert refused is not None
     assert "llm.dailyTokens" in refused.text
-    assert "100 are left" in refused.text
+    assert "this request may take 200 tokens, and 100 of the daily budget of 1,000 tokens" in refused.text
 
 
 def test_money_without_a_limit_for_unknown_prices_is_pointed_out() -> None:
