@@ -10,6 +10,7 @@ import attrs
 from klaw.domain.forget import MARK, Quotes
 from klaw.store import memory_records, records, run_records
 from klaw.store.forget_records import FORGET, ForgetEntry, Lines
+from klaw.store.line_inserter import FAULTS, parse
 from klaw.store.person_records import MENTION, PERSON
 from klaw.store.sql import forgetting
 from klaw.store.sql.quoting import is_said_again
@@ -70,14 +71,15 @@ class Cleaner:
                 return line
             if not any(each in line for each in marks) and not self._quotes.may_stand_in(line.decode(errors="replace")):
                 return line
-            record = record_of(line)
-            if record is None:
-                # A torn line: no reader takes it, and it must not hold the text.
+            try:
+                record = parse(line)
+                if record.get("user_id") != self.entry.user:
+                    return line
+                new = self._clean(kind, record)
+                return line if new == record else records.dumps(new).encode()
+            except FAULTS:
+                # A torn or odd line: no reader takes it, and it must not hold the text.
                 return b"" if any(each in line for each in needles(self.pieces)) else line
-            if record.get("user_id") != self.entry.user:
-                return line
-            new = self._clean(kind, record)
-            return line if new == record else records.dumps(new).encode()
 
         return cleaned
 

@@ -6,9 +6,10 @@ writer's thread.
 """
 
 import mmap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import attrs
@@ -22,8 +23,11 @@ from klaw.store.core_files import FILE as CORE_FILE
 from klaw.store.forget_cleaner import Cleaner, needles, record_of
 from klaw.store.forget_records import ForgetEntry
 from klaw.store.journal import COMMIT_LOG, Entry, Journal
+from klaw.store.line_inserter import FAULTS, parse
 from klaw.store.sql import forget_names, forgetting, memory_journal, messages, meta, quoting
 from klaw.store.summary_records import COPIES, copy_path
+
+T = TypeVar("T")
 
 LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, memory_records.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
@@ -232,30 +236,23 @@ def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> li
     """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
     texts = []
     for message in messages.by_rowids(connection, entry.asked):
-        texts += [
-            record["content"]
-            for record in _records(root / records.message_path(message))
-            if record.get("rowid") == message.rowid and FORGOTTEN not in record.get("metadata", {})
-        ]
+        said = _read(root / records.message_path(message), records.parse_message)
+        texts += [each.content for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
     if entry.facts:
         for path in sorted((root / memory_records.MEMORY).glob("*.jsonl")):
-            texts += [
-                record["value"]["text"]
-                for record in _records(path)
-                if record.get("what") == memory_records.FACT
-                and record.get("key") in entry.facts
-                and isinstance(record.get("value"), dict)
-            ]
+            changes = _read(path, memory_records.parse_memory)
+            facts = [each.fact for each in changes if isinstance(each, memory_records.FactEntry)]
+            texts += [fact.text for fact in facts if fact is not None and fact.id in entry.facts]
     return texts
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """The records of a log, without those that are none."""
     if path.exists():
         with path.open("rb") as file:
             for line in file:
-                record = record_of(line)
-                if record is not None:
-                    yield record
+                with suppress(*FAULTS):
+                    yield read(parse(line))
 
 
 def _note_done(connection: apsw.Connection, journal: Journal, entry: ForgetEntry) -> None:

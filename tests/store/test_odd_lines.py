@@ -13,6 +13,7 @@ from klaw.doctor.finding import Level
 from klaw.doctor.places import Server
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.sql import content, messages
+from tests.support.forgetting import forgetter
 from tests.support.making import new, running_store
 from tests.support.odd_lines import HALF, LINES, changed, copied, dumped, logs, make_home, put
 from tests.support.reindexing import run
@@ -163,3 +164,19 @@ async def test_numbers_that_stand_twice_or_are_missing_are_named(home: Paths) ->
     (home.data_dir / "klaw.db.old").unlink()
     run(home.data_dir, accept=True)
     assert finding(look(home), "numbers") is Level.OK
+
+
+async def test_forgetting_bears_odd_lines(home: Paths) -> None:
+    """Records of the user with any value in place of any other, all of which quote the forgotten text."""
+    secret = "the code of the safe is 4711 and nothing else"
+    async with running_store(home.data_dir) as store:
+        (said,) = await store.writer.append([new(secret)])
+        for log in logs(home):
+            record = json.loads(log.read_bytes().splitlines()[-1])
+            for line in changed(dumped({**record, "user_id": "local"})):
+                put(log, line.replace(b'"user_id":"local"', b'"user_id":"local","odd":' + json.dumps(secret).encode()))
+        tool = forgetter(store, home.data_dir)
+        wanted = await tool.find(said.message.id, said.message.user)
+        await tool.forget(wanted, with_facts=False, everywhere=False)
+        assert await store.readers.run(messages.by_rowids, [said.message.rowid]) != [said.message]
+    await go(home, "start")
