@@ -61,6 +61,10 @@ class VectorsDamaged(StorageError):
     """The vector table is damaged. Vectors can be made again, so nothing of value is lost."""
 
 
+class StoreDamaged(StorageError):
+    """The database file is damaged; the text names the command that makes it again from the logs."""
+
+
 class SchemaTooNew(StorageError):
     """The database was written by a newer Klaw; this one must not touch it."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from klaw.actor.log import priority
 from klaw.config.owner import belongs_to
-from klaw.errors import ConfigError, KlawError, SchemaTooNew
+from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
 
 EX_CONFIG = 78
 """Exit code, of sysexits.h, of a server that another start does not help; conf/klaw.service makes none after it."""
@@ -31,8 +31,8 @@ def complain(error: BaseException) -> bool:
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether trying again is no use before somebody changes the configuration, the program or the files' owner."""
-    return isinstance(error, (ConfigError, SchemaTooNew)) or any(True for _path in _refused(error))
+    """Whether trying again is no use before somebody changes the configuration, the program, or whose the files are."""
+    return isinstance(error, (ConfigError, SchemaTooNew, StoreDamaged)) or any(True for _path in _refused(error))
 
 
 def _refused(error: BaseException | None) -> Iterator[Path]:

@@ -1,6 +1,8 @@
 """``klaw serve``."""
 
 import argparse
+import errno
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -28,8 +30,20 @@ def serve_command(arguments: argparse.Namespace) -> int:
         if not sum(complain(leaf) for leaf in leaves):
             # Class and place only: the error's text may quote what users wrote, and stderr is the service's log.
             structlog.get_logger("klaw.serve").error("server_failed", error=error_class(error), where=where(error))
-        return EX_CONFIG if any(is_permanent(leaf) for leaf in leaves) else 1
+        if any(is_permanent(leaf) for leaf in leaves) or _names_foreign(arguments):
+            return EX_CONFIG
+        return 1
     return 0
+
+
+def _names_foreign(arguments: argparse.Namespace) -> bool:
+    """Print whose a file is that stands in the way, whatever the error was: SQLite does not tell which one it was."""
+    from klaw.cli.complain import complain
+    from klaw.config.owner import not_usable
+    from klaw.config.paths import Paths
+
+    found = next(not_usable(Paths.resolve(arguments.home)), None)
+    return found is not None and complain(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(found)))
 
 
 def _serve(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
-from klaw.errors import KlawError, StorageError
+from klaw.errors import KlawError, StorageError, StoreDamaged
 from klaw.store import connect, core_files, forget_logs, migrations
 from klaw.store.damage import DAMAGE
 from klaw.store.database import CLOSE_S, Database, open_database
@@ -148,6 +148,7 @@ def _refusal(path: Path, error: Exception) -> KlawError:
             reason = errno.errorcode.get(error.errno or 0, "I/O error") + f": {error.strerror}"
         case _ if isinstance(error, DAMAGE):
             reason = "the database file is damaged; `klaw reindex --accept-differences` makes it anew from the logs"
+            return StoreDamaged(f"cannot open {path}: {reason}")
         case _:
             reason = f"SQLite says {type(error).__name__}"
     return StorageError(f"cannot open {path}: {reason}")

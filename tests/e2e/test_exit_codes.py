@@ -40,7 +40,12 @@ def newer_database(home: Path) -> None:
         connection.execute("INSERT INTO meta VALUES ('schema_version', '99999')")
 
 
-@pytest.mark.parametrize("spoil", [broken_configuration, broken_tokens, newer_database])
+def damaged_database(home: Path) -> None:
+    (home / "data").mkdir()
+    (home / "data" / "klaw.db").write_bytes(b"no database" * 1000)
+
+
+@pytest.mark.parametrize("spoil", [broken_configuration, broken_tokens, newer_database, damaged_database])
 def test_what_another_start_does_not_mend(tmp_path: Path, spoil: object) -> None:
     home = write_home(tmp_path)
     assert callable(spoil)

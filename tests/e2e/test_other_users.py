@@ -88,18 +88,23 @@ async def test_what_root_makes_belongs_to_the_owner(home: Path, python: str) -> 
     assert foreign(home) == []
 
 
-def test_doctor_as_root_names_what_the_owner_cannot_use(home: Path, python: str) -> None:
+@pytest.mark.parametrize("name", ["config/tokens.json", "data/klaw.db", "data/klaw.db-wal", "data/commit.log"])
+def test_doctor_as_root_names_what_the_owner_cannot_use(home: Path, python: str, name: str) -> None:
     """And the server says the same, with a code that systemd takes for final."""
     assert klaw(OWNER, python, home, "token", "add", "anna").returncode == 0
-    tokens = home / "config" / "tokens.json"
-    os.chown(tokens, 0, 0)
+    (home / "data").mkdir(mode=0o700)
+    os.chown(home / "data", OWNER, OWNER)
+    file = home / name
+    file.touch()
+    file.chmod(0o600)
+    os.chown(file, 0, 0)
     done = klaw(0, python, home, "doctor")
     assert done.returncode == 1
-    assert f"of another user, and not usable: {tokens}" in done.stdout
+    assert f"of another user, and not usable: {file}" in done.stdout
     assert "chown -R nobody: " in done.stdout
     done = klaw(OWNER, python, home, "serve")
     assert done.returncode == EX_CONFIG
-    assert f"klaw: {tokens} belongs to root: as root, run `chown -R nobody: {tokens}`" in done.stderr
+    assert f"klaw: {file} belongs to root: as root, run `chown -R nobody: {file}`" in done.stderr
 
 
 def test_a_data_folder_of_root_in_a_home_of_the_owner(home: Path, python: str) -> None:
