@@ -15,7 +15,6 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
-from klaw.config.paths import folder_of_user
 from klaw.domain.forget import Thing
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
@@ -229,13 +228,13 @@ class Forgetter:
         written |= {each.path: each for each in await self.files.run(of_runs, self.data_dir, scope.user, runs)}
         files = tuple(written.values())
         look = partial(forget_files.things, with_facts=scope.with_facts)
-        return files, await self.files.run(look, folder_of_user(self.workspace, scope.user), scope.user, files)
+        return files, await self.files.run(look, self.workspace, scope.user, files)
 
     async def _remove_files(self, before: Preview) -> None:
         scope = before.scope
         remove = partial(forget_files.remove, with_facts=scope.with_facts)
         try:
-            await self.files.run(remove, folder_of_user(self.workspace, scope.user), scope.user, before.files)
+            await self.files.run(remove, self.workspace, scope.user, before.files)
         except OSError as error:
             raise StorageError(f"a file cannot be removed ({error_class(error)}): nothing was forgotten") from error
 
@@ -291,7 +290,7 @@ def _search(data_dir: Path, workspace: Path, user: UserId, pieces: Sequence[str]
     held = forget_logs.search(data_dir, user, pieces, skip=[workspace] if inside else [])
     if workspace.is_dir():
         held += [
-            attrs.evolve(each, path=f"{workspace.name}/{each.path}", kind="file")
+            attrs.evolve(each, path=f"{workspace.name}/{each.path}")
             for each in forget_logs.search(workspace, user, pieces, shared=True)
         ]
     return tuple(held)

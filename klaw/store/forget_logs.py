@@ -5,7 +5,7 @@ forgotten texts, copies of summaries too, then the texts' own lines. All functio
 writer's thread.
 """
 
-import mmap
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +15,7 @@ import apsw
 import attrs
 import structlog
 
+from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.names import LOCAL_USER, UserId
@@ -35,6 +36,9 @@ LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, memory_records.M
 _ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqlite", ".db")
 MOST_SEARCHED = 16
 """Pieces, the longest, whose bytes are looked for in files of any kind."""
+CHUNK_BYTES = 1 << 20
+MOST_BYTES = 1 << 30
+"""A larger file that is none of Klaw's own is named instead of searched: a program can make one of any size."""
 
 log = structlog.get_logger("klaw.forget")
 
@@ -51,7 +55,7 @@ class Held:
     count: int
     """Lines of a log, occurrences in any other file."""
     kind: str = "file"
-    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory`` or ``file``."""
+    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory``, ``file`` or ``not searched``."""
 
     @property
     def remedy(self) -> str:
@@ -68,6 +72,7 @@ _REMEDIES = {
     "copy": "the summary is made of other messages that say it",
     "core memory": "edit it",
     "file": "edit it, or delete it",
+    "not searched": "it has more than 1 GB: look into it",
 }
 
 
@@ -101,9 +106,16 @@ def search(
         name = path.relative_to(root).as_posix()
         if not path.is_file() or path.is_symlink() or any(path.is_relative_to(each) for each in skip):
             continue
-        count = _count(path, name, user, wanted) if _may_be_of(name, user, shared=shared) else 0
-        if count:
-            found.append(Held(path=name, count=count, kind=_kind(name)))
+        kind = "file" if shared else _kind(name)
+        if not _may_be_of(name, user, shared=shared):
+            continue
+        try:
+            large = kind == "file" and path.lstat().st_size > MOST_BYTES
+            count = 0 if large else _count(root, name, user, wanted)
+        except OSError:  # it is gone, or a link, or may not be read
+            continue
+        if large or count:
+            found.append(Held(path=name, count=count, kind="not searched" if large else kind))
     return found
 
 
@@ -131,19 +143,18 @@ def _kind(name: str) -> str:
     return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
 
 
-def _count(path: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
-    try:
-        with path.open("rb") as file:
-            if path.stat().st_size == 0:
-                return 0
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                if not any(data.find(each) >= 0 for each in wanted):
-                    return 0
-                if is_log(name):
-                    return sum(_is_of(line, user) and any(each in line for each in wanted) for line in _lines(data))
-                return max(_occurrences(data, each) for each in wanted)
-    except (FileNotFoundError, PermissionError):
-        return 0
+def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
+    # Read, not mapped: whoever makes a mapped file shorter ends the process.
+    with guarded.opened(root, name) as found, os.fdopen(found.fd, "rb", closefd=False) as file:
+        if is_log(name):
+            return sum(any(each in line for each in wanted) and _is_of(line, user) for line in file)
+        counts, ends = [0] * len(wanted), [b""] * len(wanted)
+        while chunk := file.read(CHUNK_BYTES):
+            for at, each in enumerate(wanted):
+                data = ends[at] + chunk
+                counts[at] += data.count(each)
+                ends[at] = data[1 - len(each) :] if len(each) > 1 else b""
+        return max(counts, default=0)
 
 
 def is_log(name: str) -> bool:
@@ -151,21 +162,9 @@ def is_log(name: str) -> bool:
     return name.endswith(".jsonl") and name.split("/", 1)[0] in LOGS
 
 
-def _lines(data: mmap.mmap) -> Iterator[bytes]:
-    data.seek(0)
-    return iter(data.readline, b"")
-
-
 def _is_of(line: bytes, user: str) -> bool:
     record = record_of(line)
     return record is None or record.get("user_id") == user
-
-
-def _occurrences(data: mmap.mmap, wanted: bytes) -> int:
-    count, at = 0, data.find(wanted)
-    while at >= 0:
-        count, at = count + 1, data.find(wanted, at + len(wanted))
-    return count
 
 
 # -- cleaning ----------------------------------------------------------------------------------------------------------
