@@ -210,7 +210,13 @@ def too_long(waits: dict[str, dict[str, float]]) -> list[str]:
 async def attack(options: argparse.Namespace, home: Path) -> int:
     seed = options.seed if options.seed is not None else random.randrange(1_000_000)
     began = time.monotonic()
-    limits = {**UNLIMITED, "connectsPerSecond": 50, "messagesPerSecond": 5_000, "userMessagesPerSecond": 5_000}
+    limits = {
+        **UNLIMITED,
+        "connectsPerSecond": 50,
+        "messagesPerSecond": 1_000,
+        "burst": 2_000,
+        "userMessagesPerSecond": 1_000,
+    }
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     async with serve_llm() as llm:
         llm.respond = lambda _: text_reply("ok")

@@ -13,6 +13,7 @@ from klaw.gateway.admission import Allowance
 from klaw.gateway.auth import Grant
 from klaw.gateway.head import Head, ReplayStream, linger, read_head, respond
 from klaw.gateway.origin import origin_allowed
+from klaw.gateway.pace import SHARE, Pace
 from klaw.gateway.session import Services, Session
 
 PATHS = ("/", "/ws")
@@ -75,8 +76,10 @@ async def serve_stream(
         await _respond(stream, refused.status, refused.reason, refused.text)
         return
     async with trio.open_nursery() as nursery:
-        replayed = ReplayStream(stream, head.raw)
-        limit = services.config.max_frame_bytes + FRAME_SLACK
+        config = services.config
+        pace = Pace(SHARE * config.messages_per_second, SHARE * config.burst, trio.current_time())
+        replayed = ReplayStream(stream, head, pace)
+        limit = config.max_frame_bytes + FRAME_SLACK
         ws = None
         with trio.move_on_after(timeout_s):
             request = await wrap_server_stream(nursery, replayed, max_message_size=limit)

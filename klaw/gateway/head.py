@@ -8,6 +8,7 @@ import trio
 from trio.abc import HalfCloseableStream
 
 from klaw.errors import ProtocolError
+from klaw.gateway.pace import Pace
 
 MAX_HEAD_BYTES = 16_384
 _READ_BYTES = 4096
@@ -37,11 +38,13 @@ _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x
 class Head:
     """A request head. Header names are lower-case; of a repeated header the first counts."""
 
-    def __init__(self, request: h11.Request, raw: bytes) -> None:
+    def __init__(self, request: h11.Request, raw: bytes, after: bytes) -> None:
         self.method = request.method.decode("ascii")
         self.path = request.target.decode("latin-1").split("?", 1)[0]
         self.raw = raw
         """All bytes read so far."""
+        self.after = after
+        """Of them those behind the head."""
         self._headers: dict[str, str] = {}
         for name, value in request.headers:
             self._headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
@@ -78,7 +81,7 @@ async def read_head(stream: trio.abc.ReceiveStream) -> Head | None:
             code = "head_too_large" if error.error_status_hint == 431 else "bad_request"
             raise ProtocolError(code, "not a usable HTTP request", close=True) from error
         if isinstance(event, h11.Request):
-            return Head(event, raw)
+            return Head(event, raw, parser.trailing_data[0])
         if event is not h11.NEED_DATA:
             return None
         try:
@@ -115,17 +118,26 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 
 class ReplayStream(HalfCloseableStream):
-    """A stream of which some bytes were read already; they are received first."""
+    """A stream of which some bytes were read already: they are received first, and the rest at a pace."""
 
-    def __init__(self, stream: HalfCloseableStream, raw: bytes) -> None:
+    def __init__(self, stream: HalfCloseableStream, head: Head, pace: Pace) -> None:
         self._stream = stream
-        self._raw = raw
+        self._raw = head.raw
+        self._pace = pace
+        self._pause_s = pace.wait_s(head.after, trio.current_time())
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         if self._raw:
             await trio.lowlevel.checkpoint()
             data, self._raw = self._raw[:max_bytes], b"" if max_bytes is None else self._raw[max_bytes:]
             return data
+        if self._pause_s > 0:
+            await trio.sleep(self._pause_s)
+        received = await self._receive(max_bytes)
+        self._pause_s = self._pace.wait_s(received, trio.current_time())
+        return received
+
+    async def _receive(self, max_bytes: int | None) -> bytes | bytearray:
         if isinstance(self._stream, trio.SocketStream) and self._stream.socket.fileno() >= 0:
             # A connection mostly waits for its next frame: asking the poller first saves a recv() that finds nothing.
             # A socket that is closed already has no number to wait for; receive_some says so in trio's own words.

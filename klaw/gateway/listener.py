@@ -152,13 +152,31 @@ class Gateway:
                     log.error("accept_failed", error=error_class(error), code=errno.errorcode[error.errno])
                     await trio.sleep(FULL_PAUSE_S)
                     continue
-                connections.start_soon(self._connection, stream, name="gateway connection")
+                self._receive(stream, connections)
 
-    async def _connection(self, stream: trio.SocketStream) -> None:
-        """Serve one connection; no error leaves this."""
-        session_id = f"c{next(self._numbers)}"
+    def _receive(self, stream: trio.SocketStream, connections: trio.Nursery) -> None:
+        """Give a new connection its place; one that gets none costs no task."""
         try:
-            await self._serve(stream, session_id)
+            peer = stream.socket.getpeername()[0]
+        except OSError:
+            stream.socket.close()  # gone already
+            return
+        session_id, arriving = f"c{next(self._numbers)}", trio.CancelScope()
+        arrival = self._admission.arrive(session_id, peer, arriving.cancel, trio.current_time())
+        if arrival is Arrival.LET_IN:
+            connections.start_soon(self._connection, stream, session_id, peer, arriving, name="gateway connection")
+        elif arrival is Arrival.TURN_AWAY and self._refusing < MAX_REFUSALS:
+            connections.start_soon(self._turn_away, stream, name="gateway refusal")
+        else:
+            self._count_closed()
+            stream.socket.close()
+
+    async def _connection(
+        self, stream: trio.SocketStream, session_id: str, peer: str, arriving: trio.CancelScope
+    ) -> None:
+        """Serve one connection; no error leaves this."""
+        try:
+            await self._serve(stream, session_id, peer, arriving)
         except* LocalProtocolError:
             # The library answers a ping or pong that crosses a close frame (trio-websocket issue 184).
             log.info("connection_broken", connection=session_id)
@@ -169,20 +187,11 @@ class Gateway:
             self._sessions.pop(session_id, None)
             stream.socket.close()
 
-    async def _serve(self, stream: trio.SocketStream, session_id: str) -> None:
+    async def _serve(self, stream: trio.SocketStream, session_id: str, peer: str, arriving: trio.CancelScope) -> None:
         try:
-            peer, local = stream.socket.getpeername()[0], stream.socket.getsockname()[0]
+            local = stream.socket.getsockname()[0]
         except OSError:
             return  # gone already
-
-        arriving = trio.CancelScope()
-        arrival = self._admission.arrive(session_id, peer, arriving.cancel, trio.current_time())
-        if arrival is Arrival.TOO_FAST:
-            self._count_closed()
-            return
-        if arrival is Arrival.TURN_AWAY:
-            await self._turn_away(stream)
-            return
 
         def keep(session: Session) -> None:
             self._arriving.discard(arriving)
@@ -212,11 +221,11 @@ class Gateway:
             self._logged_at, self._closed_unheard = trio.current_time(), 0
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
-        if self._refusing >= MAX_REFUSALS:
-            return
+        """Say that there is no place; a peer that has gone is no error."""
         self._refusing += 1
         try:
             with trio.move_on_after(1.0):
                 await respond(stream, 503, "Service Unavailable", "too many connections; try again later")
         finally:
             self._refusing -= 1
+            stream.socket.close()

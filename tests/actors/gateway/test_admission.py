@@ -12,12 +12,14 @@ from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.vitals import Vitals
 from klaw.errors import CannotListen, ConfigError
 from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
+from klaw.gateway.head import ReplayStream
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
 from klaw.toolbox.approvals import Approvals
 from tests.actors.gateway.world import QUICK, UPGRADE, FakeChats, _Started, world
 from tests.support.waiting import HANG_S
+from tools.attack_hostile import PING, TEXT, framed
 
 NOW = "2026-11-21T12:00:00.000Z"
 
@@ -275,6 +277,30 @@ async def test_a_flood_of_frames_is_read_no_faster_than_it_may_be(tmp_path):
             await c.hear()
         assert trio.current_time() - begin > 0.5, "three of the six had to wait for a place"
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("flood", [framed(PING, b""), framed(0, b"", fin=False)], ids=["pings", "pieces"])
+async def test_frames_that_are_no_messages_are_read_at_a_pace_too(tmp_path, monkeypatch, flood):
+    """Counts what the library is given: a flood of tiny frames costs it as much as messages would."""
+    given, receive = [], ReplayStream.receive_some
+
+    async def counted(stream, max_bytes=None):
+        data = await receive(stream, max_bytes)
+        given.append(len(data))
+        return data
+
+    monkeypatch.setattr(ReplayStream, "receive_some", counted)
+    config = attrs.evolve(QUICK, messages_per_second=20.0, burst=100)
+    async with world(tmp_path, config) as w, await w.raw_tcp() as stream, w.client() as other:
+        await stream.send_all(UPGRADE)
+        await stream.receive_some()
+        await stream.send_all(framed(TEXT, b'{"type":"hello","version":1}') + framed(TEXT, b"", fin=False))
+        with trio.move_on_after(1.0):
+            while True:
+                await stream.send_all(flood * 1_000)
+        await other.say("status")
+        assert (await other.hear())["state"] == "ok"
+    assert sum(given) < 20_000, "a second's worth and one reading, of a megabyte and more"
 
 
 async def test_a_silent_client_is_pinged_and_stays(tmp_path, monkeypatch):
