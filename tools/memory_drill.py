@@ -40,7 +40,7 @@ from tools.memory_child import points_of
 from tools.memory_work import OPERATIONS
 
 REPOSITORY = Path(__file__).parents[1]
-LIFE_S = 120.0
+LIFE_S = 600.0
 """A process that takes longer hangs."""
 DEEPEST = {"sql": 40, "fsync": 14, "rewrite": 6, "cleaned": 6, "draft": 4, "replaced": 4}
 """How often a process may come by a point before it dies there: 0 to so many times."""

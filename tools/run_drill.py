@@ -50,7 +50,7 @@ from tools.drill_checks import Acked
 from tools.drill_server import POINTS
 
 LOAD_S = 3.0
-"""A server that does not come by its named point is killed after so long."""
+"""A server that does not come by its named point is killed after so long under load."""
 MODES = ("plain", "tool", "silent", "notice")
 ORDER = re.compile(r"ORDER (spawn|at|every) (\w+) ([a-z0-9-]+)")
 WORK = re.compile(r"WORK (\w+) ([a-z0-9-]+)")
@@ -105,11 +105,12 @@ class RunDrill(Drill):
         self.server.environ |= {"KLAW_DRILL_POINT": point, "KLAW_DRILL_SKIP": str(self.chance.randint(0, 3))}
         await self.server.spawn()
         moment = "at random"
+        try:
+            await self.server.ready()
+        except DidNotStart:
+            assert point  # it recovered, came by its point, and died before it listened
+        await self._loaded()
         with trio.move_on_after(LOAD_S + self.chance.uniform(0, 1)):
-            try:
-                await self.server.ready()
-            except DidNotStart:
-                assert point  # it recovered, came by its point, and died before it listened
             await self.server.wait()
             moment = f"at '{point}'"
         self.counts[moment] = self.counts.get(moment, 0) + 1
