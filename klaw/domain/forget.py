@@ -21,6 +21,8 @@ MIN_CHARS = 12
 """Shorter pieces are not looked for elsewhere: they stand in too much that has nothing to do with the forgotten."""
 MAX_PIECES = 500
 """Of one forgetting; the texts as a whole first, then the longest sentences."""
+MAX_KNOWN_BY = 500
+"""Characters of a piece, from its beginning, in which the word is that it is known by."""
 MAX_OF_WORD = 8
 """Pieces that are known by one and the same word."""
 MAX_WORDLESS = 32
@@ -85,7 +87,8 @@ class Quotes:
     @classmethod
     def of(cls, pieces: Sequence[str]) -> Self:
         """Of pieces, the longest first."""
-        inside = {piece: _WORD.findall(piece)[1:-1] for piece in pieces}  # the outer ones may be parts of longer words
+        # The outer words may be parts of longer ones; those of a beginning are enough.
+        inside = {piece: _WORD.findall(piece[:MAX_KNOWN_BY])[1:-1] for piece in pieces}
         often = Counter(word for words in inside.values() for word in set(words))
         known: dict[str, list[str]] = {}
         for piece, words in inside.items():

@@ -18,7 +18,7 @@ from klaw.store.store import Store
 from klaw.store.summary_records import copy_path
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
-from tests.support.making import new, running_store
+from tests.support.making import START, new, running_store
 from tests.support.scripted import TestClock
 from tests.support.topics import ANNA, say
 
@@ -35,7 +35,8 @@ async def answers_of(root: Path, others: str, wanted: str) -> list[str]:
         (root / "klaw.db.old").write_bytes(others.encode())
         (root / "workspace").mkdir()
         (root / "workspace" / "MEMORY.md").write_text(others)
-        await say(store, wanted, "and something else that is longer")
+        said = [new(text, user="anna", at=START) for text in (wanted, "and something else that is longer")]
+        await store.writer.append(said)
         answers = ForgetAnswers(forgetter(store, root), TestClock(1_000.0))
         return [await answers.tell(MAIN, what) for what in ("#1", "yes", "#1", wanted[:20])]
 

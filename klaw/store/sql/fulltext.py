@@ -159,11 +159,12 @@ def scores(
         none = np.empty(0, np.int64)
         return Scores(rowids=none, values=none.astype(np.float64), shared=none, complete=complete)
     counts = [len(having) for having in postings]
-    weights = np.repeat([-(_idf(count, messages) ** IDF_POWER) for count in counts], counts)
+    weights = np.repeat([-(idf(count, messages) ** IDF_POWER) for count in counts], counts)
     found, places, shared = np.unique(np.concatenate(postings), return_inverse=True, return_counts=True)
     values = np.asarray(np.bincount(places, weights, len(found)), np.float64)
     return Scores(rowids=found, values=values, shared=shared, complete=complete)
 
 
-def _idf(found: int, messages: int) -> float:
+def idf(found: int, messages: int) -> float:
+    """The weight of a word that so many of the collection's messages have."""
     return max(_LEAST_IDF, math.log((max(messages, found) - found + 0.5) / (found + 0.5)))

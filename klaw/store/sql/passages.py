@@ -12,9 +12,9 @@ import attrs
 
 from klaw.domain.names import UserId
 from klaw.store.sql import vectors
-from klaw.store.sql.fulltext import TextHit, match_in
+from klaw.store.sql.fulltext import TextHit
 from klaw.store.sql.measuring import Neighbour
-from klaw.store.sql.messages import user_word
+from klaw.store.sql.own_ranking import ranked
 
 PassageKind: TypeAlias = Literal["fact", "chunk", "note"]
 KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
@@ -33,19 +33,29 @@ class _Kind:
     """View of what may be found: row id and the text that is searched."""
     fts: str
     vec: str
+    text: str
+    """SQL of a row's text."""
 
 
 _OF: dict[PassageKind, _Kind] = {
     "fact": _Kind(
-        table="facts", waits="superseded_by IS NULL", search="facts_search", fts="facts_fts", vec="vec_facts"
+        table="facts",
+        waits="superseded_by IS NULL",
+        search="facts_search",
+        fts="facts_fts",
+        vec="vec_facts",
+        text="text",
     ),
-    "chunk": _Kind(table="chunks", waits="TRUE", search="chunks_search", fts="chunks_fts", vec="vec_chunks"),
+    "chunk": _Kind(
+        table="chunks", waits="TRUE", search="chunks_search", fts="chunks_fts", vec="vec_chunks", text="heading || text"
+    ),
     "note": _Kind(
         table="tool_notes",
         waits="TRUE",
         search="tool_notes_search",
         fts="tool_notes_fts",
         vec="vec_tool_notes",
+        text="text",
     ),
 }
 
@@ -149,25 +159,12 @@ def nearest(
     return [Neighbour(rowid, distance) for rowid, distance in rows]
 
 
-_MATCHING = {
-    kind: f"""
-    SELECT m.rowid, m.score
-    FROM (SELECT rowid, bm25({names.fts}) AS score FROM {names.fts} WHERE {names.fts} MATCH ?2) AS m
-        CROSS JOIN {names.table} AS t ON t.rowid = m.rowid
-    WHERE t.user_id = ?1 ORDER BY m.score, m.rowid DESC LIMIT ?3
-    """  # noqa: S608 - constant names
-    for kind, names in _OF.items()
-}
-
-
 def matching(
     connection: apsw.Connection, kind: PassageKind, user: UserId, words: Sequence[str], limit: int
 ) -> list[TextHit]:
     """A user's facts or chunks with any of the words, the best first."""
-    if not words:
-        return []
-    rows = connection.execute(_MATCHING[kind], (user, match_in(words, user_word(user)), limit))
-    return [TextHit(rowid, score) for rowid, score in rows]
+    names = _OF[kind]
+    return ranked(connection, names.fts, names.table, names.text, user, words, limit) if words else []
 
 
 # -- for a reindex -----------------------------------------------------------------------------------------------------

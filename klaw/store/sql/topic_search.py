@@ -8,8 +8,7 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.store.sql import topic_vectors, topics
-from klaw.store.sql.fulltext import match_in
-from klaw.store.sql.messages import user_word
+from klaw.store.sql.own_ranking import ranked
 from klaw.store.sql.reading import snapshot
 from klaw.store.sql.topic_vectors import Near
 
@@ -35,15 +34,6 @@ class TopicsFound:
     of_messages: Mapping[int, TopicId] = attrs.Factory(dict)
     """Topics of the messages that were asked about."""
     topics: Mapping[TopicId, Topic] = attrs.Factory(dict)
-
-
-# Users are compared first: whatever else a filter allows, a topic of another user is never returned.
-_MATCHING = """
-SELECT t.id
-FROM (SELECT rowid, bm25(topics_fts) AS score FROM topics_fts WHERE topics_fts MATCH ?2) AS m
-    CROSS JOIN topics AS t ON t.id = m.rowid
-WHERE t.user_id = ?1 ORDER BY m.score, t.id DESC LIMIT ?3
-"""
 
 
 def search_topics(
@@ -73,15 +63,8 @@ def search_topics(
             if vector is not None
             else []
         )
-        matching = (user_word(filters.user), words) if words else None
-        by_words = (
-            [
-                TopicId(topic)
-                for (topic,) in connection.execute(_MATCHING, (filters.user, match_in(matching[1], matching[0]), depth))
-            ]
-            if matching
-            else []
-        )
+        hits = ranked(connection, "topics_fts", "topics", "summary", filters.user, words, depth) if words else []
+        by_words = [TopicId(hit.rowid) for hit in hits]
         of_messages = topics.topics_of(connection, filters.user, rowids)
         ids = {each.topic for each in near} | set(by_words) | set(of_messages.values())
         known = {
