@@ -21,7 +21,7 @@ from klaw.config.guarded import NotPlain, Stamp
 from klaw.config.paths import below_of_user
 from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.names import UserId
-from klaw.domain.standing import AGENT_FILES, USER_FILE
+from klaw.domain.prompt_files import AGENT_FILES, USER_FILE
 from klaw.prompts import prompt
 from klaw.store import core_files
 from klaw.toolbox.skills.catalogue import FILE as SKILL_FILE
@@ -30,7 +30,7 @@ from klaw.toolbox.skills.catalogue import Catalogue
 CORE_MEMORY_FILE = core_files.FILE
 MAX_FILE_BYTES = 256 * 1024
 """A larger file is no prompt; it is left out."""
-READ_S = 5.0
+READ_S = 15.0
 """A disk that has not answered by then is not waited for."""
 
 T = TypeVar("T")
@@ -59,11 +59,13 @@ class Workspace:
     """What the skill tools offer; a turn that offers tools refreshes it."""
     threads: Threads = attrs.Factory(lambda: Threads("prompt files", 2))
     """Their own: a disk that does not answer must not hold back anything else."""
+    _last: dict[UserId, Fixed] = attrs.Factory(dict)
     _cache: dict[tuple[Path, str], tuple[Stamp, str]] = attrs.Factory(dict)
 
     async def fetch(self, user: UserId) -> Fixed:
-        """``read`` in a thread; nothing of it when the disk does not answer."""
-        silent = Fixed(system_prompt=prompt("default"), core_memory="", problems=("the workspace does not answer",))
+        """``read`` in a thread; what was read last, when the disk does not answer."""
+        last = self._last.get(user) or Fixed(system_prompt=prompt("default"), core_memory="", problems=())
+        silent = attrs.evolve(last, problems=(*last.problems, "the workspace does not answer: its files may be older"))
         return await self.within(silent, self.read, user)
 
     async def refresh_skills(self) -> None:
@@ -93,11 +95,12 @@ class Workspace:
         names = [*AGENT_FILES, below_of_user(user, USER_FILE)]
         texts = [self._text(self.folder, name, problems) for name in names]
         found = "\n\n".join(text.strip() for text in texts if text.strip())
-        return Fixed(
+        self._last[user] = fixed = Fixed(
             system_prompt=found or prompt("default"),
             core_memory=self._core_memory(below_of_user(user, CORE_MEMORY_FILE), problems),
             problems=tuple(problems),
         )
+        return fixed
 
     def _core_memory(self, path: str, problems: list[str]) -> str:
         text = self._text(self.data_dir, path, problems)

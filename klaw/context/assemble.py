@@ -113,7 +113,7 @@ def plan(snapshot: Snapshot) -> Plan:
     fixed = tuple(
         layer(name, text, share)
         for name, text in (
-            ("system_prompt", prose(snapshot.system_prompt)),
+            ("system_prompt", snapshot.system_prompt),
             ("core_memory", headed(CORE_MEMORY_HEADER, snapshot.core_memory)),
             ("summary", headed(SUMMARY_HEADER, snapshot.summary)),
         )
@@ -214,9 +214,11 @@ def recall_block(recalled: Recalled) -> str:
 
 
 def layer(name: str, text: str, max_tokens: int) -> Layer:
-    """A layer of the system prompt in at most so many tokens."""
+    """A layer of the system prompt in at most about so many tokens; a line of a person's that looks like one of ours is
+    marked."""
     shown = shorten(text, max_tokens)
-    return Layer(name=name, text=shown, tokens=tokens.estimate(shown), cut=shown != text)
+    marked = prose(shown) if name == "system_prompt" else shown
+    return Layer(name=name, text=marked, tokens=tokens.estimate(marked), cut=shown != text)
 
 
 def _coarse(number: int) -> int:

@@ -23,8 +23,8 @@ from klaw.config import guarded
 from klaw.config.guarded import NotPlain
 from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
-from klaw.domain.standing import MEMORY_FILE as TOP
-from klaw.domain.standing import MEMORY_FOLDER as FOLDER
+from klaw.domain.prompt_files import MEMORY_FILE as TOP
+from klaw.domain.prompt_files import MEMORY_FOLDER as FOLDER
 from klaw.errors import StorageError
 from klaw.memory.chunking import chunks_of
 from klaw.store.readers import Readers

@@ -11,14 +11,14 @@ from klaw.config.load import parse
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.standing import standing_files, standing_folders
+from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.setup.answers import PRESETS, Language, Model, Names
 from klaw.setup.step import Step
 from klaw.toolbox.files import writing
 from klaw.toolbox.files.beneath import Root
 
-FILES = standing_files(LOCAL_USER)
-FOLDERS = standing_folders(LOCAL_USER)
+FILES = prompt_files(LOCAL_USER)
+FOLDERS = prompt_folders(LOCAL_USER)
 
 _UNNAMED = {"en": "(not told yet)", "ru": "(пока неизвестно)"}
 _HEAD = """\

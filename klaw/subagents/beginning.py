@@ -10,7 +10,7 @@ from klaw.actor.clock import iso
 from klaw.domain import tokens
 from klaw.domain.delivery import notice_message
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.standing import HEARTBEAT_FILE
+from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
 from klaw.store.sql import due_runs, tasks

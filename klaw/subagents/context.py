@@ -14,7 +14,7 @@ from klaw.context.inputs import Budget
 from klaw.context.shorten import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Role
-from klaw.domain.quoting import CORE_MEMORY_HEADER, prose
+from klaw.domain.quoting import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage
 from klaw.subagents.past import PastMessage, PastRun
 
@@ -65,7 +65,7 @@ def assemble(inputs: Inputs) -> RunContext:
     fixed = [
         layer(name, text, int(usable * FIXED_SHARE))
         for name, text in (
-            ("system_prompt", prose(inputs.system_prompt)),
+            ("system_prompt", inputs.system_prompt),
             ("instructions", inputs.instructions),
             ("core_memory", headed(CORE_MEMORY_HEADER, inputs.core_memory)),
         )

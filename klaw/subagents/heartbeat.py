@@ -14,7 +14,7 @@ from klaw.actor.failure import error_class
 from klaw.config import guarded
 from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
-from klaw.domain.standing import HEARTBEAT_FILE
+from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, Every, Task
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)

@@ -15,7 +15,7 @@ from klaw.actor.mailbox import answer_within
 from klaw.actor.reply import Reply
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.names import InvalidName, UserId, chat_id
-from klaw.domain.standing import HEARTBEAT_FILE
+from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
 from klaw.errors import NoSuchTask, Problem, TaskError
 from klaw.store.readers import Readers

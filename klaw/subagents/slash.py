@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Sequence
 
 from klaw.domain.names import ChatId, UserId, name_of, user_of
-from klaw.domain.standing import HEARTBEAT_FILE
+from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run
 from klaw.domain.zones import clock_text, local_time
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError

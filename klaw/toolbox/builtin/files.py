@@ -10,7 +10,7 @@ import attrs
 
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
-from klaw.domain.standing import is_standing
+from klaw.domain.prompt_files import is_prompt_file
 from klaw.toolbox.files import patch, reading, text, writing
 from klaw.toolbox.files.beneath import Root
 from klaw.toolbox.files.names import FileRefused
@@ -60,7 +60,7 @@ class _Files:
         root = root_of(self.workspace, context.user)
         if context.trail.outside and not context.allowed:
             # Asked once more, where the path is resolved for good: a link may have changed since the user was asked.
-            root = attrs.evolve(root, kept=partial(is_standing, context.user))
+            root = attrs.evolve(root, kept=partial(is_prompt_file, context.user))
         return await self.threads.run(_refusing, alone, root)
 
     async def lasting(self, context: ToolContext, arguments: Arguments) -> bool:
@@ -155,7 +155,7 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
 
 def _stands(root: Root, user: UserId, path: str) -> bool:
     try:
-        return is_standing(user, root.where(path))
+        return is_prompt_file(user, root.where(path))
     except FileRefused:
         return False  # it is refused anyway
 

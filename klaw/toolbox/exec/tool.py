@@ -18,7 +18,7 @@ from klaw.config.guarded import NotPlain
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.domain.standing import standing_files, standing_folders
+from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.toolbox.exec import process
 from klaw.toolbox.exec.command import BadCommand, split
 from klaw.toolbox.exec.process import Ended
@@ -96,7 +96,7 @@ class HostExec:
         if sandboxed:
             # The folder of the user who has no name of their own holds those of all others.
             hidden = workspace / USERS_FOLDER if context.user == LOCAL_USER else None
-            kept = (*standing_files(context.user), *standing_folders(context.user))
+            kept = (*prompt_files(context.user), *prompt_folders(context.user))
             full = tuple(self.sandbox.wrap(words, workspace, kept, hidden))
         try:
             ended = await process.run(
@@ -156,10 +156,10 @@ def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
     with guarded.opened_folder(workspace, below or USERS_FOLDER, make=True):
         folder = workspace.resolve() / below
     if sandboxed:
-        for name in standing_folders(user):
+        for name in prompt_folders(user):
             with guarded.opened_folder(folder, name, make=True):
                 pass
-        for name in standing_files(user):
+        for name in prompt_files(user):
             try:
                 with guarded.opened(folder, name):
                     pass

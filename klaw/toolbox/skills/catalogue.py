@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.standing import SKILLS_FOLDER as FOLDER
+from klaw.domain.prompt_files import SKILLS_FOLDER as FOLDER
 from klaw.toolbox.files import reading
 from klaw.toolbox.files.beneath import Root
 from klaw.toolbox.files.names import FileRefused

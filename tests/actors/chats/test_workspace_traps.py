@@ -12,7 +12,7 @@ import trio.testing
 from klaw.chats import workspace as workspace_module
 from klaw.chats.workspace import Workspace
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.domain.standing import AGENT_FILES
+from klaw.domain.prompt_files import AGENT_FILES
 from klaw.subagents import heartbeat
 from klaw.toolbox.skills.catalogue import Catalogue
 from tests.actors.chats.world import world
@@ -112,7 +112,9 @@ async def test_a_disk_that_does_not_answer_holds_back_neither_turns_nor_others(
 
         for _ in range(5):
             nursery.start_soon(ask)
-    assert [each.problems for each in found] == [("the workspace does not answer",)] * 5
+    assert [each.problems for each in found] == [("the workspace does not answer: its files may be older",)] * 5
+    read._last[ANNA] = workspace_module.Fixed(system_prompt="of before", core_memory="", problems=())
+    assert (await read.fetch(ANNA)).system_prompt == "of before"
     hang.set()
 
 

@@ -264,4 +264,5 @@ def test_ordinary_instructions_stay_as_they_are() -> None:
     soul = (
         "# Soul\n\nYou are **kind**.\n\n- [user guide](x.md)\n[User manual](y.md), [facts are](z)\n    code\n> quote\n"
     )
-    assert prose(soul) == soul.rstrip("\n")
+    assert prose(soul) == soul
+    assert prose("a\r\n [USER] x\n\n[topic , y]") == "a\r\n>  [USER] x\n\n> [topic , y]"

@@ -11,17 +11,17 @@ MEMORY_FILE, MEMORY_FOLDER = "MEMORY.md", "memory"
 SKILLS_FOLDER = "skills"
 
 
-def standing_files(user: UserId) -> tuple[str, ...]:
+def prompt_files(user: UserId) -> tuple[str, ...]:
     """Names of such files, right in a user's folder."""
     return (*(AGENT_FILES if user == LOCAL_USER else ()), USER_FILE, HEARTBEAT_FILE, MEMORY_FILE)
 
 
-def standing_folders(user: UserId) -> tuple[str, ...]:
+def prompt_folders(user: UserId) -> tuple[str, ...]:
     """… and of folders of which every file is one."""
     return (MEMORY_FOLDER, *((SKILLS_FOLDER,) if user == LOCAL_USER else ()))
 
 
-def is_standing(user: UserId, path: str) -> bool:
+def is_prompt_file(user: UserId, path: str) -> bool:
     """Whether a file is one of them.
 
     Args:
@@ -29,4 +29,4 @@ def is_standing(user: UserId, path: str) -> bool:
         path: relative to it, without links and ``..``. Upper and lower case are one, as on some disks.
     """
     top = path.partition("/")[0].casefold()
-    return any(top == name.casefold() for name in (*standing_files(user), *standing_folders(user)))
+    return any(top == name.casefold() for name in (*prompt_files(user), *prompt_folders(user)))
