@@ -93,10 +93,11 @@ def _check_data(
     done.findings += [ok("database", f"{paths.database} opens"), judge.judge_schema(schema)]
     if schema.found != schema.known:
         return None, None
-    _check_integrity(done, paths, whole=whole)
+    damaged = _check_integrity(done, paths, whole=whole)
     stored = _check_covered(done, paths, config)
     try:
-        _check_tails(done, paths, logs, running=running)
+        if not damaged:  # else what it seems to have proves nothing about the logs
+            _check_tails(done, paths, logs, running=running)
         return stored, read_offline(paths.database, sql.newest_time)
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
@@ -114,12 +115,14 @@ def _in_database(paths: Paths, logs: LogReport) -> int:
         return 0  # missing, damaged or of another schema: told below
 
 
-def _check_integrity(done: Checkup, paths: Paths, *, whole: bool) -> None:
+def _check_integrity(done: Checkup, paths: Paths, *, whole: bool) -> bool:
+    """Returns whether the file is damaged."""
     try:
         complaints = read_offline(paths.database, sql.complaints, whole=whole)
     except StorageError as error:
         complaints = [str(error)]
     done.findings += judge.judge_integrity(complaints, whole=whole)
+    return bool(complaints)
 
 
 def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | None:

@@ -10,10 +10,11 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
-from klaw.errors import KlawError, StorageError, StorageFull, VectorsDamaged
+from klaw.errors import KlawError, StorageError, StorageFull, StoreDamaged, VectorsDamaged
 from klaw.store import records
 from klaw.store.appending import append_message
 from klaw.store.background_requests import OfBackground, execute_of_background
+from klaw.store.damage import BROKEN_FILE, DAMAGED
 from klaw.store.forget_commit import execute_of_forgetting
 from klaw.store.forget_requests import Forget, OfForgetting
 from klaw.store.halves import joined
@@ -72,17 +73,19 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
 
     Raises:
         StorageFull: no space or a read-only file system; nothing of the group was kept.
+        StoreDamaged: the database file is; the writer must not go on.
         apsw.Error, OSError: the store is broken; the writer must not go on.
     """
     try:
         return _commit_group(connection, journal, requests)
-    except apsw.CorruptError as error:
+    except BROKEN_FILE as error:
         # A damaged page of the vector table makes even COMMIT fail. Without what touched it, the rest can be stored.
         rest = [request for request in requests if not isinstance(request, OfVectors)]
         if len(rest) == len(requests):
-            raise
+            log.error("database_damaged", error=error_class(error), where=where(error))
+            raise StoreDamaged(DAMAGED) from error
         refused = Outcome(error=VectorsDamaged(f"the vector table is damaged ({error_class(error)})"))
-        outcomes = iter(_commit_group(connection, journal, rest))
+        outcomes = iter(commit_group(connection, journal, rest))
         return [refused if isinstance(request, OfVectors) else next(outcomes) for request in requests]
 
 

@@ -2,6 +2,10 @@
 
 import apsw
 
+DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` makes it anew from the logs"
+"""What a person is told."""
+BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+"""Errors that nothing but a damaged file causes."""
 DAMAGE = (
     apsw.NotADBError,
     apsw.CorruptError,

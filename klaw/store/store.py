@@ -13,7 +13,7 @@ import trio
 from klaw.actor.failure import error_class, where
 from klaw.errors import KlawError, StorageError, StoreDamaged
 from klaw.store import connect, core_files, forget_logs, migrations
-from klaw.store.damage import DAMAGE
+from klaw.store.damage import DAMAGE, DAMAGED
 from klaw.store.database import CLOSE_S, Database, open_database
 from klaw.store.journal import Journal
 from klaw.store.readers import Readers, open_readers
@@ -147,8 +147,7 @@ def _refusal(path: Path, error: Exception) -> KlawError:
         case OSError():
             reason = errno.errorcode.get(error.errno or 0, "I/O error") + f": {error.strerror}"
         case _ if isinstance(error, DAMAGE):
-            reason = "the database file is damaged; `klaw reindex --accept-differences` makes it anew from the logs"
-            return StoreDamaged(f"cannot open {path}: {reason}")
+            return StoreDamaged(f"cannot open {path}: {DAMAGED}")
         case _:
             reason = f"SQLite says {type(error).__name__}"
     return StorageError(f"cannot open {path}: {reason}")

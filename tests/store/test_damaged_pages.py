@@ -10,7 +10,7 @@ from klaw.config.paths import Paths
 from klaw.doctor.checkup import check_up
 from klaw.doctor.finding import Level
 from klaw.doctor.places import Server
-from klaw.errors import StorageError
+from klaw.errors import ActorStopped, StorageError
 from klaw.store.sql import messages
 from tests.support.making import new, running_store
 from tests.support.odd_lines import make_home
@@ -43,13 +43,18 @@ def damage(file: Path, chance: random.Random) -> None:
 
 
 async def start(paths: Paths) -> str | None:
-    """Start and use the store. Returns what a start that is refused says."""
+    """Start and use the store. Returns what a start that is refused, or a server that ends, says."""
     try:
         async with running_store(paths.data_dir) as store:
             await store.writer.append([new("goes on")])
             await store.readers.run(messages.after, new().chat, 0, 99)
     except StorageError as refused:
         return str(refused)
+    except ExceptionGroup as group:
+        failures, others = group.split(StorageError)
+        assert failures is not None
+        assert others is None or others.split(ActorStopped)[1] is None, "nobody waits for a writer that is gone"
+        return str(failures.exceptions[0])
     return None
 
 
@@ -77,12 +82,14 @@ async def one_round(home: Paths, seed: int) -> str:
     damage(paths.database, random.Random(seed))
     wrong = complaints(paths)
     assert all(COMMAND in todo for _, todo in wrong), wrong
-    if wrong:
-        shown = "doctor"
-    else:
-        refusal = await start(paths)
-        shown = "start" if refusal else "nowhere"
-        assert refusal is None or COMMAND in refusal
+    shown = "doctor" if wrong else "nowhere"
+    started = Paths.resolve(shutil.copytree(folder, folder.with_name(f"{folder.name}-started")), {})
+    if refusal := await start(started):
+        shown = "start"
+        assert COMMAND in refusal, refusal
+        assert run(started.data_dir, accept=True).swapped
+        assert await start(started) is None
+    shutil.rmtree(started.data_dir.parent)
     report = run(paths.data_dir, accept=True)
     assert report.swapped
     assert not complaints(paths), seed

@@ -10,6 +10,7 @@ import trio
 
 from klaw.actor.threads import Threads
 from klaw.store import halves, migrations
+from klaw.store.damage import DAMAGE
 from klaw.store.reindex import logs
 from klaw.store.reindex.building import Building
 from klaw.store.reindex.places import Places, check_room, decide, exchange, remove, size
@@ -31,7 +32,7 @@ def is_missing(places: Places) -> bool:
 
     A file that cannot be read is not missing: it is damaged, and whoever opens it says so.
     """
-    return bool(logs.sizes(places.database.parent)) and not _has_tables(places.database)
+    return not _has_tables(places.database) and bool(logs.sizes(places.database.parent))
 
 
 def _has_tables(path: Path) -> bool:
@@ -43,7 +44,7 @@ def _has_tables(path: Path) -> bool:
             return migrations.current(connection) > 0
         finally:
             connection.close()
-    except apsw.Error:
+    except (apsw.Error, *DAMAGE):
         return True
 
 
