@@ -53,13 +53,15 @@ SLICE_S = 0.015
 """Work between two pauses: what another thread may have to wait for the interpreter."""
 PAUSE_FACTOR = 1.0
 """A pause is so many times as long as the work before it."""
-MAX_PASSES = 6
+MAX_PASSES = 10
 """Most passes over what came in meanwhile; what is missing after them the swap takes in."""
-BRAKES_S = (0.5, 1.0, 2.0)
-"""Brakes of the passes after the first; the last one for all further passes. Well below what the watchdog waits for."""
+BRAKES_S = (0.0, 0.5, 1.0, 2.0)
+"""The next stronger one for each pass that had more than half as much to take in as the one before. Well below what the
+watchdog waits for."""
 SMALL_BYTES = 32 * 1024
 """So little is missing that no further pass is worth it."""
-SMALL_VECTORS = 128
+VECTOR_BYTES = 256
+"""What a vector to be copied counts as, beside the lines of logs."""
 MAX_SWAPS = 20
 """Attempts at a swap while the server's embedding model is being changed."""
 MODEL_S = 0.5
@@ -265,7 +267,7 @@ class _Job:
         await self._steps(building.read_all(sizes, embed_again=self.options.embed_again))
         self._live = await self._threads.run(self._open_live)
         await self._take_over(building)
-        mark, _ = await self._catch_up(building)
+        mark, _ = await self._catch_up(building, 0.0)
         await self._settle(building)
         return mark
 
@@ -289,8 +291,8 @@ class _Job:
         if not self.options.embed_again:
             self._taken += await self._steps(take_over(building, live, slice_s=SLICE_S))
 
-    async def _catch_up(self, building: Building, *, brake_s: float = 0.0) -> tuple[Committed, bool]:
-        """Take in what has come in up to a new mark. Returns the mark, and whether it was little."""
+    async def _catch_up(self, building: Building, brake_s: float) -> tuple[Committed, int]:
+        """Take in what has come in up to a new mark. Returns the mark, and how much that was, in bytes."""
         live = self._live
         assert live is not None
         self.writer.brake.release()  # the mark waits for all that is queued before it
@@ -304,16 +306,19 @@ class _Job:
             await self._take_over(building)  # the server's model was changed meanwhile
         elif not self.options.embed_again:
             self._taken += await self._steps(_copied(building, live, sorted(mark.vectors)), pause=pause)
-        return mark, size <= SMALL_BYTES and len(mark.vectors) <= SMALL_VECTORS
+        return mark, size + VECTOR_BYTES * len(mark.vectors)
 
     async def _catch_up_in_passes(self, building: Building) -> None:
-        """Until only little is missing. Each pass takes in what came in during the one before; what is written faster
-        than that is slowed down from the second pass on."""
-        for number in range(MAX_PASSES):
-            brake_s = 0.0 if number == 0 else BRAKES_S[min(number, len(BRAKES_S)) - 1]
-            _, little = await self._catch_up(building, brake_s=brake_s)
-            if little:
+        """Until only little is missing. Each pass takes in what came in during the one before: usually much less. When
+        it is not, the writer is slowed down."""
+        before, brake = 1 << 62, 0
+        for _ in range(MAX_PASSES):
+            _, size = await self._catch_up(building, BRAKES_S[brake])
+            if size <= SMALL_BYTES:
                 break
+            if size > before // 2:
+                brake = min(brake + 1, len(BRAKES_S) - 1)
+            before = size
         await self._settle(building)
 
     async def _settle(self, building: Building) -> None:
