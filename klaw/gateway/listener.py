@@ -7,6 +7,8 @@ Asked by the admin socket (``connections``) and by the watchdog (``ping``); stop
 import errno
 import itertools
 import math
+import os
+import socket
 from collections.abc import Callable
 from functools import partial
 from typing import assert_never
@@ -36,6 +38,10 @@ LOG_FLOOD_S = 10.0
 """Of connections that are closed because too many come, one line is logged in this time."""
 MAX_REFUSALS = 16
 """Connections over the limit that are told so at the same time; the rest is closed without a word."""
+AT_ONCE = 32
+"""Connections that are accepted in one step."""
+_BROKEN_OFF = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EPERM)
+"""What accept() says of a connection that is gone again, or that a firewall forbids (accept(2))."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 log = structlog.get_logger("klaw.gateway")
@@ -142,34 +148,40 @@ class Gateway:
         return listeners
 
     async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
-        with listener.socket:
+        """Accept until cancelled, all that wait at once: in a flood a newcomer need not wait until each before it had a
+        turn of the event loop."""
+        with listener.socket, socket.socket(fileno=os.dup(listener.socket.fileno())) as listening:
+            listening.setblocking(False)
             while True:
+                await trio.lowlevel.wait_readable(listening)
                 try:
-                    stream = await listener.accept()
+                    for _ in range(AT_ONCE):
+                        connection, address = listening.accept()
+                        self._receive(connection, str(address[0]), connections)
+                except BlockingIOError:
+                    continue
                 except OSError as error:
+                    if error.errno in _BROKEN_OFF:
+                        continue
                     if error.errno not in _EXHAUSTED:
                         raise
                     log.error("accept_failed", error=error_class(error), code=errno.errorcode[error.errno])
                     await trio.sleep(FULL_PAUSE_S)
-                    continue
-                self._receive(stream, connections)
 
-    def _receive(self, stream: trio.SocketStream, connections: trio.Nursery) -> None:
+    def _receive(self, connection: socket.socket, peer: str, connections: trio.Nursery) -> None:
         """Give a new connection its place; one that gets none costs no task."""
-        try:
-            peer = stream.socket.getpeername()[0]
-        except OSError:
-            stream.socket.close()  # gone already
-            return
         session_id, arriving = f"c{next(self._numbers)}", trio.CancelScope()
         arrival = self._admission.arrive(session_id, peer, arriving.cancel, trio.current_time())
+        if arrival is Arrival.TOO_FAST or (arrival is Arrival.TURN_AWAY and self._refusing >= MAX_REFUSALS):
+            self._count_closed()
+            connection.close()
+            return
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
         if arrival is Arrival.LET_IN:
             connections.start_soon(self._connection, stream, session_id, peer, arriving, name="gateway connection")
-        elif arrival is Arrival.TURN_AWAY and self._refusing < MAX_REFUSALS:
-            connections.start_soon(self._turn_away, stream, name="gateway refusal")
         else:
-            self._count_closed()
-            stream.socket.close()
+            self._refusing += 1
+            connections.start_soon(self._turn_away, stream, name="gateway refusal")
 
     async def _connection(
         self, stream: trio.SocketStream, session_id: str, peer: str, arriving: trio.CancelScope
@@ -222,7 +234,6 @@ class Gateway:
 
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         """Say that there is no place; a peer that has gone is no error."""
-        self._refusing += 1
         try:
             with trio.move_on_after(1.0):
                 await respond(stream, 503, "Service Unavailable", "too many connections; try again later")
