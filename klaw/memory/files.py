@@ -10,6 +10,8 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from heapq import nlargest
+from itertools import islice
 from pathlib import Path
 
 import structlog
@@ -37,6 +39,8 @@ SCAN_S = 20.0
 """Between two looks at the files."""
 MAX_BYTES = 1024 * 1024
 """A larger file is left out, as by the file tools."""
+MAX_LOOKED_AT = 20_000
+"""Names in a user's folder; a program can make any number."""
 MAX_FILES = 2_000
 """Of one user; the newest names are taken (they begin with dates)."""
 
@@ -139,8 +143,10 @@ def find(workspace: Path, users: list[UserId]) -> list[MemoryFile]:
                 found += _stamped(user, root, TOP, TOP)
         with _opened(workspace, below_of_user(user, FOLDER)) as folder:
             if folder is not None:
-                names = sorted((name for name in os.listdir(folder) if _is_memory(name)), reverse=True)  # noqa: PTH208
-                for name in names[:MAX_FILES]:
+                with os.scandir(folder) as entries:
+                    names = (entry.name for entry in islice(entries, MAX_LOOKED_AT) if _is_memory(entry.name))
+                    newest = nlargest(MAX_FILES, names)
+                for name in newest:
                     found += _stamped(user, folder, name, f"{FOLDER}/{name}")
     return found
 

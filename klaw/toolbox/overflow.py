@@ -4,6 +4,7 @@ can read."""
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -21,6 +22,8 @@ MAX_FILE_BYTES = 1_000_000
 """The file tools read files up to 1 MB."""
 MAX_FILES = 200
 """The newest are kept."""
+MAX_LOOKED_AT = 20_000
+"""Names in the folder; a program can make any number."""
 
 log = structlog.get_logger("klaw.tools")
 
@@ -79,7 +82,7 @@ def _prune(folder: int) -> None:
     with os.scandir(folder) as entries:
         found = sorted(
             (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name)
-            for entry in entries
+            for entry in islice(entries, MAX_LOOKED_AT)
             if entry.is_file(follow_symlinks=False) and entry.name.endswith(".txt")
         )
     for _, name in found[:-MAX_FILES]:

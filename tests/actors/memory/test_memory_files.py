@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
+from klaw.memory import files
 from klaw.memory.files import MAX_BYTES, find, look
 from klaw.store.sql import chunks, passages
 from klaw.store.sql.passages import PassageVector
@@ -112,3 +115,14 @@ async def test_a_new_database_gets_the_pieces_again(tmp_path: Path) -> None:
         assert await found(store, "gate") == []
         await looked(store, workspace)
         assert await found(store, "gate") == ["MEMORY.md:1 "]
+
+
+def test_any_number_of_files_is_looked_at_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_LOOKED_AT", 30)
+    monkeypatch.setattr(files, "MAX_FILES", 20)
+    (tmp_path / "memory").mkdir()
+    for number in range(100):
+        (tmp_path / "memory" / f"2026-{number:03}.md").touch()
+    names = [each.path for each in find(tmp_path, [LOCAL])]
+    assert len(names) == 20
+    assert names == sorted(names, reverse=True)
