@@ -297,15 +297,18 @@ class Journal:
 
     def _replay(self, commit_log: Path) -> int:
         data = commit_log.read_bytes()
-        aside = SetAside(self._root)
+        aside, odd = SetAside(self._root), False
         lines_of: dict[str, list[bytes]] = {}
         for number, raw in enumerate(data.split(b"\n")[:-1], 1):  # a torn last line was never acknowledged
             path, tab, line = raw.partition(b"\t")
             if not tab or not _is_log(path):
                 log.warning("malformed_line", file=COMMIT_LOG, line=number)
-                aside.store(COMMIT_LOG, raw)  # the commit log is emptied below
+                aside.store(COMMIT_LOG, raw)  # the commit log is emptied in the end
+                odd = True
                 continue
             lines_of.setdefault(path.decode(), []).append(line)
+        if odd:
+            aside.sync(COMMIT_LOG)
         return sum(self._put_back(path, lines, len(data)) for path, lines in lines_of.items())
 
     def _put_back(self, path: str, lines: list[bytes], reach: int) -> int:

@@ -21,7 +21,8 @@ from klaw.store.line_inserter import FARTHEST, FAULTS, parse
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""
 TAIL_LOGS = 3
-"""Newest logs of a folder; a clock that went back may have put the newest line into an older day's log."""
+OLDER_LINES = 2
+"""Lines of each older log: a clock that went back may have put the newest record there. The last one may be torn."""
 
 
 class Numbers:
@@ -181,20 +182,21 @@ def _folders(root: Path, report: LogReport, data_dir: Path) -> list[Path]:
 
 def _read_folder(folder: Path, report: LogReport, data_dir: Path, *, whole: bool) -> None:
     logs = sorted(folder.glob("*.jsonl"), reverse=True)
-    for path in logs if whole else logs[:TAIL_LOGS]:
+    for place, path in enumerate(logs):
+        most = None if whole else TAIL_LINES if place < TAIL_LOGS else OLDER_LINES
         name = path.relative_to(data_dir).as_posix()
         report.logs += 1
         try:
-            _read_log(path, name, report, _take_of(name), whole=whole)
+            _read_log(path, name, report, _take_of(name), most)
         except OSError:
             report.unreadable.append(name)
 
 
-def _read_log(path: Path, name: str, report: LogReport, take: Take, *, whole: bool) -> None:
+def _read_log(path: Path, name: str, report: LogReport, take: Take, most: int | None) -> None:
     torn = _is_torn(path)
     if torn:
         report.torn.append(name)
-    for number, line in enumerate(islice(lines_backwards(path), None if whole else TAIL_LINES)):
+    for number, line in enumerate(islice(lines_backwards(path), most)):
         report.lines += 1
         if not _taken(line, report, take) and not (torn and number == 0):
             report.malformed[name] = report.malformed.get(name, 0) + 1

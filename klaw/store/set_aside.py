@@ -45,7 +45,7 @@ class SetAside:
             log.error("set_aside_failed", file=Path(path).name, error=type(error).__name__)
 
     def store(self, path: str, line: bytes) -> None:
-        """Write a line durably, unless it is there. Raises OSError."""
+        """Write a line, unless it is there. Raises OSError."""
         kept = self._kept.get(path)
         if kept is None:
             kept = self._kept[path] = self._read(path)
@@ -53,19 +53,27 @@ class SetAside:
             return
         full = self._root / FOLDER / path
         ensure_private_dir(full.parent)
-        descriptor = open_private(full, os.O_WRONLY | os.O_APPEND)
-        with os.fdopen(descriptor, "ab") as file:
+        with os.fdopen(open_private(full, os.O_WRONLY | os.O_APPEND), "ab") as file:
             file.write(line + b"\n")
-            file.flush()
-            os.fsync(descriptor)
         kept.add(digest)
 
-    def moved(self, path: str, line: bytes) -> bytes:
-        """A line of a log, empty if it was met and is kept here. Raises OSError."""
-        if _digest(line) not in self.lines.get(path, ()):
-            return line
-        self.store(path, line)
-        return b""
+    def sync(self, path: str) -> None:
+        """Make what is kept of a log durable. Raises OSError."""
+        full = self._root / FOLDER / path
+        for each in (full, *full.parents[: len(Path(path).parts) + 1]):
+            descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def has_all(self, path: str) -> bool:
+        """Whether every line of a log that was met is kept."""
+        return self.lines.get(path, set()) <= self._kept.get(path, set())
+
+    def without(self, path: str, line: bytes) -> bytes:
+        """A line of a log, empty if it was met."""
+        return b"" if _digest(line) in self.lines.get(path, ()) else line
 
     def _read(self, path: str) -> set[bytes]:
         try:

@@ -9,7 +9,7 @@ import structlog
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.store import halves, migrations
+from klaw.store import halves
 from klaw.store.damage import DAMAGE
 from klaw.store.reindex import logs
 from klaw.store.reindex.building import Building
@@ -18,6 +18,8 @@ from klaw.store.reindex.values import Progress, Tally
 
 SLICE_S = 0.25
 """Work between two looks at the time."""
+EMPTY_BYTES = 64 * 1024
+"""A larger file without tables is damaged, and not as it was before its first table."""
 REPORT_S = 5.0
 """Between two reports."""
 
@@ -38,10 +40,12 @@ def is_missing(places: Places) -> bool:
 def _has_tables(path: Path) -> bool:
     if size(path) == 0:
         return False
+    if size(path) > EMPTY_BYTES:
+        return True
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            return migrations.current(connection) > 0
+            return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
         finally:
             connection.close()
     except (apsw.Error, *DAMAGE):

@@ -227,7 +227,10 @@ class _Offline:
         """Take the lines that the new database was made without out of the logs; they are in ``set-aside/``."""
         aside = self._building.aside
         for path in sorted(aside.lines):
+            if not aside.has_all(path):
+                continue  # the disk was full: they stay where they are
             try:
-                self._taken_out += journal.rewrite(path, partial(aside.moved, path))
+                aside.sync(path)
+                self._taken_out += journal.rewrite(path, partial(aside.without, path))
             except OSError as error:
                 log.error("set_aside_failed", file=Path(path).name, error=error_class(error))

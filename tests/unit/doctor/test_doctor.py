@@ -339,6 +339,17 @@ async def with_tasks(store: Store) -> None:
     await store.writer.save_run(final, delivery=result(begun, chat="other"))
 
 
+def test_a_clock_that_went_back_is_no_loss(paths: Paths) -> None:
+    """The newest messages stand in the oldest of many logs."""
+
+    async def write(store: Store) -> None:
+        for day in (30, 29, 28, 27, 26, 3, 2):
+            await store.writer.append([new(f"day {day}", at=NOW - 86_400 * (40 - day))])
+
+    use(paths, write)
+    assert one(look(paths), "log_tails").level is Level.OK
+
+
 def log_in(paths: Paths, folder: str) -> Path:
     return next(paths.data_dir.glob(f"{folder}/*.jsonl"))
 
