@@ -3,6 +3,7 @@
 The answers hold names: they go to the terminal of whoever asks, who is the server's own user, and never into a log.
 """
 
+from itertools import pairwise
 from typing import Any, assert_never
 
 from klaw.admin.answers import check_user
@@ -109,6 +110,23 @@ def person_json(person: Person) -> dict[str, Any]:
     }
 
 
+def what_happened(before: Person | None, now: Person | None) -> str:
+    """What a change of a person was, in words. Pure."""
+    if now is None:
+        return "removed"
+    if before is None:
+        return "added"
+    if now.merged_into != before.merged_into:
+        return f"turned out to be {now.merged_into}" if now.merged_into else "somebody of their own again"
+    fields = [
+        ("name", now.name != before.name),
+        ("other names", now.aliases != before.aliases),
+        ("relation", now.relation != before.relation),
+    ]
+    changed = [field for field, differs in fields if differs]
+    return f"{', '.join(changed)} changed" if changed else "said again"
+
+
 def _known_json(known: Known) -> dict[str, Any]:
     return {**person_json(known.person), "topics": known.topics, "last_at": known.last_at}
 
@@ -152,17 +170,43 @@ async def _history(readers: Readers, user: UserId, person: PersonId) -> dict[str
     if not past:
         raise NoSuchPerson
     changes = [
-        {"entry": each.entry, "at": each.at, "person": person_json(each.person) if each.person else None}
-        for each in past
+        {
+            "entry": now.entry,
+            "at": now.at,
+            "what": what_happened(before.person if before is not None else None, now.person),
+            "person": person_json(now.person) if now.person else None,
+        }
+        for before, now in pairwise((None, *past))
+        if now is not None
     ]
     return {"user": user, "id": person, "changes": changes}
 
 
 async def _add(people: People, readers: Readers, user: UserId, fields: dict[str, Any]) -> dict[str, Any]:
     aliases, relation = fields.get("aliases", []), fields.get("relation", "")
+    await _check_another(readers, user, fields["name"], aliases, relation)
     person = await people.add(user, fields["name"], aliases=aliases, relation=relation, source=PersonSource.USER)
     same = [each.id for each in await readers.run(sql.by_names, user, person.names) if each.id != person.id]
     return {"person": await _told(readers, person), "namesakes": same}
+
+
+async def _check_another(readers: Readers, user: UserId, name: str, aliases: list[str], relation: str) -> None:
+    """Two of one name whom nothing tells apart are one, added twice. Raises BadRequest."""
+    if aliases or not normal_name(name):
+        return
+    for known in await readers.run(sql.by_names, user, [name]):
+        told_apart = relation and normal_name(relation) != normal_name(known.relation)
+        if normal_name(known.name) == normal_name(name) and not told_apart:
+            raise BadRequest(
+                "person_exists",
+                f"{_described(known)} is known already; if this is another one, say who: --relation TEXT; to change"
+                f" what is known: klaw people edit {known.id}",
+            )
+
+
+def _described(person: Person) -> str:
+    """Whom an id means, in a few words."""
+    return f"{person.name} ({', '.join(filter(None, (person.relation, person.id)))})"
 
 
 async def _edit(people: People, readers: Readers, user: UserId, person: PersonId, request: PersonEdit) -> Person:
@@ -188,7 +232,7 @@ async def _one(people: People, user: UserId, text: str, field: str = "person") -
     """The person that is meant; one that was removed only by its id. Raises BadRequest."""
     found = await people.find(user, text)
     if len(found) > 1:
-        ids = ", ".join(each.id for each in found)
+        ids = ", ".join(map(_described, found))
         raise BadRequest("several_people", f"{field}: several people have this name; name one by its id: {ids}")
     return found[0].id if found else PersonId(text)
 

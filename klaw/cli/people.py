@@ -84,7 +84,7 @@ def history_command(args: argparse.Namespace) -> int:
 
     def show(answer: dict[str, Any]) -> list[str]:
         rows = [_change(each) for each in answer["changes"]]
-        return table([["entry", "at", "name", "also", "relation"], *rows], right=frozenset({0}))
+        return table([["entry", "at", "what", "name", "also", "relation"], *rows], right=frozenset({0}))
 
     return ask(args, "person_history", {"person": args.person}, show)
 
@@ -146,12 +146,11 @@ def person_lines(person: dict[str, Any]) -> list[str]:
 
 def _change(change: dict[str, Any]) -> list[str]:
     person = change["person"]
-    head = [str(change["entry"]), _minute(change["at"])]
+    head = [str(change["entry"]), _minute(change["at"]), line(change["what"])]
     if person is None:
-        return [*head, "(removed)", "-", "-"]
-    into = f" (this is {line(person['merged_into'])})" if person["merged_into"] is not None else ""
+        return [*head, "-", "-", "-"]
     also, relation = line(", ".join(person["aliases"])) or "-", line(person["relation"]) or "-"
-    return [*head, line(person["name"]) + into, also, relation]
+    return [*head, line(person["name"]), also, relation]
 
 
 def _minute(at: str) -> str:

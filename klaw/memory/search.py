@@ -52,6 +52,9 @@ EMBED_S = 2.0
 """How long a search waits for its query's vector."""
 MAX_QUERY_CHARACTERS = 1_500
 """Of a longer query only the beginning is embedded: one run of the model, not several."""
+NEAR_ENOUGH = 0.6
+"""Calibrated distance up to which a message without a word of the query is found. Wider than for a reply (0.5):
+somebody asked, and across languages what is meant lies there ("аллергия на орехи", "allergic to peanuts": 0.51)."""
 TOPICS = 3
 """Topics that are told with the first page."""
 _SWITCHED_OFF = "embedding_off"
@@ -213,6 +216,7 @@ class MemorySearch:
         searched = trio.current_time()
         degraded += self._missing(found)
         said = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
+        said = [each for each in said if _is_found(each)]
         entries: list[_Entry | KeptEntry] = mix([kept.facts, said, kept.notes, kept.files])
         into.update(
             embed=(embedded - begin) * 1000,
@@ -286,6 +290,11 @@ def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entr
         )
         for each in newer_first(matches_first(rank(lists, query.stems, query.periods).best))
     ]
+
+
+def _is_found(entry: _Entry) -> bool:
+    """Whether a message has something to do with the query: where there are few, each is among the nearest."""
+    return entry.text_rank is not None or (entry.distance is not None and entry.distance <= NEAR_ENOUGH)
 
 
 def _topic(hit: TopicHit) -> TopicResult:

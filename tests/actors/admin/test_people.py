@@ -73,6 +73,35 @@ async def test_two_of_one_name_are_told_apart_by_their_ids(commands: Commands) -
     assert (await ask(commands, "person_show", person="anna"))["person"]["relation"] == "boss"
 
 
+@pytest.mark.parametrize(("name", "again"), [("Anna", "ANNA"), ("Аня", "аня")])
+async def test_the_same_person_is_not_added_twice(commands: Commands, name: str, again: str) -> None:
+    one = await add(commands, name, relation="sister")
+    for relation in ("", "Sister"):
+        error = await refused(commands, "person_add", fields={"name": again, "relation": relation})
+        assert error.code == "person_exists"
+        assert f"{name} (sister, {one}) is known already" in str(error)
+    assert (await ask(commands, "person_show", person=again))["person"]["id"] == one
+    other = await add(commands, again, relation="boss")
+    error = await refused(commands, "person_show", person=name)
+    assert f"{name} (sister, {one})" in str(error)
+    assert f"{again} (boss, {other})" in str(error)
+
+
+async def test_a_history_says_what_happened(commands: Commands) -> None:
+    one, other = await add(commands, "Anna"), await add(commands, "Аня", relation="сестра")
+    await ask(commands, "person_edit", person=one, fields={"name": "Ann", "relation": "sister"})
+    await ask(commands, "person_edit", person=one, fields={"add_aliases": ["Annie"]})
+    await ask(commands, "person_merge", person=other, into=one)
+    await ask(commands, "person_undo", person=other)
+    await ask(commands, "person_delete", person=other)
+    told = [
+        [each["what"] for each in (await ask(commands, "person_history", person=id_))["changes"]]
+        for id_ in (one, other)
+    ]
+    assert told[0][:3] == ["added", "name, other names, relation changed", "other names changed"]
+    assert told[1] == ["added", f"turned out to be {one}", "somebody of their own again", "removed"]
+
+
 async def test_nobody_touches_people_of_another_user(commands: Commands) -> None:
     strange = await add(commands, "Anna", user="anna")
     mine = await add(commands, "Boris")

@@ -96,6 +96,18 @@ async def test_a_result_says_what_it_is_and_why(tmp_path: Path, embedding_model_
     assert set(found.timings_ms) == {"embed", "search", "rank", "read"}
 
 
+@pytest.mark.parametrize("query", ["the price of a quantum telescope", "цена квантового телескопа"])
+async def test_what_has_nothing_to_do_with_the_query_does_not_fill_the_page(
+    tmp_path: Path, embedding_model_dir: Path, query: str
+) -> None:
+    """Every message is among the nearest when there are few; the gate keeps out what is only that."""
+    async with recalling(tmp_path, embedding_model_dir) as here:
+        await fill(here)
+        found = await searching(here.store, here.embedder).search(query, HistoryFilters(user=ANN))
+        assert found.degraded == ()
+        assert found.results == ()
+
+
 async def test_before_a_new_segment_is_searched_too(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await store.writer.append([new("the alarm code is 48151", user=ANN)])
