@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
+from klaw.cli.complain import EX_CONFIG
 from klaw.client.errors import RequestRefused
 from klaw.gateway.frames import GetStatus
 from tests.e2e.talking import talking
@@ -119,14 +120,14 @@ async def test_data_folder_that_is_a_file_is_refused_at_the_start(tmp_path):
     home = write_home(tmp_path)
     (home / "data").write_text("not a folder")
     code, _, errors = await run_klaw("serve", "--home", str(home))
-    assert code == 1
+    assert code == EX_CONFIG
     assert errors.startswith("klaw: ")
     assert str(home / "data") in errors
     assert "Traceback" not in errors
 
 
 async def test_database_of_a_newer_klaw_is_not_touched(tmp_path):
-    """Exit code 1, the reason in words, and the file is as it was."""
+    """The exit code of permanent errors, the reason in words, and the file is as it was."""
     async with serve_llm() as llm:
         home = write_home(tmp_path, llm=llm.url)
         async with served(home) as server, talking(server.url) as talk:
@@ -136,7 +137,7 @@ async def test_database_of_a_newer_klaw_is_not_touched(tmp_path):
         database.close()
         before = server.database.read_bytes()
         code, _, errors = await run_klaw("serve", "--home", str(home))
-    assert code == 1
+    assert code == EX_CONFIG
     assert "newer" in errors
     assert "999" in errors
     assert "Traceback" not in errors
@@ -147,7 +148,7 @@ async def test_database_of_a_newer_klaw_is_not_touched(tmp_path):
     "content", [b"this is no database, it is a poem " * 400, b"SQLite format 3\0" + b"\xff" * 8000]
 )
 async def test_damaged_database_is_named_and_can_be_made_anew(tmp_path, content):
-    """Exit code 1 with the advice; following it brings everything back from the logs."""
+    """The exit code of permanent errors with the advice; following it brings everything back from the logs."""
     async with serve_llm() as llm:
         home = write_home(tmp_path, llm=llm.url)
         async with served(home) as server, talking(server.url) as talk:
@@ -155,7 +156,7 @@ async def test_damaged_database_is_named_and_can_be_made_anew(tmp_path, content)
             history = await talk.history()
         server.database.write_bytes(content)
         code, _, errors = await run_klaw("serve", "--home", str(home))
-        assert code == 1
+        assert code == EX_CONFIG
         assert "damaged" in errors
         assert "Traceback" not in errors
         server.database.rename(tmp_path / "away")
@@ -174,7 +175,7 @@ async def test_second_server_on_one_folder_is_refused(tmp_path):
 
 
 async def test_configuration_errors_are_all_listed(tmp_path):
-    """Exit code 1, one line a problem, each with its key path; no secret's value."""
+    """The exit code of permanent errors, one line a problem, each with its key path; no secret's value."""
     home = write_home(
         tmp_path,
         autoRag={"enabled": "false", "topK": 3.7, "maxTokens": -1},
@@ -182,7 +183,7 @@ async def test_configuration_errors_are_all_listed(tmp_path):
         providers={"stub": {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "sk-secret-value with spaces"}},
     )
     code, out, errors = await run_klaw("serve", "--home", str(home))
-    assert code == 1
+    assert code == EX_CONFIG
     assert out == ""
     lines = errors.splitlines()
     paths = ("autoRag.enabled", "autoRag.topK", "autoRag.maxTokens", "gateway.port", "providers.stub.apiKey")
@@ -192,5 +193,5 @@ async def test_configuration_errors_are_all_listed(tmp_path):
     assert "sk-secret-value" not in errors
     (home / "config" / "engine.json").write_text("{ not: [ yaml")
     code, _, errors = await run_klaw("serve", "--home", str(home))
-    assert code == 1
+    assert code == EX_CONFIG
     assert "Traceback" not in errors
