@@ -12,23 +12,24 @@ fi
 
 cleanup=()
 trap 'for each in "${cleanup[@]}"; do $each || true; done' EXIT
-if mkdir "/sys/fs/cgroup/cpu/klaw-tests-$$" 2>/dev/null; then
-    group=/sys/fs/cgroup/cpu/klaw-tests-$$ # cgroup v1
-    cleanup+=("rmdir $group")
-    echo "$((percent * 1000))" >"$group/cpu.cfs_quota_us"
-elif mkdir "/sys/fs/cgroup/klaw-tests-$$" 2>/dev/null; then
-    group=/sys/fs/cgroup/klaw-tests-$$ # cgroup v2
-    cleanup+=("rmdir $group")
-    echo "$((percent * 1000)) 100000" >"$group/cpu.max"
+group=
+for parent in /sys/fs/cgroup/cpu /sys/fs/cgroup; do # version 1, version 2
+    made=$parent/klaw-tests-$$
+    mkdir "$made" 2>/dev/null || continue
+    cleanup+=("rmdir $made")
+    if { echo $((percent * 1000)) >"$made/cpu.cfs_quota_us" || echo "$((percent * 1000)) 100000" >"$made/cpu.max"; } 2>/dev/null; then
+        group=$made
+        break
+    fi
+done
+if [ -n "$group" ]; then
+    echo "at most $percent % of one core"
+    tests=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "${tests[@]}")
 else
     echo "no control group can be made here: two busy loops for each core take the rest of the CPU"
     for _ in $(seq $((2 * $(nproc)))); do
         (while :; do :; done) &
         cleanup+=("kill $!")
     done
-fi
-if [ -n "${group:-}" ]; then
-    echo "at most $percent % of one core"
-    tests=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "${tests[@]}")
 fi
 time "${tests[@]}"
