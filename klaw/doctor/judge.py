@@ -187,7 +187,7 @@ def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
             "nothing: it was never acknowledged, and the writer goes on in a line of its own",
         )
     seen = "every line" if whole else f"{plural(report.lines, 'line')}, the ends only (--full reads all)"
-    aside = f"; {plural(report.set_aside, 'line')} of earlier are in {FOLDER}/" if report.set_aside else ""
+    aside = f"; {FOLDER}/ holds {plural(report.set_aside, 'line')}" if report.set_aside else ""
     return ok("logs", f"{plural(report.logs, 'log')} are in order; read: {seen}{aside}")
 
 
@@ -204,10 +204,10 @@ def judge_numbers(report: LogReport, in_database: int) -> Finding:
         repeated += [f"{word}#{number}" for number in numbers.repeated()]
         far += numbers.far()
     if far:
-        text = f"{plural(far, 'line')} have a number far above all others, which Klaw never gave"
+        text = f"numbers far above all others, which Klaw never gave: {far}"
         return warning("numbers", text, f"stop the server and run `klaw reindex`: it moves them to {FOLDER}/")
     if repeated:
-        text = f"{plural(len(repeated), 'number')} stand in the logs more than once: {listed(repeated, NAMED_GAPS)}"
+        text = f"numbers that several records have: {listed(repeated, NAMED_GAPS)}"
         todo = f"{REBUILD}; one record keeps the number, the others are kept in {FOLDER}/"
         return problem("numbers", text, todo)
     gaps = [f"{chat}#{_span(gap)}" for chat, numbers in report.seqs.items() for gap in numbers.missing()]
