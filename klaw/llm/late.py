@@ -43,7 +43,7 @@ class LateProvider:
                 raise ProviderNetworkError("the LLM provider's client is closed")
             if self._made is None:
                 try:
-                    self._made = await self._threads.run(self._make)
+                    self._made = await self._threads.run(self._make, abandon=True)
                 except ConfigError as error:
                     self.problem = str(error)
                     raise ProviderNotSetUp(self.problem) from None

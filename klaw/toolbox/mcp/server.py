@@ -252,7 +252,7 @@ class McpServer:
         if importlib.util.find_spec("mcp") is None:
             raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
         opened = await self._threads.run(_load_sdk)
-        target = await self._threads.run(settings.target)
+        target = await self._threads.run(settings.target, abandon=True)
         scope = trio.CancelScope(deadline=trio.current_time() + settings.start_timeout_s)
         try:
             with scope:
