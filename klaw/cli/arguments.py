@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+MAX_WORD = 64
 _CHOICE = re.compile(r"invalid choice: '(.{1,64}?)' \(choose from")
 
 
@@ -14,6 +15,22 @@ class Parser(argparse.ArgumentParser):
 
     commands: Mapping[str, object] = {}
     """Its own, by their names."""
+    options: tuple[str, ...] = ()
+
+    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
+        action = super().add_argument(*args, **kwargs)
+        self.options = (*self.options, *action.option_strings)
+        return action
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:  # type: ignore[override]  # argparse has overloads
+        """Names the options that are like one that there is not."""
+        found, rest = super().parse_known_args(args, namespace)
+        unknown = next((each.partition("=")[0] for each in rest if each.startswith("-")), None)
+        if unknown is not None and len(unknown) <= MAX_WORD:
+            close = difflib.get_close_matches(unknown, self.options, n=2)
+            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            self.error(f"there is no option {unknown}.{hint} `{self.prog} --help` lists the options")
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         found = _CHOICE.search(message)

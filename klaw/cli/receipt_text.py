@@ -49,13 +49,17 @@ def _turn(answer: Mapping[str, Any]) -> list[str]:
     rows = [
         ["turn", answer["id"]],
         ["chat", f"{answer['chat']}, segment {answer['segment']}"],
-        ["answers", f"messages {answer['first_seq']} to {answer['last_seq']}"],
+        ["answers", _messages(answer["first_seq"], answer["last_seq"])],
         ["model", answer["model"] or "none"],
         ["status", f"{answer['status']}{error}, {answer['started_at']} to {answer['ended_at']}"],
         ["timings", timings or "none"],
         ["usage", _usage(answer["usage"])],
     ]
     return table([[name, line(text)] for name, text in rows])
+
+
+def _messages(first: int, last: int) -> str:
+    return f"message {first}" if first == last else f"messages {first} to {last}"
 
 
 def _usage(usage: Mapping[str, Any]) -> str:

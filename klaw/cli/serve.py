@@ -67,9 +67,13 @@ def _serve(arguments: argparse.Namespace) -> None:
     logging.log_what_nobody_caught()
 
     def ready(url: str) -> None:
-        home = f" --home {shlex.quote(arguments.home)}" if arguments.home else ""
+        given = [
+            f" --{name} {shlex.quote(str(value))}"
+            for name in ("home", "config", "port")
+            if (value := getattr(arguments, name)) is not None
+        ]
         print(f"Klaw listens on {url}", flush=True)
-        print(f"Chat in another terminal:  {program()} chat{home}", flush=True)
+        print(f"Chat in another terminal:  {program()} chat{''.join(given)}", flush=True)
 
     async def run() -> None:
         await serve(config, paths, on_ready=ready)

@@ -10,6 +10,8 @@ from klaw.client.screen import Screen, Style
 from klaw.gateway.frames import Approval, ApprovalEnded, Delta, Error, Notice, Status, Stopped, Tool
 
 PROMPT = "> "
+_ALIKE = 48
+"""Characters of an error that tell it from others: model, address, beginning of what happened."""
 BUSY_STATES = frozenset({"waiting", "thinking", "answering"})
 
 
@@ -29,6 +31,8 @@ class Transcript:
         self._finished = ""
         """The last turn whose answer is complete."""
         self._degraded: dict[str, str] = {}
+        self._explained = ""
+        """How the error of the last turn began: a notice about the same need not follow it."""
         self.questions = Questions()
         self.busy = False
         """A turn runs or is about to."""
@@ -150,6 +154,8 @@ class Transcript:
     def _status(self, status: Status) -> None:
         if status.chat is None:
             return
+        if status.ended == "done":
+            self._explained = ""
         self.busy = status.state in BUSY_STATES
         if status.ended is not None:
             self._close_answer()
@@ -165,13 +171,15 @@ class Transcript:
         if error.turn is not None:
             self._close_answer()
             self.busy = False
-        again = "; /retry tries again" if error.turn is not None and error.retryable else ""
-        self._screen.line(f"[{error.message}{again}]", Style.ALARM)
+            self._explained = error.message[:_ALIKE]
+        offered = error.turn is not None and error.retryable and "/retry" not in error.message
+        self._screen.line(f"[{error.message}{'; /retry tries again' if offered else ''}]", Style.ALARM)
 
     def _notice(self, notice: Notice) -> None:
         if self._degraded.get(notice.code) != notice.text:
             self._degraded[notice.code] = notice.text
-            if "now" not in (notice.details or {}):  # else the problem that took its place is told
+            replaced = "now" in (notice.details or {})  # the problem that took its place is told
+            if not replaced and not (self._explained and self._explained in notice.text):
                 self.say(notice.text)
 
     def _close_answer(self) -> None:

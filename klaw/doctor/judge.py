@@ -56,7 +56,7 @@ def judge_full_text(covered: Covered) -> Finding:
         text = f"{plural(len(damage.orphan_texts), 'row')} belong to no message that is searched; they are never shown"
         return warning("full_text", text, REBUILD)
     rows = sum(tally.in_text for tally in covered.tallies.values())
-    return ok("full_text", f"{plural(rows, 'message')} can be found by their words")
+    return ok("full_text", f"{plural(rows, 'message')} can be found by {'its' if rows == 1 else 'their'} words")
 
 
 def judge_vectors(covered: Covered, *, enabled: bool) -> Finding:
@@ -134,7 +134,7 @@ def judge_covered(covered: Covered) -> Finding:
     silent = sum(tally.wordless for tally in covered.tallies.values())
     if not total:
         note = f"; {silent} hold no word" if silent else ""
-        return ok("covered", f"every one of {plural(searched, 'message')} is in the window or found by search{note}")
+        return ok("covered", f"of {plural(searched, 'message')} every one is in the window or found by search{note}")
     names = [
         f"{chat}#{seq}"
         for chat, start in covered.window_starts.items()

@@ -173,12 +173,14 @@ class Desk:
             while not self._stand(rows):
                 await self._read()
 
-    async def see_status(self, doing: str) -> None:
-        """Read until the row above the input line names what is being done; an empty text: nothing."""
+    async def see_status(self, doing: str, below: str | None = None) -> None:
+        """Read until the row above the input line names what is being done (an empty text: nothing), and the input
+        line is this one."""
         with trio.fail_after(HANG_S):
             while True:
-                row = self.screen.picture[-2] if len(self.screen.picture) > 1 else ""
-                if (doing in row and row[:1] in SPINNER) if doing else row[:1] not in SPINNER:
+                *_, row, last = ["", "", *self.screen.picture]
+                named = (doing in row and row[:1] in SPINNER) if doing else row[:1] not in SPINNER
+                if named and below in (None, last):
                     return
                 await self._read()
 
@@ -383,8 +385,7 @@ async def test_what_is_being_done_stands_above_the_input_line() -> None:
         person.type("дальше")
         for frame, doing in steps:
             await server.tell(frame, "main")
-            await person.see_status(doing)
-            assert person.screen.picture[-1] == "> дальше"
+            await person.see_status(doing, "> дальше")
         assert "[clock: zone: UTC]" in person.screen.picture
         await server.tell(Delta(chat="main", turn="t", offset=0, text="Сейчас"), "main")
         await person.see_rows("Сейчас", "> дальше")
@@ -415,7 +416,7 @@ async def test_the_window_is_resized_while_an_answer_comes_and_something_is_type
             person.resize(columns)
             await person.see_text(words[:cut])
         picture = person.screen.picture
-        assert sum("thinking" in row for row in picture) == 0
+        assert sum("thinking" in row for row in picture) == 0, picture
         assert sum("meanwhile" in row for row in picture) == 1
         assert sum("калитка" in row for row in picture) == 1
         person.type("\x15\x04")

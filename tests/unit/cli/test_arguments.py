@@ -48,6 +48,8 @@ def test_texts_need_no_quotes() -> None:
         (("schedule", "ad", "x"), "Did you mean add"),
         (("zzzzzz",), "there is no command 'zzzzzz'. `klaw --help` lists the commands"),
         (("usage", "--by", "modle"), "invalid choice: 'modle'"),
+        (("serve", "--prot", "1"), "there is no option --prot. Did you mean --port? `klaw serve --help`"),
+        (("--hmoe=/x", "status"), "there is no option --hmoe. Did you mean --home or --help?"),
     ],
 )
 def test_a_typo_is_answered_with_what_was_meant(

@@ -172,6 +172,18 @@ def test_the_result_of_a_task_carries_its_name_and_time(monkeypatch: pytest.Monk
     assert stage.show(result) == ["[task weather, 2026-11-22 07:30]", "Дождь.", ""]
 
 
+def test_the_cause_of_a_failed_turn_is_told_once() -> None:
+    """The notice that the provider is down has the same cause, and a text that names /retry needs no second one."""
+    stage = Stage(columns=200)
+    cause = "stub/m at http://127.0.0.1:9/v1: the LLM provider cannot be reached"
+    picture = stage.show(
+        Error(code="llm_down", message=f"{cause}. Send /retry", retryable=True, chat="main", turn="t1"),
+        Notice(code="llm:stub", text=f"the LLM provider stub is down: {cause}"),
+        Notice(code="storage", text="the disk is full"),
+    )
+    assert picture == [f"[{cause}. Send /retry]", "[the disk is full]", ""]
+
+
 def test_what_is_degraded_is_said_once() -> None:
     stage = Stage(columns=80)
     text = "full-text only: no embedding model"
