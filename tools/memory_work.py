@@ -320,21 +320,19 @@ async def spend(work: Work, _place: int) -> None:
 # -- forgetting --------------------------------------------------------------------------------------------------------
 
 
+async def _forget(work: Work, user: UserId, what: str, word: str, message: int) -> None:
+    tool = forgetter(work.store, work.root)
+    wanted = await tool.find(what, user)
+    act = partial(tool.forget, wanted, with_facts=True, everywhere=True)
+    await work.doing("forget", act, user=user, word=word, message=message, person=None)
+
+
 async def forget_message(work: Work, place: int) -> None:
     """A message that is quoted wherever that can be, short or over pages of the database."""
     user, word = work.user(fresh=True), f"q{work.word()}q"
     text = f"My secret word is {word}, say it to nobody." if place % 2 == 0 else f"{word} это пароль от дачи. " * 300
     secret = await secret_past(work.store, work.root, text, user=user)
-    tool = forgetter(work.store, work.root)
-    wanted = await tool.find("main#2", user)
-    await work.doing(
-        "forget",
-        lambda: tool.forget(wanted, with_facts=True, everywhere=True),
-        user=user,
-        word=word,
-        message=secret.rowid,
-        person=None,
-    )
+    await _forget(work, user, "main#2", word, secret.rowid)
 
 
 async def forget_derived(work: Work, place: int) -> None:
@@ -343,16 +341,7 @@ async def forget_derived(work: Work, place: int) -> None:
     tools = [name for name in TOOLS if name != "appended"]  # such a file stays
     await work.tell(user, "other", "Hello there")
     secret = await turn_of(work.store, work.root, word, tools, user=user, cut=("", "failed", "killed")[place % 3])
-    tool = forgetter(work.store, work.root)
-    wanted = await tool.find(secret.id, user)
-    await work.doing(
-        "forget",
-        lambda: tool.forget(wanted, with_facts=True, everywhere=True),
-        user=user,
-        word=word,
-        message=secret.rowid,
-        person=None,
-    )
+    await _forget(work, user, secret.id, word, secret.rowid)
 
 
 async def forget_person(work: Work, _place: int) -> None:

@@ -1,6 +1,7 @@
 """Forgetting in the logs: what their lines become, and the bytes that say which lines those are. Pure."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from klaw.store.sql import forgetting
 from klaw.store.sql.quoting import is_said_again
 from klaw.store.summary_records import summary_key
 
+_MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 _OWN_LINES = tuple(f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core"))
 
 
@@ -59,17 +61,23 @@ class Cleaner:
     _quotes: Quotes = attrs.field(
         init=False, default=attrs.Factory(lambda self: Quotes.of(self.pieces), takes_self=True)
     )
+    _messages: frozenset[int] = attrs.field(
+        init=False, default=attrs.Factory(lambda self: frozenset(self.entry.messages), takes_self=True)
+    )
+    _first: int = attrs.field(
+        init=False, default=attrs.Factory(lambda self: min(self.entry.asked, default=0), takes_self=True)
+    )
 
     def line_of(self, path: str) -> Callable[[bytes], bytes]:
         """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
         mine = f'"user_id":{records.dumps(self.entry.user)}'.encode()
         kind = path.split("/", 1)[0]
-        marks = self.marks(kind)
+        is_own = self._own_lines(kind)
 
         def cleaned(line: bytes) -> bytes:
             if mine not in line:
                 return line
-            if not any(each in line for each in marks) and not self._quotes.may_stand_in(line.decode(errors="replace")):
+            if not is_own(line) and not self._quotes.may_stand_in(line.decode(errors="replace")):
                 return line
             try:
                 record = parse(line)
@@ -89,13 +97,19 @@ class Cleaner:
         with path.open("rb") as file:
             return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
 
-    def marks(self, kind: str) -> list[bytes]:
-        """Bytes that the own lines have: so that not every line of a log has to be parsed."""
-        if not self.own:
-            return []
+    def _own_lines(self, kind: str) -> Callable[[bytes], bool]:
+        """Tells by its bytes whether a line may be one of the own: so that not every line of a log has to be parsed."""
+        marks = self._marks(kind) if self.own else []
+
+        def is_own(line: bytes) -> bool:
+            message = _MESSAGE.match(line) if kind == records.CONVERSATIONS and self.own else None
+            return int(message[1]) in self._messages if message else any(each in line for each in marks)
+
+        return is_own
+
+    def _marks(self, kind: str) -> list[bytes]:
         if kind == records.CONVERSATIONS:
-            own = [f'"rowid":{rowid},' for rowid in self.entry.messages]
-            return [each.encode() for each in (*own, *(f'"run":{records.dumps(run)}' for run in self.entry.ran))]
+            return [f'"run":{records.dumps(run)}'.encode() for run in self.entry.ran]
         if kind == records.TURNS:
             return [f'"turn_id":{records.dumps(turn)},'.encode() for turn in self.lines.receipts]
         if kind == run_records.RUNS:
@@ -105,12 +119,12 @@ class Cleaner:
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
         if kind == records.CONVERSATIONS:
             rowid = record.get("rowid")
-            if rowid in self.entry.messages and rowid is not None:
+            if rowid is not None and rowid in self._messages:
                 return self._emptied(record) if self.own else record
             run = (record.get("metadata") or {}).get("run")
             if rowid is None and run in self.entry.ran:
                 return self._emptied(record, run=run) if self.own else record
-            if rowid is not None and (rowid < min(self.entry.asked, default=0) or self._is_said_again(record)):
+            if rowid is not None and (rowid < self._first or self._is_said_again(record)):
                 return record
             return self._redacted(record, "content", "metadata")
         if kind == records.TURNS:

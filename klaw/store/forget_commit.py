@@ -41,7 +41,7 @@ def execute_of_forgetting(connection: apsw.Connection, request: OfForgetting, en
     if (
         len(found.asked) != len(request.messages)
         or not all(known)
-        or not (found.own or found.facts or found.people or found.topics or found.summaries)
+        or not (found.asked or found.facts or found.people or found.topics or found.summaries)
     ):
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(connection, found)
