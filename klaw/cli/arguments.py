@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 MAX_WORD = 64
+MAX_DIGITS = 7
 _CHOICE = re.compile(r"invalid choice: '(.{1,64}?)' \(choose from")
 
 
@@ -74,13 +75,13 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 def count(text: str) -> int:
     """A number of things, at least one."""
-    if not text.isdecimal() or not 1 <= int(text[:10]) <= 1_000_000:
+    if not text.isdecimal() or len(text) > MAX_DIGITS or not 1 <= int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError("must be a number from 1 to 1000000")
     return int(text)
 
 
 def port(text: str) -> int:
     """A port of TCP; 0 lets the system choose one."""
-    if not text.isdecimal() or int(text[:10]) > 65_535:
+    if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) > 65_535:
         raise argparse.ArgumentTypeError("must be a number from 0 to 65535")
     return int(text)

@@ -49,6 +49,7 @@ def test_texts_need_no_quotes() -> None:
         (("zzzzzz",), "there is no command 'zzzzzz'. `klaw --help` lists the commands"),
         (("usage", "--by", "modle"), "invalid choice: 'modle'"),
         (("serve", "--prot", "1"), "there is no option --prot. Did you mean --port? `klaw serve --help`"),
+        (("serve", "--port", "0000000001999999"), "must be a number from 0 to 65535"),
         (("--hmoe=/x", "status"), "there is no option --hmoe. Did you mean --home or --help?"),
     ],
 )
