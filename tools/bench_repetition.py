@@ -3,9 +3,9 @@
     python tools/bench_repetition.py [--models DIR] [--sampling JSON] [--max-tokens N] [--no-stop] [--json FILE]
     python tools/bench_repetition.py --replay FILE
 
-Every prompt is asked with the prompt files of `klaw init` in its language. An answer loops when a sentence or line of
-three words or more stands in it four times, or when it packs to less than a fifth. Ten more questions ask for a fact
-that stands in the prompt: what keeps a model from repeating itself also keeps it from repeating what it was told.
+Every prompt is asked with the prompt files of `klaw init` in its language. An answer loops when the sentence or line at
+its end, of three words or more, stands in it four times, or its end packs to less than a fifth. Ten more questions ask
+for a fact that stands in the prompt: what keeps a model from repeating itself also keeps it from repeating that.
 `--sampling` takes the place of Klaw's own, `--no-stop` lets a repetition run to the end: both for comparing. `--replay`
 reads the answers of a run with `--no-stop` and says what the stop would have made of the very same ones.
 """
@@ -46,6 +46,7 @@ from klaw.setup.make import make_workspace
 
 MODEL = "smollm2-135m-instruct"
 AT_ONCE = 2
+END_CHARS = 600
 
 ENGLISH = (
     "Hello!", "Hi, how are you today?", "I'm feeling a bit sad.", "Thank you, that was kind of you.", "Tell me a joke.",
@@ -91,11 +92,12 @@ class Answer:
 
     @property
     def loops(self) -> bool:
-        units = Counter(
-            " ".join(words) for unit in _UNITS.findall(self.text.lower()) if len(words := unit.split()) >= 3
-        )
-        packed = len(zlib.compress(self.text.encode(), 9)) / max(1, len(self.text.encode()))
-        return max(units.values(), default=0) >= 4 or (len(self.text) >= 300 and packed < 0.2)
+        units = [" ".join(words) for unit in _UNITS.findall(self.text.lower()) if len(words := unit.split()) >= 3]
+        counts = Counter(units)
+        end = self.text[-END_CHARS:].encode()
+        packed = len(zlib.compress(end, 9)) / max(1, len(end))
+        # The last unit may be cut off.
+        return any(counts[unit] >= 4 for unit in units[-2:]) or (len(end) >= END_CHARS and packed < 0.2)
 
 
 class Bare:

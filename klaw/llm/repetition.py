@@ -1,8 +1,9 @@
 """Stops a text that repeats itself without end, as small models' texts do. Pure.
 
 What is repeated on purpose must pass: refrains, lists, tables, code, separators. So a repetition only counts when it
-stands at the end, is made of words, and has gone on for a while. Two kinds are known: one piece, copy behind copy,
-numbers aside (``1. I'm glad. 2. I'm glad.``); and the same few phrases in changing order.
+stands at the end, is made of words, and has gone on for a while. Three kinds are known: one piece, copy behind copy,
+numbers aside (``1. I'm glad. 2. I'm glad.``); two sentences that take turns in any order; and the same few phrases
+with small changes.
 """
 
 import re
@@ -33,12 +34,18 @@ MIN_LETTERS = 3
 
 WORDS = 100
 GROUP = 5
-OLD_SHARE = 0.8
+OLD_SHARE = 0.7
 """Phrases go round when of the groups of ``GROUP`` words among the last ``WORDS`` so many stand there in ``COPIES``."""
 
+SENTENCES = 6
+SENTENCE_WORDS = 4
+"""So many sentences or lines of so many words, and no more than two different ones among them."""
+
 _WORD = re.compile(r"[^\W\d_]+")
-_NUMBER = re.compile(r"\d+")
+_WORD_OR_NUMBER = re.compile(r"\w+")
+_NUMBER_OR_SPACE = re.compile(r"\d+|\s+")
 _CLOSING = re.compile(r"[.!?…)»”\"]*")
+_SENTENCE = re.compile(r"(?:\d+[.)]\s*)?[^.!?…\n]+[.!?…\n]")
 _FENCE = re.compile(r"^ {0,3}(```|~~~).*", re.MULTILINE)
 
 
@@ -75,15 +82,17 @@ class RepetitionStop:
 
 @attrs.frozen
 class _Tail:
-    """The end of a text, with a sign in place of each number.
+    """The end of a text, with one sign in place of each number and each run of white space.
 
     Args:
-        flat: that text.
+        text: itself.
+        flat: with those signs.
         places: where each of its characters stands in the text itself, and where the text ends.
         repeated: for each length of its end, how much of that end stands there twice, once at the beginning and once
             at the end (the failure function of Knuth, Morris and Pratt, read backwards).
     """
 
+    text: str
     flat: str
     places: Sequence[int]
     repeated: Sequence[int]
@@ -93,14 +102,14 @@ class _Tail:
         parts: list[str] = []
         places: list[int] = []
         place = 0
-        for number in _NUMBER.finditer(text):
-            parts += text[place : number.start()], "0"
-            places += range(place, number.start() + 1)
-            place = number.end()
+        for run in _NUMBER_OR_SPACE.finditer(text):
+            parts += text[place : run.start()], " " if run[0].isspace() else "0"
+            places += range(place, run.start() + 1)
+            place = run.end()
         parts.append(text[place:])
         places += range(place, len(text) + 1)
         flat = "".join(parts)
-        return cls(flat, places, _borders(flat[::-1]))
+        return cls(text, flat, places, _borders(flat[::-1]))
 
     def before_repeated(self) -> int:
         """The text up to here holds nothing twice of what may be the beginning of a loop."""
@@ -119,8 +128,10 @@ class _Tail:
             begin = min(found)
             closed = _CLOSING.match(self.flat, begin)
             return self.places[closed.end() if closed else begin]
-        again = _phrases_again(self.flat) if plain else None
-        return None if again is None else self.places[again]
+        if not plain:
+            return None
+        again = _phrases_again(self.text)
+        return _sentences_again(self.text) if again is None else again
 
     def _is_loop(self, length: int, piece: int, *, plain: bool) -> bool:
         """Whether a piece of so many characters is one whose copies fill an end of that length."""
@@ -167,9 +178,23 @@ def _block(text: str) -> tuple[int, bool]:
     return begin, True
 
 
+def _sentences_again(text: str) -> int | None:
+    """Where two sentences begin to take turns; None when others stand between them."""
+    found = [each for each in _SENTENCE.finditer(text) if len(each[0].split()) >= SENTENCE_WORDS]
+    said = [" ".join(_WORD_OR_NUMBER.findall(each[0].lower())) for each in found]
+    turns = set(said[-SENTENCES:])
+    if len(said) < SENTENCES or len(turns) > 2:
+        return None
+    begin = len(said)
+    while begin and said[begin - 1] in turns:
+        begin -= 1
+    again = next(place for place in range(begin + 1, len(said)) if said[place] in said[begin:place])
+    return found[again].start()
+
+
 def _phrases_again(text: str) -> int | None:
     """Where phrases begin to go round; None when they do not."""
-    words = list(_WORD.finditer(text))
+    words = list(_WORD_OR_NUMBER.finditer(text))
     if len(words) < WORDS:
         return None
     spoken = [word[0].lower() for word in words]

@@ -51,6 +51,26 @@ def test_numbers_that_go_on_do_not_hide_a_loop() -> None:
 
 
 @pytest.mark.parametrize(
+    "pair",
+    [
+        ("Here is what I can do for you. ", "However, it is not so easy. "),
+        ("Вот что я могу для тебя. ", "Но это не так просто. "),
+    ],
+)
+def test_two_sentences_that_take_turns_are_stopped(pair: tuple[str, str]) -> None:
+    text = "".join(pair[int(turn)] for turn in "0110100110010110" * 4)
+    shown, looped = written(text)
+    assert looped
+    assert len(shown) < 7 * len(pair[0])
+
+
+def test_white_space_does_not_hide_a_loop() -> None:
+    gaps = (" ", "\n", "\n\n", "  \n")
+    shown, looped = written("".join(f"I'm here to help you create your own music.{gaps[at % 4]}" for at in range(40)))
+    assert (looped, shown.rstrip()) == (True, "I'm here to help you create your own music.")
+
+
+@pytest.mark.parametrize(
     "phrases",
     [
         ("I'm glad you're here.", "I'm here to help you.", "You can ask me anything you want."),
@@ -96,6 +116,11 @@ LEGITIMATE = {
         )),
     "a song that repeats its refrain": "All night long.\n" + "Row, row, row your boat, gently down the stream.\n" * 3,
     "na na na": "Then everybody sings: " + "na, " * 40 + "hey!",
+    "a quiz": "".join(f"{at}. This one is {'true' if at % 3 else 'false'}.\n" for at in range(1, 20)),
+    "bottles": "".join(f"{at} green bottles hanging on the wall,\n{at} green bottles hanging on the wall,\n"
+        f"and if one green bottle should fall from there,\n" for at in range(9, 3, -1)),
+    "blues": "I woke up this morning, my dog was gone.\n" * 2 + "The rain came down and the night was long.\n"
+        + "I went to the station, there was no train.\n" * 2 + "So I sat on the platform out in the rain.\n",
     "laughing": "Ха" * 60 + "! " + "ha " * 60,
     "a revised letter": 2 * (
         "Dear Mr Brown, the heating in our flat has been out of order since Monday, and the children are cold. "
