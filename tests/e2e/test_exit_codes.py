@@ -4,6 +4,7 @@ import os
 import socket
 import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,10 @@ def broken_tokens(home: Path) -> None:
 
 def newer_database(home: Path) -> None:
     (home / "data").mkdir()
-    with sqlite3.connect(home / "data" / "klaw.db") as connection:
+    with closing(sqlite3.connect(home / "data" / "klaw.db")) as connection:
         connection.execute("CREATE TABLE meta(key TEXT PRIMARY KEY, value)")
         connection.execute("INSERT INTO meta VALUES ('schema_version', '99999')")
+        connection.commit()
 
 
 def damaged_database(home: Path) -> None:
