@@ -251,6 +251,6 @@ async def test_memory_search_tells_the_topics_of_what_it_found(tmp_path: Path) -
         )
         answer = {"user": "anna", "results": [], "topics": [attrs.asdict(each) for each in page.topics]}
         shown = lines(answer, more=None, bold=False)
-        assert shown[:2] == [f"topic  {best.first_at[:10]}  main  1 messages", f"    {best.summary}"]
+        assert shown[:2] == [f"topic  {best.first_at[:10]}  main  1 message", f"    {best.summary}"]
         assert (await search.search("пирог", HistoryFilters(user=UserId("nobody")))).topics == ()
         assert (await search.search("пирог", HistoryFilters(user=ANNA, role=Role.USER))).topics == ()
