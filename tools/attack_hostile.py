@@ -299,7 +299,7 @@ class Hostile:
                     acked = await ask({"type": "send", "id": mine, "chat": "guess", "text": text}, "ack", "error")
                     if acked["type"] == "ack" and text.startswith("/"):
                         reply = await ask({"type": "status"}, "message", "status")
-                        while reply["type"] != "message" or reply["seq"] <= acked["seq"]:
+                        while not _answers(reply, acked):
                             reply = await ask({"type": "status"}, "message", "status")
                             await asyncio.sleep(0.02)
                         said.append(re.sub(r"\d+", "N", reply["content"]))
@@ -336,6 +336,11 @@ class Hostile:
             yield wire
         finally:
             writer.transport.abort()
+
+
+def _answers(frame: dict[str, Any], acked: dict[str, Any]) -> bool:
+    """Whether a frame is the server's answer to a command; those of the model come when they come."""
+    return frame["type"] == "message" and frame["role"] == "system" and frame["seq"] > acked["seq"]
 
 
 async def main() -> None:
