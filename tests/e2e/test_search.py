@@ -15,7 +15,7 @@ SAID = (
     ("main", "The wifi password of the summer house is tangerine-42."),
     ("main", "/new"),
     ("дача", "Пароль от вайфая на даче — мандарин-42, запиши его."),
-    ("work", "The train to Kazan leaves at seven in the morning."),
+    ("work", "I am allergic to peanuts."),
 )
 ANNA = "Annas wifi password is persimmon-7, пароль от вайфая у Анны."
 
@@ -60,7 +60,7 @@ async def check(home: str, *, by_meaning: bool) -> None:
     for query, first in (("passwords wifi", "local:main#1"), ("вайфай на даче", "local:дача#1")):
         assert (await found(home, query))[0] == first
     if by_meaning:
-        assert "local:work#1" in (await found(home, "Во сколько отходит поезд?"))[:2]
+        assert "local:work#1" in (await found(home, "аллергия на орехи"))[:2]
     assert await found(home, "persimmon", "--chat", "main", "--role", "user") in ([], ["local:main#1"])
     assert await found(home, "wifi", "--user", "anna") == ["anna:main#1"]
     everything = [await found(home, query, "--limit", "100") for query in ("wifi password", "хурма persimmon Annas")]
