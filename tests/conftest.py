@@ -15,6 +15,11 @@ CANARY = "canary-Жёлудь-7731"
 """Planted into messages; no log line may ever hold it (invariant private-logs)."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that ask the local model take longest: begun first, they do not keep everything waiting in the end."""
+    items.sort(key=lambda item: "local_llm_dir" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(autouse=True)
 def log_events() -> Iterator[list[dict[str, Any]]]:
     """Every log event of a test; fails the test when one holds planted content."""

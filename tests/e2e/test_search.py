@@ -15,7 +15,7 @@ SAID = (
     ("main", "The wifi password of the summer house is tangerine-42."),
     ("main", "/new"),
     ("дача", "Пароль от вайфая на даче — мандарин-42, запиши его."),
-    ("work", "I am allergic to peanuts."),
+    ("work", "I am allergic to peanuts and hazelnuts, the doctor says."),
 )
 ANNA = "Annas wifi password is persimmon-7, пароль от вайфая у Анны."
 

@@ -101,12 +101,12 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             assert "there again as they were" in (await klaw("undo"))[1]
             assert "taken back by" in (await klaw("history", "2"))[1]
             code, out, _ = await klaw("rebuild", "--dry-run")
-            assert (code, out.splitlines()[0]) == (0, "would be dropped and made anew: 2 topics of 3 messages")
+            assert (code, out.splitlines()[0]) == (0, "would be dropped and made again: 2 topics of 3 messages")
             code, _, err = await klaw("rebuild")
             assert (code, "say --yes" in err) == (1, True)  # nobody was there to be asked
             assert await app.store.readers.run(topics.count, "local") == 2
             code, out, _ = await klaw("rebuild", "--chat", "main", "--since", "2000-01-01", "--yes")
-            assert (code, out.splitlines()[0]) == (0, "dropped 2 topics of 3 messages; they are made anew")
+            assert (code, out.splitlines()[0]) == (0, "dropped 2 topics of 3 messages, to be made again")
             entry = out.splitlines()[1].rsplit(" ", 1)[1]
             assert (await klaw("undo", entry))[0] == 0
             assert await app.store.readers.run(topics.count, "local") == 2

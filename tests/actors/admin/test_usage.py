@@ -99,7 +99,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
                 told = await output(usage_command, by="chat")
                 assert "today: $0.2500 of $1.00 and 50 of 500 tokens of unknown price used" in told
                 assert json.loads(await output(usage_command, json=True))["budget"]["share"] == 0.25
-                assert "$0.2500, 3 calls, 1 of unknown price, 1050 tokens; $0.2500 of $1.00" in await output(
+                assert "$0.2500, 3 calls, 1 of unknown price, 1,050 tokens; $0.2500 of $1.00" in await output(
                     status_command
                 )
     assert usage_command(arguments(home, by="chat", days=7)) == 0
@@ -108,7 +108,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
     assert lines[2].split() == ["anna:дача", "2", "900", "0", "100", "$0.2500"]
     assert lines[3].split() == ["boris:main", "1", "50", "0", "0", "price", "unknown"]
     assert lines[4].split() == ["total", "3", "950", "0", "100", "$0.2500", "+", "unknown"]
-    assert lines[5] == "of unknown price: 1 calls with 50 tokens"
+    assert lines[5] == "of unknown price: 1 call with 50 tokens"
     assert usage_command(arguments(home, user="Не имя")) == 1
     assert "--user: " in capsys.readouterr().err
     assert usage_command(arguments(home, user="nobody")) == 0
