@@ -6,12 +6,14 @@ was added. Nothing here reads or waits; the output is one string for each change
 """
 
 import enum
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import TextIO
 
 import attrs
 
-from klaw.client.cells import harmless, width
+from klaw.client.cells import harmless, width, width_of
 from klaw.client.editor import View
 from klaw.client.wrap import height, least_width, shown, wrap
 
@@ -63,11 +65,10 @@ class Screen:
         """The unfinished last row of the text."""
         self._foot: Foot | None = None
         """What stands below the text now."""
-        self._above: list[int] = []
-        """Cells of each row that was written above the cursor's and may be written again; rather too few: what they
-        take too much would be cleared of the rows above."""
-        self._column = 0
-        """Where the cursor was put in its row."""
+        self._above: list[str] = []
+        """The rows that were written above the cursor's and may be written again."""
+        self._before = ""
+        """What stands before the cursor in its row."""
         self._resized = False
 
     def write(self, text: str) -> None:
@@ -96,12 +97,12 @@ class Screen:
 
     def clear(self) -> None:
         """Begin at the top of an empty screen."""
-        self._above, self._column = [], 0
+        self._above, self._before = [], ""
         self._emit(_CLEAR_ALL + self._draw(self._foot))
 
     def begin_anew(self) -> None:
         """Something else wrote on the terminal: go on below it, whatever stood there."""
-        self._tail, self._foot, self._above, self._column = "", None, [], 0
+        self._tail, self._foot, self._above, self._before = "", None, [], ""
 
     @property
     def columns(self) -> int:
@@ -121,7 +122,7 @@ class Screen:
         still = not self._resized and self._foot is None and not self._above
         if still and (rows or [tail])[0].startswith(before):
             # The usual case of a streamed answer: nothing that stands there has to move.
-            self._column = least_width(tail)
+            self._before = tail
             self._emit((done + tail).removeprefix(before))
             return
         self._emit(self._erase() + done + self._draw(self._foot))
@@ -133,13 +134,13 @@ class Screen:
         """Go back to where the unfinished row begins, and clear all from there on.
 
         On a terminal that has become narrower, rows that were written whole now take several: terminals keep the text
-        and move it, and the cursor with it.
+        and move it, and the cursor with it. Where terminals differ, rather too few rows are counted: one too many
+        would clear text that stays.
         """
         columns, lines = self._size()
         columns = max(columns, 1)
-        up = sum(height(cells, columns) for cells in self._above) + max(self._column - 1, 0) // columns
-        up = min(up, lines - 1)
-        self._above, self._column = [], 0
+        up = min(sum(height(row, columns) for row in [*self._above, self._before]) - 1, lines - 1)
+        self._above, self._before = [], ""
         return "\r" + (f"\x1b[{up}A" if up else "") + _CLEAR_BELOW
 
     def _draw(self, foot: Foot | None) -> str:
@@ -149,23 +150,29 @@ class Screen:
         tail = [*early, shown(last, columns)] if self._tail else []
         self._foot = foot
         if foot is None:
-            self._above = [least_width(row) for row in tail[:-1]]
-            self._column = least_width(tail[-1]) if tail else 0
+            self._above, self._before = tail[:-1], "".join(tail[-1:])
             return "\n".join(tail)
         rows = list(tail)
         if foot.status:
             rows.append(_cut_short(foot.status, columns - 1))
-        self._above = [least_width(row) for row in rows]
+        self._above = list(rows)
         if foot.status:
             rows[-1] = self._styled(rows[-1], Style.FAINT)
-        self._column = width(foot.prompt) + foot.view.column
-        at = f"\x1b[{self._column}C" if self._column else ""
+        column = width(foot.prompt) + foot.view.column
+        self._before = foot.prompt + _before(foot.view)
+        self._before += " " * (column - least_width(self._before))
+        at = f"\x1b[{column}C" if column else ""
         return "\n".join([*rows, f"{foot.prompt}{foot.view.text}\r{at}"])
 
     def _emit(self, text: str) -> None:
         if text:
             self._out.write(text)
             self._out.flush()
+
+
+def _before(view: View) -> str:
+    """What is shown of the typed line before its cursor."""
+    return view.text[: bisect_right(list(accumulate(map(width_of, view.text))), view.column)]
 
 
 def _cut_short(text: str, columns: int) -> str:

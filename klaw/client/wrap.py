@@ -47,12 +47,28 @@ def shown(row: str, columns: int) -> str:
 
 def least_width(row: str) -> int:
     """Cells that a row takes where a sign of several characters is shown as one."""
-    return len(row) if row.isascii() else sum(min(sum(map(width_of, sign)), 2) for sign in _signs(row))
+    return len(row) if row.isascii() else sum(map(sum, map(_least_cells, _signs(row))))
 
 
-def height(cells: int, columns: int) -> int:
-    """Rows that a written row of so many cells takes, on a terminal that has perhaps become narrower since."""
-    return max(1, -(-cells // columns))
+def height(row: str, columns: int) -> int:
+    """Rows that a written row takes at least, on a terminal that has perhaps become narrower since.
+
+    A character of two cells that only half fits goes to the next row, and leaves a cell empty.
+    """
+    if row.isascii():
+        return max(1, -(-len(row) // columns))
+    rows, used = 1, 0
+    for sign in _signs(row):
+        for cells in _least_cells(sign):
+            if used and used + cells > columns:
+                rows, used = rows + 1, 0
+            used += cells
+    return rows
+
+
+def _least_cells(sign: str) -> Sequence[int]:
+    """Cells of a sign where it is shown as one; together where they stay in one row on every terminal."""
+    return (2,) if width_of(sign[0]) == 2 else (1,) * min(sum(map(width_of, sign)), 2)
 
 
 def _parts(line: str) -> Iterator[list[str]]:

@@ -47,16 +47,24 @@ class SmallTerminal:
             first = len(self.lines)
             cells = [*line]
             rows: list[list[str]] = [[]]
+            went: list[tuple[int, int]] = []
+            """Row and column where each cell went: a wide character that does not fit leaves a cell empty."""
             for place, cell in enumerate(cells):
                 wide = place + 1 < len(cells) and cells[place + 1] == "" and cell != ""
                 if len(rows[-1]) + 1 + wide > columns:
                     rows.append([])
+                went.append((len(rows) - 1, len(rows[-1])))
                 rows[-1].append(cell)
             self.lines += rows
             self.wrapped += [False, *[True] * (len(rows) - 1)]
             if number == at:
-                self.row, self.column = first, column
-                while self.column > columns or (self.column == columns and self.row + 1 < len(self.lines)):
+                below, self.column = (
+                    went[column]
+                    if column < len(cells)
+                    else (len(rows) - 1, len(rows[-1]) + column - len(cells))  # behind the text
+                )
+                self.row = first + below
+                while self.column > columns:
                     self.row += 1
                     self.column -= columns
                     while self.row >= len(self.lines):

@@ -4,7 +4,7 @@ import time
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klaw.client.editor import View
@@ -107,6 +107,8 @@ def test_the_picture_is_the_text_and_then_the_input_line(steps: list[str | int])
 
 
 @given(st.lists(st.one_of(TEXTS, st.integers(4, 40), st.just(None)), max_size=20))
+@example(["aa", "a日", "aaa", 4])
+@example(["aaa日aa", "aaa日aa", "a", 4])
 def test_after_any_change_of_size_no_ghost_is_left_and_no_word_is_doubled(steps: list[str | int | None]) -> None:
     """On a terminal that keeps the text of its rows when it becomes narrower or wider."""
     terminal, text = SmallTerminal(20, 2000), ""
