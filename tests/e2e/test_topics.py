@@ -142,7 +142,7 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
     begin = time.monotonic()
     async with inside(home) as here:
         app = here.app
-        await talk(app, TALKS[:2])
+        await talk(app, TALKS[1:2])
         with trio.fail_after(HANG_S):
             while await app.store.readers.run(topics.count_unarchived) or await app.store.readers.run(
                 topics.unfinished, with_facts=False, after=0, limit=9
@@ -151,13 +151,13 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
                 await app.archivist.wait_idle()
                 await trio.sleep(0.1)
         found = await app.store.readers.run(topics.of_user, LOCAL_USER)
-        assert sum(topic.messages for topic in found) == 8
+        assert sum(topic.messages for topic in found) == 4
         assert all(topic.summary.strip() for topic in found)
         assert await app.store.readers.run(topic_vectors.flaws) == NO_FLAWS
         report = app.metrics.report()
-        assert report["klaw_topics_extracted_total"]["value"] >= 2
-        assert report["klaw_splitter_duration_seconds"]["count"] == 2
-        assert report["klaw_topics_size_chars"]["count"] >= 2
+        assert report["klaw_topics_extracted_total"]["value"] >= 1
+        assert report["klaw_splitter_duration_seconds"]["count"] == 1
+        assert report["klaw_topics_size_chars"]["count"] >= 1
         page = await app.topic_search.search("вишня", TopicFilters(user=LOCAL_USER))
         assert page.hits
     print(f"{time.monotonic() - begin:.0f} s", [topic.summary for topic in found])

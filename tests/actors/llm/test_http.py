@@ -241,8 +241,8 @@ async def test_nothing_is_repeated_after_the_first_delta(server: LlmServer, make
 async def test_silence_is_a_timeout(server: LlmServer, make: Make, reply: Reply) -> None:
     """Before the head, and between two chunks."""
     server.replies.append(reply)
-    with pytest.raises(ProviderTimeout, match="0.05"):  # noqa: RUF043 - a dot is a dot here
-        await call(make(timeout_s=0.05))
+    with pytest.raises(ProviderTimeout, match="sent nothing"):
+        await call(make(timeout_s=1.0))
     await server.requests[0].gone.wait()
 
 
