@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,7 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LOG_ERRORS_ONLY = 1
 _SAID_BYTES = 16_384
 _REASON_CHARS = 200
+_LOGGED_WITHIN_S = 5.0
 _PROMPT_CACHE_MIB = 256
 """Prompts of earlier calls that llama.cpp keeps for reuse. Its default of 8 GiB would fill a small machine."""
 _PING_S = 10
@@ -95,7 +97,7 @@ def main(arguments: list[str]) -> int:
         server = xllamacpp.Server(parameters(options, key))
         answer: dict[str, object] = {"port": urlsplit(server.listening_address).port}
     except Exception as error:  # noqa: BLE001 - the class name is all that the parent may see
-        answer = {"error": type(error).__name__, "reason": _first_error(os.pread(said, _SAID_BYTES, 0))}
+        answer = {"error": type(error).__name__, "reason": _first_error(said)}
     os.dup2(null, _STDERR)
     os.close(said)
     os.write(report, json.dumps(answer).encode() + b"\n")
@@ -106,10 +108,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _first_error(said: bytes) -> str:
-    """The first error of llama.cpp's log, which is the cause of those that follow; without its time."""
-    found = re.search(r"^\S+ E +(.+)$", said.decode("utf-8", "replace"), re.MULTILINE)
-    return "".join(letter if letter.isprintable() else "?" for letter in found[1][:_REASON_CHARS]) if found else ""
+def _first_error(said: int) -> str:
+    """The first error of llama.cpp's log, which is the cause of those that follow; without its time.
+
+    Args:
+        said: the file that the log goes to. A thread of llama.cpp writes it, often only after the load has failed.
+    """
+    until = time.monotonic() + _LOGGED_WITHIN_S
+    while True:
+        found = re.search(rb"^\S+ E +(.+)\n", os.pread(said, _SAID_BYTES, 0), re.MULTILINE)
+        if found or time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    reason = found[1].decode("utf-8", "replace")[:_REASON_CHARS] if found else ""
+    return "".join(letter if letter.isprintable() else "?" for letter in reason)
 
 
 def _end_with_parent() -> None:
