@@ -42,6 +42,8 @@ class Link:
         self.websocket = websocket
         self.stream = stream
         self.watched: set[str] = set()
+        self.told: set[str] = set()
+        """Watched chats whose state at the beginning was sent: what comes now comes after it."""
         self.frames_left = server.frame_budget()
         self.received: list[object] = []
 
@@ -187,6 +189,7 @@ class FakeServer:
         link.watched.add(chat)
         await link.give(CaughtUp(chat=chat, seq=at, ref=ref))
         await link.give(Status(chat=chat, state=self.state))
+        link.told.add(chat)
 
     async def _handle(self, link: Link, frame: object) -> None:
         match frame:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -190,8 +191,10 @@ class Desk:
             while "".join(text.split()) not in "".join("".join(self.screen.picture).split()):
                 await self._read()
 
-    def resize(self, columns: int) -> None:
-        """Make the window wider or narrower, with the text that is there."""
+    async def resize(self, columns: int) -> None:
+        """Make the window wider or narrower, with the text that is there: all that was written for the old one."""
+        while select.select([self.master], [], [], 0)[0]:
+            await self._read()
         self.screen.resize(columns)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
@@ -310,7 +313,7 @@ async def test_it_reconnects_with_a_visible_line_and_shows_what_was_missed() -> 
     server = echoing()
     async with server.serving(), desk(server, "--no-history") as person:
         await person.see("> ")
-        await server.wait_for(lambda: any("main" in link.watched for link in server.links))
+        await server.wait_for(lambda: any("main" in link.told for link in server.links))
         person.type("typed half")
         await person.see("typed half")
         await server.cut_all()
@@ -400,20 +403,22 @@ async def test_the_window_is_resized_while_an_answer_comes_and_something_is_type
     """Rows end between words, no ghost of the input line or of the spinner is left, and nothing stands twice."""
     words = "Садовая калитка закрыта the garden gate is shut 花园的门关着 👍 and so on"
     async with FakeServer().serving() as server, desk(server) as person:
-        person.resize(60)
+        await person.resize(60)
         await person.see("/help")
-        await server.wait_for(lambda: any("main" in link.watched for link in server.links))
-        person.type("a long line that is being typed meanwhile")
+        await server.wait_for(lambda: any("main" in link.told for link in server.links))
+        person.type(typed := "a long line that is being typed meanwhile")
         await server.tell(Status(chat="main", state="thinking", turn="t", doing="thinking"), "main")
-        await person.see_status("thinking")
-        person.resize(30)
-        await person.see_rows("⠋…", "> ine that is being typed meanwhile"[:1] + "…")
+        await person.see_status("thinking", f"> {typed}")
+        await person.resize(30)
+        await person.see_status("thinking", f"> {typed[-27:]}")
         for number, columns in enumerate((24, 70, 20, 44)):
             cut = len(words) * (number + 1) // 4
             begin = len(words) * number // 4
             await server.tell(Delta(chat="main", turn="t", offset=begin, text=words[begin:cut]), "main")
             await person.see_text(words[:cut])
-            person.resize(columns)
+            await person.see_status("")  # nothing more is written for this width
+            await person.resize(columns)
+            await person.see_rows(f"> {typed[-(columns - 3) :]}")  # written again for the new one
             await person.see_text(words[:cut])
         picture = person.screen.picture
         assert sum("thinking" in row for row in picture) == 0, picture
