@@ -124,10 +124,6 @@ PURE = (
     "subagents/triggers.py",
     "llm/prices.py",
     "llm/budget.py",
-    "llm/calling.py",
-    "llm/jsonpieces.py",
-    "llm/replying.py",
-    "llm/subset.py",
 )
 IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}
 

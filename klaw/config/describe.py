@@ -145,8 +145,7 @@ def _type(cls: Any, rule: Rule, path: str = "") -> dict[str, Any]:
         items = _type(arguments[0], rule)
         return {"type": ["array", "string"] if rule.one_or_more else "array", "items": items}
     if origin is Literal:
-        kinds = ["boolean", "string"] if any(isinstance(choice, bool) for choice in arguments) else "string"
-        return {"type": kinds, "anyOf": [{"enum": list(arguments)}, {"type": "string", "pattern": _WHOLE_REFERENCE}]}
+        return {"type": "string", "anyOf": [{"enum": list(arguments)}, {"type": "string", "pattern": _WHOLE_REFERENCE}]}
     return _scalar(cls, rule)
 
 

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from klaw.config.document import Document, join_path, read_document
+from klaw.config.environment import Reference
 from klaw.config.paths import CONFIG_NAMES
 from klaw.config.schema import RENAMED, EngineConfig
 from klaw.config.structure import structure
@@ -82,12 +84,38 @@ def _build(document: Document) -> tuple[EngineConfig, list[ConfigWarning]]:
             rest[new] = values[old]
             warnings.append(ConfigWarning(path=old_path, message=f"is deprecated; call it {new_path}"))
         tree[section] = rest
+    warnings += _tools_by_schema(tree)
     try:
         config = structure(tree, (*document.problems, *clashes))
     except ConfigError as exc:
         written = {warning.path: warning for warning in warnings}
         raise ConfigError([_as_written(problem, written) for problem in exc.problems]) from None
     return config, warnings
+
+
+def _tools_by_schema(tree: dict[str, Any]) -> Iterator[ConfigWarning]:
+    """Read ``tools: schema``, which earlier versions knew, as false."""
+    models = {"localModel": tree.get("localModel")}
+    providers = tree.get("providers")
+    for provider, settings in providers.items() if isinstance(providers, dict) else ():
+        own = settings.get("models") if isinstance(settings, dict) else None
+        path = f"{join_path('providers', provider)}.models"
+        models |= {join_path(path, name): model for name, model in own.items()} if isinstance(own, dict) else {}
+    for path, model in models.items():
+        if isinstance(model, dict) and _text(model.get("tools")) == "schema":
+            model["tools"] = False
+            yield ConfigWarning(
+                path=f"{path}.tools",
+                message="schema is no longer supported, and the model gets no tools: write true if it can call tools"
+                " by itself, else false",
+            )
+
+
+def _text(value: object) -> object:
+    if isinstance(value, Reference):
+        with suppress(ValueError):
+            return value.text()
+    return value
 
 
 def _as_written(problem: Problem, old_paths: Mapping[str, object]) -> Problem:

@@ -97,18 +97,14 @@ def is_choice(cls: Any) -> bool:
     return origin is Literal
 
 
-def read_choice(value: object, cls: object) -> str | bool:
-    choices: tuple[str | bool, ...] = get_args(cls)
+def read_choice(value: object, cls: object) -> str:
+    choices: tuple[str, ...] = get_args(cls)
     if value is UNREADABLE:
         raise ReportedError
     text = _looked_up(value) if isinstance(value, Reference) else value
     if isinstance(text, str) and text in choices:
         return text
-    scalar = _scalar(value) if any(isinstance(choice, bool) for choice in choices) else text
-    if isinstance(scalar, bool) and any(choice is scalar for choice in choices):
-        return scalar
-    names = [json.dumps(choice) if isinstance(choice, bool) else choice for choice in choices]
-    raise _mismatch(f"one of {', '.join(names)}" if len(names) > 1 else f"{names[0]!r}", value, scalar)
+    raise _mismatch(f"one of {', '.join(choices)}" if len(choices) > 1 else f"{choices[0]!r}", value, text)
 
 
 def read_json(value: object) -> object:

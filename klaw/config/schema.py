@@ -169,10 +169,7 @@ class ProviderModelConfig:
 
     context_tokens: int | None = key("Context length of the model.", None, minimum=64, maximum=_TOKENS_MAX)
     max_output_tokens: int | None = key("Longest answer that the model gives.", None, minimum=1, maximum=_TOKENS_MAX)
-    tools: Literal[False, True, "schema"] = key(
-        "The model can call tools: it is offered Klaw's. `schema`: it cannot, and is asked for calls by a JSON schema.",
-        False,
-    )
+    tools: bool = key("The model can call tools: it is offered Klaw's.", False)
     images: bool = key("The model takes images.", False)
     json_schema: bool = key(
         "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
@@ -295,10 +292,7 @@ class LocalModelConfig:
     )
     parallel: int = key("Requests that the model process works on at the same time.", 2, minimum=1, maximum=64)
     start_timeout_s: float = key("The model process must be ready within this time.", 120.0, above=0, maximum=_DAY_S)
-    tools: Literal[False, "schema"] = key(
-        "The model is offered Klaw's tools, and asked for calls by a JSON schema; too hard for the built-in one.",
-        False,
-    )
+    tools: bool = key("The model can call tools: it is offered Klaw's. The built-in one is too small for that.", False)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,13 +1,13 @@
 """Making a request fit for another model than it was made for. Pure."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from klaw.domain import tokens
 from klaw.domain.quoting import one_line, quoted
-from klaw.llm.types import ChatMessage, Request, ToolCall
+from klaw.llm.types import ChatMessage, Request
 
 IMAGE_TOKENS = 1_600
 """What the largest image costs with the providers that say so; smaller ones cost less."""
@@ -16,19 +16,12 @@ NO_IMAGE = "[an image that this model cannot see]"
 
 
 def without_tools(request: Request) -> Request:
-    """The request for a model that cannot call tools: calls and results so far become plain text."""
-    return attrs.evolve(request, messages=rounds_as_text(request.messages, _told), tools=(), stable_messages=0)
+    """The request for a model that cannot call tools: calls and results so far become plain text, each a part of what
+    the model, or the user, says."""
+    return attrs.evolve(request, messages=_rounds_as_text(request.messages), tools=(), stable_messages=0)
 
 
-def rounds_as_text(
-    messages: Sequence[ChatMessage], calls_text: Callable[[Sequence[ToolCall]], str]
-) -> tuple[ChatMessage, ...]:
-    """Messages without tool calls and results: each becomes a part of what the model, or the user, says.
-
-    Args:
-        messages: of one request.
-        calls_text: what the model is to have said for the calls of one message.
-    """
+def _rounds_as_text(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
     plain: list[ChatMessage] = []
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     for message in messages:
@@ -36,7 +29,8 @@ def rounds_as_text(
             name = names.get(message.tool_call_id or "", "a tool")
             told = ChatMessage(role="user", content=f"Result of {one_line(name)}:\n{quoted(message.content)}")
         elif message.tool_calls:
-            content = f"{message.content}\n{calls_text(message.tool_calls)}".strip()
+            used = (f"I use {call.name} with {call.arguments}" for call in message.tool_calls)
+            content = "\n".join([message.content, *used]).strip()
             told = ChatMessage(role="assistant", content=content)
         else:
             plain.append(message)
@@ -47,10 +41,6 @@ def rounds_as_text(
             told = attrs.evolve(before, content=f"{before.content}\n{told.content}")
         plain.append(told)
     return tuple(plain)
-
-
-def _told(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(f"I use {call.name} with {call.arguments}" for call in calls)
 
 
 def without_images(request: Request) -> Request:

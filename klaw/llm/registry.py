@@ -112,7 +112,7 @@ class Registry:
                 name=name,
                 context_tokens=self._config.local_model.context_tokens,
                 max_output_tokens=None,
-                tools=bool(self._config.local_model.tools),
+                tools=self._config.local_model.tools,
                 images=False,
                 prices=FREE,
                 price_source="local",
@@ -128,7 +128,7 @@ class Registry:
             name=name,
             context_tokens=(own and own.context_tokens) or (listed and listed.context_tokens) or None,
             max_output_tokens=own.max_output_tokens if own is not None else None,
-            tools=own is not None and bool(own.tools),
+            tools=own is not None and own.tools,
             images=own is not None and own.images,
             prices=prices,
             price_source=source if prices is not None else None,  # type: ignore[arg-type]  # one of the two words

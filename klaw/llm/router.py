@@ -18,8 +18,6 @@ from klaw.llm.guard import GuardedProvider, ProviderReport
 from klaw.llm.late import LateProvider
 from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import Provider
-from klaw.llm.subset import Rules
-from klaw.llm.tools_by_schema import ToolsBySchema
 
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """What an account without a right key or without credit gets for every call."""
@@ -38,7 +36,7 @@ class Route:
         model: the provider's own name of the first model, for ``Request.model``.
         context_tokens: prompt and answer together.
         max_output_tokens: longest answer; never more than ``llm.maxReplyTokens``.
-        tools: whether the model can call tools, by itself or by a schema.
+        tools: whether the model can call tools.
         images: whether the model takes images.
         fallback: whole names of the models that are asked in turn when it fails.
     """
@@ -168,16 +166,13 @@ class Router:
             self._late[provider], self._providers[provider] = late, GuardedProvider(provider, late)
         known_model = settings.models.get(model)
         reply = self._config.llm.max_reply_tokens
-        asked: Provider = self._providers[provider]
-        if known_model is not None and known_model.tools == "schema":
-            asked = ToolsBySchema(asked, Rules.STRICT, constrained=known_model.json_schema)
         return Link(
-            provider=asked,
+            provider=self._providers[provider],
             name=name,
             model=model,
             context_tokens=self._context_tokens(name),
             max_output_tokens=min(reply, (known_model and known_model.max_output_tokens) or reply),
-            tools=known_model is not None and bool(known_model.tools),
+            tools=known_model is not None and known_model.tools,
             images=known_model is not None and known_model.images,
             json_schema=known_model is None or known_model.json_schema,
         )
@@ -189,12 +184,12 @@ class Router:
         if self._local is None:
             self._local = self._make_local()
         return Link(
-            provider=ToolsBySchema(self._local, Rules.LLAMA) if local.tools else self._local,
+            provider=self._local,
             name=name,
             model=model,
             context_tokens=self._context_tokens(name),
             max_output_tokens=min(self._config.llm.max_reply_tokens, local.max_reply_tokens),
-            tools=bool(local.tools),
+            tools=local.tools,
             images=False,
         )
 

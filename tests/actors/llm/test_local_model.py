@@ -22,7 +22,7 @@ from klaw.llm.local import server as child
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
-from klaw.llm.types import ChatMessage, Delta, JsonSchema, Request
+from klaw.llm.types import ChatMessage, Delta, JsonSchema, Request, ToolCall, ToolDescription
 from tests.support.waiting import HANG_S
 
 pytest.importorskip("xllamacpp")
@@ -124,6 +124,22 @@ async def test_an_answer_fits_its_schema(local: Local, text: str) -> None:
     assert pet["kind"] in ("cat", "dog")
     assert type(pet["age"]) is int
     assert completion.model == "local/smollm2-135m-instruct"
+
+
+async def test_the_engine_takes_tools_and_their_results(local: Local) -> None:
+    """llama.cpp renders them by the model's template; what a model of this size makes of them is another matter."""
+    parameters = {"type": "object", "properties": {"zone": {"type": "string", "maxLength": 40}}, "required": ["zone"]}
+    tool = ToolDescription(name="current_time", description="Tell the time.", parameters=parameters)
+    call = ToolCall(id="1", name="current_time", arguments='{"zone": "Europe/Moscow"}')
+    request = attrs.evolve(ask("Сколько времени?", 20), tools=(tool,))
+    rounds = (
+        *request.messages,
+        ChatMessage(role="assistant", content="", tool_calls=(call,)),
+        ChatMessage(role="tool", content="12:30", tool_call_id="1"),
+    )
+    for messages in (request.messages, rounds):
+        completion = await local.provider.stream(attrs.evolve(request, messages=messages), lambda _delta: None)
+        assert completion.text or completion.tool_calls
 
 
 @pytest.fixture

@@ -499,19 +499,27 @@ def test_good_mcp_servers():
 
 
 @pytest.mark.parametrize(
-    ("text", "made"),
-    [("true", True), ("false", False), ("schema", "schema"), ('"${A}"', True), ('"${B}"', "schema")],
+    ("text", "made", "warned"),
+    [
+        ("true", True, False),
+        ("false", False, False),
+        ('"${A}"', True, False),
+        ("schema", False, True),
+        ('"${B}"', False, True),
+    ],
 )
-def test_tools_of_a_model_are_a_bool_or_a_word(text, made):
+def test_tools_of_a_model_are_a_bool_and_schema_is_false_with_a_warning(text, made, warned):
     provider = f"{{baseUrl: {URL}, models: {{m: {{tools: {text}}}}}}}"
-    config, _ = parse(f"providers: {{p: {provider}}}", {"A": "true", "B": "schema"})
-    assert config.providers["p"].models["m"].tools == made
+    config, warnings = parse(
+        f"{{providers: {{p: {provider}}}, localModel: {{tools: {text}}}}}", {"A": "true", "B": "schema"}
+    )
+    assert config.providers["p"].models["m"].tools is config.local_model.tools is made
+    found = [warning.path for warning in warnings if "no longer supported" in warning.message]
+    assert found == (["localModel.tools", "providers.p.models.m.tools"] if warned else [])
 
 
 @pytest.mark.parametrize("text", ["maybe", "1", "[]", "'true'"])
 def test_tools_of_a_model_are_nothing_else(text):
     provider = f"{{baseUrl: {URL}, models: {{m: {{tools: {text}}}}}}}"
-    with pytest.raises(ConfigError, match=r"providers\.p\.models\.m\.tools: must be one of false, true, schema, got"):
+    with pytest.raises(ConfigError, match=r"providers\.p\.models\.m\.tools: must be true or false, got"):
         parse(f"providers: {{p: {provider}}}", {})
-    with pytest.raises(ConfigError, match=r"localModel\.tools: must be one of false, schema, got"):
-        parse("localModel: {tools: true}", {})
