@@ -26,11 +26,9 @@ from klaw.llm.local.process import LocalProcess, local_settings
 from klaw.memory import archivist as archivist_actor
 from klaw.memory import compactor as compactor_actor
 from klaw.memory import coverage as coverage_actor
-from klaw.memory import daily as daily_actor
 from klaw.memory import embedder as embedder_actor
 from klaw.memory import files as files_actor
 from klaw.memory.archivist import ArchivistServices
-from klaw.memory.daily import DailyMetrics, DailyServices
 from klaw.memory.summaries import summarizer as summarizer_actor
 from klaw.parts import App, build
 from klaw.store import writer as writer_actor
@@ -201,8 +199,6 @@ async def _start(app: App) -> None:
     )
     if config.topics.enabled:
         await app.supervisor.start(_archivist(app))
-    if config.facts.daily.enabled:
-        await app.supervisor.start(_daily(app))
     await app.supervisor.start(
         ActorSpec(name="health.watch", run=partial(watch, health=app.health, events=app.hub), stop_budget_s=1)
     )
@@ -222,24 +218,6 @@ def _archivist(app: App) -> ActorSpec:
     return ActorSpec(
         name=archivist_actor.ACTOR_NAME,
         run=partial(archivist_actor.run, archivist=app.archivist, services=services),
-        stop_budget_s=1,
-    )
-
-
-def _daily(app: App) -> ActorSpec:
-    services = DailyServices(
-        config=app.config.facts.daily,
-        zone=app.zone,
-        with_topics=app.config.topics.enabled,
-        readers=app.store.readers,
-        writer=app.store.writer,
-        drawer=app.drawer,
-        metrics=DailyMetrics(app.metrics),
-        clock=app.clock,
-    )
-    return ActorSpec(
-        name=daily_actor.ACTOR_NAME,
-        run=partial(daily_actor.run, daily=app.daily, services=services),
         stop_budget_s=1,
     )
 
@@ -287,8 +265,6 @@ async def _stop(app: App) -> None:
     await supervisor.stop(compactor_actor.ACTOR_NAME, "shutdown")
     if app.config.topics.enabled:
         await supervisor.stop(archivist_actor.ACTOR_NAME, "shutdown")
-    if app.config.facts.daily.enabled:
-        await supervisor.stop(daily_actor.ACTOR_NAME, "shutdown")
     await supervisor.stop("llm.local", "shutdown")
     await app.router.aclose()
     if app.embedder.status.state is EmbedderState.READY:

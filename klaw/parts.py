@@ -37,7 +37,6 @@ from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.compactor import Compactor
 from klaw.memory.coverage import Coverage
-from klaw.memory.daily import Daily
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.files import MemoryFiles
@@ -119,12 +118,9 @@ class App:
     metrics: Metrics
     topic_metrics: TopicMetrics
     archivist: Archivist
-    daily: Daily
     asker: Asker
     """Of questions in the background."""
     drawer: FactDrawer
-    zone: str
-    """The installation's time zone, by its IANA name."""
     forgetter: Forgetter
     compactor: Compactor
     topic_control: TopicControl
@@ -218,8 +214,9 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         turn_ended=summarizer.nudge,
     )
     scheduler = Scheduler()
-    zone = default_zone(config.subagents.zone)
-    scheduling = Scheduling(scheduler, store.readers, store.writer, config, clock, default_zone=zone)
+    scheduling = Scheduling(
+        scheduler, store.readers, store.writer, config, clock, default_zone=default_zone(config.subagents.zone)
+    )
     toolbox.register(*scheduling_tools(scheduling, scheduler))
     sources.append(partial(task_problems, scheduler))
     reindexer = Reindexer()
@@ -327,10 +324,8 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         topic_metrics=topic_metrics,
         archivist=archivist,
         topic_control=topic_control,
-        daily=Daily(),
         asker=asker,
         drawer=FactDrawer(asker, facts, PeopleDrawer(people, store.readers), store.readers),
-        zone=zone,
         health=health,
         directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), answers),
         threads=(files, tool_files, services.workspace.threads),

@@ -145,7 +145,6 @@ async def _start_admin(app: App, listener: _Listener) -> None:
             coverage=app.coverage,
             metrics=app.metrics,
             archivist=app.archivist if app.config.topics.enabled else None,
-            daily=app.daily if app.config.facts.daily.enabled else None,
             health=app.health,
             scheduling=app.scheduling,
             forgetter=app.forgetter,

@@ -4,7 +4,6 @@
 was acknowledged. People, facts and what is to be forgotten have words of their own, which stand nowhere else.
 """
 
-import datetime as dt
 import json
 import random
 import re
@@ -15,20 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import trio
 
 from klaw.actor.clock import SystemClock, iso
-from klaw.actor.metrics import Metrics
-from klaw.actor.supervisor import ActorSpec, Supervisor
-from klaw.config.background import DailyFactsConfig
 from klaw.domain.fact import Fact, FactId
 from klaw.domain.message import NewMessage, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, PersonSource
 from klaw.domain.topic import Topic
 from klaw.llm.types import Request
-from klaw.memory import daily as daily_actor
-from klaw.memory.daily import Daily, DailyMetrics, DailyServices
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.people import People
@@ -43,12 +36,10 @@ from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
 from tests.support.making import START, new
 from tests.support.reindexing import DIMENSION, MODEL, unit
-from tests.support.scripted import Scripted, TestClock
+from tests.support.scripted import Scripted
 from tests.support.topics import draft
 
 USERS = ("anna", "boris", "вера")
-DUE = dt.datetime.fromisoformat("2026-11-22T03:30:00+00:00").timestamp()
-TALK = dt.datetime.fromisoformat("2026-11-21T12:00:00+00:00").timestamp()
 AT = iso(START + 5_000_000)
 _SAID = re.compile(r"^#(\d+).*?: .*?(?:(NOTE|CHANGE) (w[a-z]+))(?: with (Z[a-z]+))?", re.MULTILINE)
 _KEPT = re.compile(r"^(\d+)\. \[.*?\] \w+: (w[a-z]+) is", re.MULTILINE)
@@ -269,43 +260,12 @@ async def _draw(work: Work, topic: Topic) -> None:
     await work.store.writer.mark_topic(topic.user, topic.id, "facts", AT)
 
 
-async def draw_day(work: Work, _place: int) -> None:
-    user = work.user(fresh=True)
-    texts, about = await _material(work, user)
-    await work.tell(user, "talk", *texts, at=TALK)
-    await work.doing("draw", partial(_days, work), user=user, **about)
-
-
-async def _days(work: Work) -> None:
-    """The real actor, until it has nothing to do."""
-    daily, clock = Daily(), TestClock(DUE)
-    services = DailyServices(
-        config=DailyFactsConfig(enabled=True, catch_up_days=1),
-        zone="UTC",
-        with_topics=False,
-        readers=work.store.readers,
-        writer=work.store.writer,
-        drawer=_drawer(work),
-        metrics=DailyMetrics(Metrics()),
-        clock=clock,
-    )
-    async with trio.open_nursery() as nursery:
-        supervisor = Supervisor(nursery, clock)
-        run = partial(daily_actor.run, daily=daily, services=services)
-        await supervisor.start(ActorSpec(name=daily_actor.ACTOR_NAME, run=run, stop_budget_s=1))
-        daily.nudge()
-        with trio.fail_after(60):
-            await daily.wait_idle()
-        await supervisor.stop(daily_actor.ACTOR_NAME, "done")
-
-
 async def finish_background(work: Work) -> None:
     """What an earlier life began."""
     left = await work.store.readers.run(topics.unfinished, with_facts=True, after=0, limit=1_000)
     for topic in left:
         if not topic.facts:
             await _draw(work, topic)
-    await _days(work)
     work.say("finished")
 
 
@@ -378,7 +338,6 @@ OPERATIONS: dict[str, Callable[[Work, int], Awaitable[None]]] = {
     "undo": undo,
     "rebuild": rebuild,
     "draw-topic": draw_topic,
-    "draw-day": draw_day,
     "merge-people": merge_people,
     "supersede": supersede,
     "spend": spend,

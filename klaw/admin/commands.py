@@ -62,7 +62,6 @@ from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
-from klaw.memory.daily import Daily
 from klaw.memory.embedder import Embedder
 from klaw.memory.facts import Facts
 from klaw.memory.forget import Forgetter
@@ -112,7 +111,6 @@ class Sources:
     metrics: Metrics
     archivist: Archivist | None
     """None when topics are off."""
-    daily: Daily | None
     health: Problems
     scheduling: Scheduling
     forgetter: Forgetter
@@ -233,7 +231,6 @@ class Commands:
             "tasks": describe_overview(await sources.scheduling.overview()),
             "summaries": sources.summarizer.report(),
             "topics": attrs.asdict(sources.archivist.status) if sources.archivist is not None else None,
-            "daily_facts": attrs.asdict(sources.daily.status) if sources.daily is not None else None,
             "metrics": sources.metrics.report(),
             "threads": [attrs.asdict(threads.report()) for threads in (*sources.threads, self._disk)],
             "degraded": _listed(sources.health.problems()),

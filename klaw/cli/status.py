@@ -45,7 +45,6 @@ def lines(answer: dict[str, Any]) -> list[str]:
         *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
         ["summaries", _summaries(answer["summaries"])],
         ["topics", _topics(answer.get("topics"), answer.get("metrics", {}))],
-        ["daily facts", _daily(answer.get("daily_facts"))],
         ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
         ["logs to sync", size(disk["commit_log_bytes"])],
         ["disk", f"{size(disk['free_bytes'])} free"],
@@ -141,20 +140,6 @@ def _topics(status: dict[str, Any] | None, metrics: dict[str, Any]) -> str:
     notes += [status["error"]] if status["error"] else []
     text = f"{made} made and {merged} merged since the start, {plural(status['unarchived'], 'message')} without one"
     return text + (f" ({', '.join(notes)})" if notes else "")
-
-
-def _daily(status: dict[str, Any] | None) -> str:
-    """Which day was drawn into facts last, what failed, and when the next one is due."""
-    if status is None:
-        return "off (facts.daily.enabled)"
-    last = "none drawn since the start"
-    if status["last_day"]:
-        drawn = plural(status["days"], "day")
-        last = f"{drawn} drawn since the start, the last {status['last_day']} at {status['last_at']}"
-    notes = [f"{status['failing']} failed and wait"] if status["failing"] else []
-    notes += [status["error"]] if status["error"] else []
-    following = f"; next: {status['next_at']}" if status["next_at"] else ""
-    return last + following + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _with_reason(state: str, reason: str | None) -> str:

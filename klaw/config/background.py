@@ -1,10 +1,8 @@
-"""The keys of engine.json for work that nobody waits for: tasks, subagents, the heartbeat, summaries, daily facts."""
-
-# ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
+"""The keys of engine.json for work that nobody waits for: tasks, subagents, the heartbeat, summaries."""
 
 import attrs
 
-from klaw.config.keys import key, section
+from klaw.config.keys import key
 
 _DAY_S = 86_400
 _YEAR_S = 366 * _DAY_S
@@ -62,32 +60,6 @@ class HeartbeatConfig:
     interval_s: int = key(
         f"Pause between heartbeats, at least {MIN_HEARTBEAT_S}; 0 = none.", 0, minimum=0, maximum=_YEAR_S
     )
-
-
-@attrs.frozen(kw_only=True)
-class DailyFactsConfig:
-    """The talk of each day that is over is drawn into facts, by routing.tasks.topics."""
-
-    enabled: bool = key("Draw facts from each day's talk in the background; it costs calls to a model.", False)
-    at: str = key(
-        "Time of the day after at which that is done, on the clock of subagents.zone.",
-        "03:30",
-        pattern=r"([01]\d|2[0-3]):[0-5]\d",
-        hint="be a time of day such as 03:30",
-    )
-    catch_up_days: int = key(
-        "So many days back a day is still drawn, when the server did not run or the model failed.",
-        7,
-        minimum=1,
-        maximum=366,
-    )
-
-
-@attrs.frozen(kw_only=True)
-class FactsConfig:
-    """Long-lived statements about the user, beside those of tools and topics."""
-
-    daily: DailyFactsConfig = section(DailyFactsConfig)
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import attrs
 
 from klaw.config.keys import Rule, file_key, rule_of
-from klaw.config.schema import RENAMED, EngineConfig
+from klaw.config.schema import RENAMED, RETIRED, EngineConfig
 from klaw.config.secret import Secret
 
 _WHOLE_REFERENCE = r"^\$\{[^}]+\}$"
@@ -23,7 +23,9 @@ def json_schema() -> dict[str, Any]:
     A key that is no text also takes a text that is wholly one ``${NAME}``.
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Klaw configuration"}
-    return schema | _section(EngineConfig, path="")
+    described = _section(EngineConfig, path="")
+    described["properties"] |= {name: {"deprecated": True, "description": "Has no effect."} for name, _ in RETIRED}
+    return schema | described
 
 
 def show(config: EngineConfig) -> dict[str, Any]:

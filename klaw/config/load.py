@@ -11,7 +11,7 @@ import attrs
 from klaw.config.document import Document, join_path, read_document
 from klaw.config.environment import Reference
 from klaw.config.paths import CONFIG_NAMES
-from klaw.config.schema import RENAMED, EngineConfig
+from klaw.config.schema import RENAMED, RETIRED, EngineConfig
 from klaw.config.structure import structure
 from klaw.errors import ConfigError, Problem
 
@@ -85,6 +85,12 @@ def _build(document: Document) -> tuple[EngineConfig, list[ConfigWarning]]:
             warnings.append(ConfigWarning(path=old_path, message=f"is deprecated; call it {new_path}"))
         tree[section] = rest
     warnings += _tools_by_schema(tree)
+    for (section, key), instead in RETIRED.items():
+        values = tree.get(section)
+        if section in tree and (values is None or (isinstance(values, dict) and set(values) <= {key})):
+            del tree[section]
+            message = f"has no effect any more: {instead}; remove it"
+            warnings.append(ConfigWarning(path=f"{section}.{key}", message=message))
     try:
         config = structure(tree, (*document.problems, *clashes))
     except ConfigError as exc:

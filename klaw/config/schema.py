@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-from klaw.config.background import FactsConfig, HeartbeatConfig, SubagentsConfig, SummariesConfig
+from klaw.config.background import HeartbeatConfig, SubagentsConfig, SummariesConfig
 from klaw.config.keys import key, section
 from klaw.config.mcp import McpConfig
 from klaw.config.secret import Secret
@@ -23,6 +23,9 @@ LOCAL_PROVIDER = "local"
 
 RENAMED: Mapping[tuple[str, str], str] = {("context", "subagentWindow"): "subagentHistory"}
 """Old keys that are still read, with a warning: (section, old key) -> new key."""
+RETIRED: Mapping[tuple[str, str], str] = {("facts", "daily"): "facts are drawn from topics (topics.enabled)"}
+"""Keys that one more version accepts without effect, with a warning: (section, key) -> what there is instead. Their
+sections have no other keys."""
 
 _TOKENS_MAX = 10_000_000
 _DAY_S = 86_400
@@ -454,7 +457,6 @@ class EngineConfig:
     subagents: SubagentsConfig = section(SubagentsConfig)
     heartbeat: HeartbeatConfig = section(HeartbeatConfig)
     topics: TopicsConfig = section(TopicsConfig)
-    facts: FactsConfig = section(FactsConfig)
     recovery: RecoveryConfig = section(RecoveryConfig)
     shutdown: ShutdownConfig = section(ShutdownConfig)
     logging: LoggingConfig = section(LoggingConfig)

@@ -96,7 +96,6 @@ class Facts:
         message: str | None = None,
         turn: str | None = None,
         topic: str | None = None,
-        day: str | None = None,
         background: bool = False,
         as_of: int | None = None,
     ) -> Outcome:
@@ -105,7 +104,7 @@ class Facts:
         Args:
             user: whose it is.
             text: the statement; control characters and space around it are left out.
-            category, importance, source, origin, chat, message, turn, topic, day: see ``domain.fact.Fact``.
+            category, importance, source, origin, chat, message, turn, topic: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
             background: nobody waits: its vector is made behind those that somebody waits for, however long it takes.
             as_of: the memory journal's last entry before what it is drawn from was read.
@@ -131,7 +130,6 @@ class Facts:
             message=message,
             turn=turn,
             topic=topic,
-            day=day,
             created_at=now,
             updated_at=now,
         )
@@ -309,11 +307,6 @@ class Facts:
         found = await self._readers.run(facts.by_rowids, fact.user, close)
         kept = (found[rowid] for rowid in close if rowid in found)
         return next((each for each in kept if each.id != replaced and adds_nothing(fact.text, each.text)), None)
-
-    async def vector_of(self, text: str) -> bytes | None:
-        """A text's vector, made behind those that somebody waits for; None without a model."""
-        made = await self._vector_in_background(text)
-        return made.vector if made is not None else None
 
     async def _vector(self, text: str) -> FactVector | None:
         try:

@@ -10,7 +10,7 @@ import trio
 from tests.support.waiting import HANG_S
 
 REPOSITORY = Path(__file__).parents[2]
-OPERATIONS = ("undo", "draw-day", "merge-people", "supersede", "forget-message", "forget-derived", "forget-person")
+OPERATIONS = ("undo", "draw-topic", "merge-people", "supersede", "forget-message", "forget-derived", "forget-person")
 
 
 async def test_memory_drill_of_seven_kills() -> None:

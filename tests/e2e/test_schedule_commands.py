@@ -217,11 +217,10 @@ async def test_every_actor_is_alive_at_the_start(tmp_path, heartbeat_s):
         routing={"default": "local/smollm2-135m-instruct"},
         embedding={"enabled": True},
         heartbeat={"intervalSeconds": heartbeat_s},
-        facts={"daily": {"enabled": True}},
         topics={"enabled": True},
     )
     async with served(home) as server:
         actors = _names((await Cli(server.home).json("actors"))["tree"])
-        promised = _promised() | {"memory.embedder", "memory.archivist", "memory.daily", "llm.local"}
+        promised = _promised() | {"memory.embedder", "memory.archivist", "llm.local"}
         assert {"store.writer", "subagents.scheduler", "gateway", "admin.socket"} <= promised
         assert {name: actors.get(name) for name in promised} == dict.fromkeys(promised, "running")

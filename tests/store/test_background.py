@@ -38,11 +38,14 @@ def rows(file: Path, table: str) -> list[Any]:
         connection.close()
 
 
+def days(root: Path) -> list[tuple[str, str, int]]:
+    return [(user, day, done) for _, user, day, _, done, _ in rows(root / "klaw.db", "day_entries")]
+
+
 async def test_days_and_spending_are_kept_and_told(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await fill(store)
-        assert await store.readers.run(background.done_days, ANNA, "") == {"2026-11-20"}
-        assert await store.readers.run(background.done_days, UserId("boris"), "") == set()
+        assert days(tmp_path) == [("anna", "2026-11-20", 0), ("anna", "2026-11-20", 1)]
         assert await store.readers.run(background.drawn_with_day, ANNA, [1, 2, 3]) == {1, 2}
         total = await store.readers.run(usage.total, UsageFilters(since="2026-11-22"))
         assert (total.calls, total.tokens, total.cost_nano) == (5, 2015, 10_000)
@@ -102,5 +105,5 @@ async def test_notes_that_come_while_the_server_reindexes_are_in_the_new_databas
         status = await ended(reindexer)
         assert status.report is not None
         assert status.report.swapped, status
-        assert await store.readers.run(background.done_days, ANNA, "") == {"2026-11-20", "2026-11-21"}
+        assert days(tmp_path)[-1] == ("anna", "2026-11-21", 1)
         assert (await store.readers.run(usage.total, UsageFilters())).calls == 7

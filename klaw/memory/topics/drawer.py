@@ -1,5 +1,4 @@
-"""Facts and people drawn from what was said: the archivist calls it once for each topic, before that is compared with
-others, and ``memory.daily`` once for each page of a day's talk.
+"""Facts and people drawn from a topic: the archivist calls it once for each, before that is compared with others.
 
 What counts as a source: what the user said. The assistant's answers are shown for the sense of it, but not those of
 turns that called a tool: they may repeat a web page, or what a search of memory brought. Tool results, results of tasks
@@ -13,7 +12,6 @@ from functools import partial
 
 import attrs
 import structlog
-import trio
 
 from klaw.domain import tokens
 from klaw.domain.fact import Fact, FactSource, Origin, normal_form
@@ -26,7 +24,6 @@ from klaw.memory.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.answers import BadAnswer
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.people_drawer import PeopleDrawer, line
-from klaw.memory.topics.source import Source
 from klaw.memory.topics.statements import FACTS_SCHEMA, Change, read_changes
 from klaw.memory.topics.texts import middle_out, minute, render
 from klaw.store.readers import Readers
@@ -38,8 +35,6 @@ NEAREST = 30
 """So many kept facts the model is shown."""
 SHOWN_CHARS = 300
 """Of each."""
-MAX_EMBEDDED = 20_000
-"""Characters of a day's talk whose vector says which kept facts are near."""
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
 _SCHEMA = JsonSchema(name="facts", schema=FACTS_SCHEMA)
@@ -62,29 +57,13 @@ class FactDrawer:
     facts: Facts
     people: PeopleDrawer
     readers: Readers
-    alone: trio.Lock = attrs.field(factory=trio.Lock)
-    """One topic or one page of a day at a time: whoever draws holds it, so that nothing is drawn twice."""
 
-    async def __call__(self, topic: Topic, own: Sequence[Message]) -> None:
-        """Draw a topic's facts; what was drawn with its day is left out.
+    async def __call__(self, topic: Topic, messages_of_topic: Sequence[Message]) -> None:
+        """Draw a topic's facts; what an older Klaw drew from a whole day's talk is left out.
 
         Args:
             topic: a new one.
-            own: its messages.
-
-        Raises, cancellation: see ``draw``.
-        """
-        async with self.alone:
-            drawn = await self.readers.run(background.drawn_with_day, topic.user, [each.rowid for each in own])
-            left = [each for each in own if each.user == topic.user and each.chat == topic.chat]
-            await self.draw(Source(user=topic.user, topic=topic.id), [each for each in left if each.rowid not in drawn])
-
-    async def draw(self, source: Source, own: Sequence[Message]) -> None:
-        """Draw facts from messages. The caller holds ``alone``.
-
-        Args:
-            source: what they are of.
-            own: messages of one chat of the source's user.
+            messages_of_topic: all of them.
 
         Raises:
             ProviderError, ConfigError: the model cannot be asked now.
@@ -93,6 +72,14 @@ class FactDrawer:
 
         Cancellation: some of the facts may be kept; the next call goes on with the others.
         """
+        drawn = await self.readers.run(
+            background.drawn_with_day, topic.user, [each.rowid for each in messages_of_topic]
+        )
+        own = [
+            each
+            for each in messages_of_topic
+            if each.user == topic.user and each.chat == topic.chat and each.rowid not in drawn
+        ]
         if not own:
             return
         # Calls stand before the answer of their turn, maybe in the topic before.
@@ -100,13 +87,13 @@ class FactDrawer:
         turns = await self.readers.run(messages.turns_with_tools, own[0].chat, _turns(own), first, last)
         left = [message for message in own if is_source(message, turns)]
         while any(message.role is Role.USER for message in left):
-            left = left[await self._draw(source, left) :]
+            left = left[await self._draw(topic, left) :]
 
-    async def _draw(self, source: Source, said: Sequence[Message]) -> int:
+    async def _draw(self, topic: Topic, said: Sequence[Message]) -> int:
         """Ask about the first messages that fit. Returns how many that were."""
         # Before anything that the model is shown is read, the kept facts and people too: it may quote any of it.
         as_of = await self.readers.run(memory_journal.last_entry)
-        kept, known = await self._near(source, said), await self.people.shown(source, said)
+        kept, known = await self._near(topic), await self.people.shown(topic, said)
         list_of_facts = "\n".join(_line(number, fact) for number, fact in enumerate(kept, 1)) or "(none)"
         list_of_people = "\n".join(line(number, each) for number, each in enumerate(known, 1)) or "(none)"
         lists = _lists(list_of_facts, list_of_people)
@@ -117,7 +104,7 @@ class FactDrawer:
             return handled
         read = partial(read_changes, kept=len(kept), said=sources, known=len(known))
         try:
-            async with self.asker.charged("facts", source.user, said[0].chat) as asker:
+            async with self.asker.charged("facts", topic.user, said[0].chat) as asker:
                 changes = await asker.ask("topics", PROMPT, _material(lists, shown), _SCHEMA, read)
         except BadAnswer:
             # Asked twice. A third time costs as much and seldom brings more; the messages themselves stay findable.
@@ -127,26 +114,22 @@ class FactDrawer:
             raise TopicChanged("some of the messages were forgotten while the model read them")
         done = 0
         for change in changes.wanted:
-            done += await self._apply(source, change, kept, said[change.message - 1], as_of)
-        await self.people.apply(source, changes.people, known, said[:handled], as_of)
+            done += await self._apply(topic, change, kept, said[change.message - 1], as_of)
+        await self.people.apply(topic, changes.people, known, said[:handled], as_of)
         log.info("facts_drawn", messages=handled, count=done, missing=changes.refused)
         return handled
 
-    async def _near(self, source: Source, said: Sequence[Message]) -> list[Fact]:
-        """The user's kept facts that are nearest to what was said; without vectors the most important ones."""
-        if source.topic is not None:
-            vector = await self.readers.run(topic_vectors.read, source.user, source.topic)
-        else:
-            own = " ".join(each.content for each in said if each.role is Role.USER)
-            vector = await self.facts.vector_of(own[:MAX_EMBEDDED])
+    async def _near(self, topic: Topic) -> list[Fact]:
+        """The user's kept facts that are nearest to the topic; without vectors the most important ones."""
+        vector = await self.readers.run(topic_vectors.read, topic.user, topic.id)
         if vector is not None:
-            near = await self.readers.run(passages.nearest, "fact", source.user, vector, NEAREST)
-            found = await self.readers.run(sql.by_rowids, source.user, [each.rowid for each in near])
+            near = await self.readers.run(passages.nearest, "fact", topic.user, vector, NEAREST)
+            found = await self.readers.run(sql.by_rowids, topic.user, [each.rowid for each in near])
             if found:
                 return list(found.values())
-        return await self.readers.run(sql.of_user, source.user, limit=NEAREST)
+        return await self.readers.run(sql.of_user, topic.user, limit=NEAREST)
 
-    async def _apply(self, source: Source, change: Change, kept: Sequence[Fact], evidence: Message, as_of: int) -> bool:
+    async def _apply(self, topic: Topic, change: Change, kept: Sequence[Fact], evidence: Message, as_of: int) -> bool:
         """Carry out a change. Returns whether anything became different."""
         old = kept[change.fact - 1] if change.fact else None
         if old is not None and not await self._is_newer(evidence, old):
@@ -157,7 +140,7 @@ class FactDrawer:
         if old is not None and normal_form(old.text) == normal_form(change.text):
             return False
         outcome = await self.facts.save(
-            source.user,
+            topic.user,
             change.text,
             category=change.category,
             importance=change.importance,
@@ -166,8 +149,7 @@ class FactDrawer:
             replaces=old.id if old is not None else None,
             chat=evidence.chat,
             message=evidence.id,
-            topic=str(source.topic) if source.topic is not None else None,
-            day=source.day,
+            topic=str(topic.id),
             background=True,
             as_of=as_of,
         )

@@ -13,10 +13,10 @@ import structlog
 from klaw.domain.message import Message, Role
 from klaw.domain.naming import Words, words_of
 from klaw.domain.person import InvalidPerson, Mention, Person, PersonSource, normal_name
+from klaw.domain.topic import Topic
 from klaw.errors import NoSuchPerson
 from klaw.memory.people import People, SamePerson
 from klaw.memory.topics.people_answers import PeopleChanges, PersonChange
-from klaw.memory.topics.source import Source
 from klaw.memory.topics.texts import middle_out
 from klaw.store.readers import Readers
 from klaw.store.sql import people as sql
@@ -46,18 +46,18 @@ class PeopleDrawer:
     people: People
     readers: Readers
 
-    async def shown(self, source: Source, said: Sequence[Message]) -> list[Known]:
+    async def shown(self, topic: Topic, said: Sequence[Message]) -> list[Known]:
         """The user's people whom it may name: those whose name stands in what was said, then those named most often."""
         text = "\n".join(message.content for message in said)
-        return await self.readers.run(sql.named_first, source.user, text, MOST_SHOWN)
+        return await self.readers.run(sql.named_first, topic.user, text, MOST_SHOWN)
 
     async def apply(
-        self, source: Source, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message], as_of: int
+        self, topic: Topic, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
 
         Args:
-            source: which names them.
+            topic: which names them.
             changes: what the model wants.
             shown: the people by whose numbers it names them.
             said: the messages that it was shown.
@@ -74,7 +74,7 @@ class PeopleDrawer:
         done = 0
         for change in changes.wanted:
             try:
-                done += await self._apply(source, change, shown, said[change.message - 1], own_words, as_of)
+                done += await self._apply(topic, change, shown, said[change.message - 1], own_words, as_of)
             except _Refused as refusal:
                 refused[str(refusal)] += 1
             except InvalidPerson as error:
@@ -89,7 +89,7 @@ class PeopleDrawer:
 
     async def _apply(
         self,
-        source: Source,
+        topic: Topic,
         change: PersonChange,
         shown: Sequence[Known],
         evidence: Message,
@@ -98,18 +98,18 @@ class PeopleDrawer:
     ) -> bool:
         if change.action == "merge":
             one, other = shown[change.person - 1].person, shown[change.into - 1].person
-            await self.people.merge(source.user, one.id, other.id, as_of=as_of)
+            await self.people.merge(topic.user, one.id, other.id, as_of=as_of)
             return True
-        mention = Mention(topic=source.name, message=evidence.id, at=evidence.created_at)
+        mention = Mention(topic=str(topic.id), message=evidence.id, at=evidence.created_at)
         if change.action == "update":
             return await self._note(shown[change.person - 1].person, change, mention, own_words, as_of)
         if not own_words.name([change.name, *change.aliases]):
             raise _Refused("not_said")
-        same = await self._same(source, change)
+        same = await self._same(topic, change)
         if same is not None:
             return await self._note(same, change, mention, own_words, as_of)
         await self.people.add(
-            source.user,
+            topic.user,
             change.name,
             aliases=_said(change.aliases, own_words),
             relation=change.relation,
@@ -132,10 +132,10 @@ class PeopleDrawer:
         )
         return became_other
 
-    async def _same(self, source: Source, change: PersonChange) -> Person | None:
+    async def _same(self, topic: Topic, change: PersonChange) -> Person | None:
         """The known person that an ``add`` names again. Two of one name are two people only when the model gives each
         a relation of its own; which of several is meant nobody can tell."""
-        named = await self.readers.run(sql.by_names, source.user, [change.name, *change.aliases])
+        named = await self.readers.run(sql.by_names, topic.user, [change.name, *change.aliases])
         relation = normal_name(change.relation)
         fitting = [each for each in named if not relation or normal_name(each.relation) in ("", relation)]
         if len(fitting) > 1:

@@ -60,7 +60,6 @@ def sources_of(app: App) -> Sources:
         coverage=app.coverage,
         metrics=app.metrics,
         archivist=app.archivist,
-        daily=app.daily,
         health=app.health,
         scheduling=app.scheduling,
         forgetter=app.forgetter,

@@ -115,6 +115,18 @@ async def test_only_what_the_user_and_the_assistant_said_by_themselves_is_shown(
     assert shown == ["Find me a flat", "Do you like Berlin?", "Yes, I live there"]
 
 
+async def test_what_was_drawn_from_its_day_is_not_drawn_again(tmp_path: Path) -> None:
+    """A Klaw of before drew facts from whole days; such entries are in the journal."""
+    model = scripted(lambda _request: said())
+    async with running_store(tmp_path) as store:
+        await tell(store, "drawn before", "new")
+        await store.writer.note_day(ANNA, "2026-11-21", [1], "2026-11-22T02:30:00.000Z", done=True)
+        async with drawing(store, model):
+            (question,) = asked(model)
+            assert "drawn before" not in question
+            assert ": new" in question
+
+
 async def test_what_only_the_assistant_said_is_no_fact(tmp_path: Path) -> None:
     model = scripted(
         lambda _request: said(item("The user likes jazz", message=2), item("The user has a dog", message=1))

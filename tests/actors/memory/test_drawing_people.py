@@ -14,17 +14,16 @@ from klaw.domain.person import MAX_NAME, MAX_RELATION, PersonSource
 from klaw.llm.types import Request
 from klaw.memory.topics.people_answers import MAX_PEOPLE
 from klaw.memory.topics.people_drawer import MOST_SHOWN
-from klaw.memory.topics.source import Source
 from klaw.prompts import prompt
-from klaw.store.sql import messages
 from klaw.store.sql import people as sql
+from klaw.store.sql import topics
 from klaw.store.sql.people import Known
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import tell
 from tests.actors.memory.test_drawing_facts import asked, drawing, item, scripted, texts
 from tests.support.making import START, new, running_store
 from tests.support.people import add, in_topic, names, people_drawer
-from tests.support.topics import say
+from tests.support.topics import archive, say
 
 ANNA = UserId("anna")
 
@@ -239,9 +238,9 @@ async def test_names_of_many_people_are_looked_for_beside_the_loop(
         for number in range(MOST_SHOWN + 5):
             await add(store, f"Friend {chr(65 + number % 26)}{chr(97 + number // 26)}", mention=in_topic(1))
         await add(store, "Пётр Семёнов")
-        (row,) = await say(store, "спроси у Петра про склад")
-        said = await store.readers.run(messages.by_rowids, [row])
-        found = await people_drawer(store).shown(Source(user=ANNA, day="2026-11-21"), said)
+        (topic,) = await archive(store, await say(store, "спроси у Петра про склад"))
+        said = await store.readers.run(topics.read, ANNA, topic.id)
+        found = await people_drawer(store).shown(topic, said)
         assert (found[0].person.name, len(found)) == ("Пётр Семёнов", MOST_SHOWN)
     assert threads
     assert threading.get_ident() not in threads

@@ -14,8 +14,7 @@ from klaw.domain.summary import NewSummary
 from klaw.errors import SourceForgotten
 from klaw.memory.facts import Facts
 from klaw.memory.topics.drawer import FactDrawer
-from klaw.memory.topics.source import Source
-from klaw.store.sql import messages, meta, topics
+from klaw.store.sql import meta, topics
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
@@ -161,7 +160,8 @@ async def test_an_answer_that_quotes_a_kept_fact_is_dropped_when_that_is_forgott
     person = {"action": "update", "person": 1, "into": 0, "name": "", "aliases": [], "message": 1}
     answer = {"facts": [item], "people": [{**person, "relation": f"knows {CANARY}"}]}
     async with running_store(tmp_path) as store:
-        own = await store.readers.run(messages.by_rowids, await tell(store, "Vera asked about the safe"))
+        (topic,) = await archive(store, await tell(store, "Vera asked about the safe"))
+        own = await store.readers.run(topics.read, ANNA, topic.id)
         await add(store, "Vera")
         kept = await store.writer.put_fact(fact(SECRET["english"], user="anna"), "new")
         scripted = Slow(lambda _: json.dumps(answer))
@@ -171,7 +171,7 @@ async def test_an_answer_that_quotes_a_kept_fact_is_dropped_when_that_is_forgott
 
         async def draw() -> None:
             try:
-                await drawer.draw(Source(user=ANNA, day="2026-11-21"), own)
+                await drawer(topic, own)
             except SourceForgotten as error:
                 refused.append(error)
 

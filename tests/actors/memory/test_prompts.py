@@ -27,7 +27,6 @@ from klaw.memory.topics.merging import Like
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.reranker import Reranker
 from klaw.memory.topics.search import TopicHit
-from klaw.memory.topics.source import Source
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
 from klaw.store.sql import messages
@@ -86,9 +85,7 @@ async def _facts(root: Path) -> Rendered:
         )
         kept = Facts(store.writer, store.readers, off(), TestClock(START), lambda: "id")
         await add(store, "Анна", aliases=["Аня"], relation="сестра")
-        await FactDrawer(model.asker(), kept, people_drawer(store), store.readers).draw(
-            Source(user=ANNA, day="2025-10-09"), own
-        )
+        await FactDrawer(model.asker(), kept, people_drawer(store), store.readers)(topic(1), own)
     return model.requests[0].messages
 
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from klaw.cli.config import check_command, schema_command, show_command
-from klaw.config.background import DailyFactsConfig
 from klaw.config.describe import json_schema, key_paths, show
 from klaw.config.keys import file_key, rule_of
 from klaw.config.load import parse
@@ -28,7 +27,6 @@ NESTED = {
     "routing: tasks": TaskRoutingConfig,
     "tools: web": WebToolConfig,
     "tools: exec": ExecToolConfig,
-    "facts: daily": DailyFactsConfig,
 }
 TABLES = SECTIONS | NESTED | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
 TABLES |= {"mcp: servers": McpServerConfig}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klaw.config.describe import json_schema
 from klaw.config.load import ConfigWarning, load, parse
 from klaw.config.schema import AutoRagConfig, EngineConfig, ProviderConfig
 from klaw.config.secret import Secret
@@ -297,6 +298,18 @@ def test_the_old_key_is_accepted_with_a_warning():
     assert warnings == [
         ConfigWarning(path="context.subagentWindow", message="is deprecated; call it context.subagentHistory")
     ]
+
+
+@pytest.mark.parametrize("text", ["facts: {daily: {enabled: true, at: '04:00'}}", "facts: {daily: null}", "facts:"])
+def test_the_daily_pass_over_facts_is_accepted_without_effect(text):
+    made, warnings = parse(text, {})
+    assert made == EngineConfig()
+    (warning,) = warnings
+    assert str(warning) == (
+        "facts.daily: has no effect any more: facts are drawn from topics (topics.enabled); remove it"
+    )
+    assert problems("facts: {daily: {}, weekly: 1}").keys() == {"facts"}
+    assert json_schema()["properties"]["facts"]["deprecated"] is True
 
 
 def test_the_old_and_the_new_key_together_are_an_error():
