@@ -29,6 +29,25 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
+class BadValue(KlawError, ValueError):
+    """A value from outside is not what its place needs. ``problems`` has every wrong field by its path; the text is the
+    first of them. Never quotes a value."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(str(problems[0]))
+        self.problems = tuple(problems)
+
+    @property
+    def field(self) -> str:
+        """Path of the first wrong field; empty for the whole."""
+        return self.problems[0].path
+
+    @property
+    def message(self) -> str:
+        """What was expected of it."""
+        return self.problems[0].message
+
+
 class ConfigError(KlawError):
     """The configuration cannot be used. ``problems`` holds every broken rule, not the first only."""
 

@@ -11,6 +11,7 @@ PACKAGE = ROOT / "klaw"
 
 LAYERS = (
     {"errors"},
+    {"convert"},
     {"actor", "domain"},
     {"config"},
     {"models", "prompts"},
@@ -38,6 +39,7 @@ SAME_LAYER = {
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
+    "convert.py",
     "domain",
     "context",
     "chats/debounce.py",

@@ -1,0 +1,373 @@
+"""JSON values to attrs classes and back, strictly: what comes from files, sockets, tool calls and models. Pure.
+
+Nothing is coerced, ``True`` is no number, and every error is a ``BadValue`` that names the field by its path
+(``task.schedule.every``, ``topics[2].id``) and says what was expected, never what was there. A class needs nothing but
+its types; what they do not say stands in ``Annotated``, and ``attrs`` gives the defaults (a field with one may be
+missing)::
+
+    Chat = Annotated[str, Check(chat_name)]               # checked or normalised by a function: ValueError says why not
+
+    @attrs.frozen(kw_only=True)
+    class Remember:
+        user: Annotated[UserId, Wire("user_id")]          # has another name outside
+        text: Annotated[str, Bounds(1, 2_000)]            # length of a text or a list, or value of a number
+        kind: Literal["note", "fact"] = "note"            # a closed set; an enum is one, too
+        source: Annotated[Tool | Person, Tag("type")]     # told apart by the class variable ``type`` of each
+        rows: Annotated[tuple[int, ...], Form(members, ranges)]   # a form of its own: how it is read, how written
+        day: Annotated[str | None, OMIT] = None           # not written while it has its default
+
+    REQUESTS.read(tree, Remember)                         # raises BadValue
+    JOURNAL.write(remember)                               # a dict, in the order of the fields
+
+The converters differ only in what they have to bear: ``JOURNAL`` and ``FRAMES`` ignore unknown fields, which a newer
+version wrote; ``JOURNAL`` takes all that SQLite can hold; ``REQUESTS`` refuses unknown fields; ``MODELS`` is for what
+a language model wrote, where four mistakes have only one meaning: a number or a boolean in quotes, a whole number
+written as 5.0, a list or an object written as JSON in quotes, null for what has a default.
+"""
+
+import difflib
+import enum
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+
+import attrs
+import cattrs
+from cattrs.cols import homogenous_tuple_structure_factory, list_structure_factory, mapping_structure_factory
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+
+from klaw.errors import BadValue, Problem
+
+T = TypeVar("T")
+Hook: TypeAlias = Callable[[Any, Any], Any]
+
+OMIT = object()
+"""Of a field: it is not written while it has its default."""
+MAX_WHOLE = 2**53 - 1
+"""Largest number that every JSON reader keeps exactly."""
+MAX_STORED = 2**62 - 1
+"""Largest number of a log, whose sums SQLite has to hold."""
+
+
+@attrs.frozen
+class Wire:
+    """Name of a field outside of Klaw."""
+
+    name: str
+
+
+@attrs.frozen
+class Bounds:
+    """Of a number's value, or of the length of a text or a list, both inclusive."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+    pattern: str | None = None
+    """For a text: a regular expression for the whole of it."""
+
+
+@attrs.frozen
+class Check:
+    """A function that takes the value once its type is right and returns what is kept. Its ValueError says what was
+    expected and never quotes the value."""
+
+    function: Callable[[Any], Any]
+
+
+@attrs.frozen
+class Form:
+    """How a value is written where its type does not say. ``read`` gets JSON, raises ValueError or TypeError."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any]
+
+
+@attrs.frozen
+class Tag:
+    """Name of the field, and of the class variable, that tells the classes of a union apart."""
+
+    name: str
+
+
+_EXPECTED: dict[type, str] = {
+    str: "must be a text",
+    bool: "must be true or false",
+    list: "must be a list",
+    dict: "must be an object",
+}
+
+
+@attrs.frozen(eq=False)
+class Converter:
+    """See the module.
+
+    Args:
+        forbid_unknown: whether a field that a class does not have is an error.
+        journal: NUL and larger numbers are taken, and free JSON objects are checked for what cannot be stored.
+        lenient: see ``MODELS``.
+    """
+
+    forbid_unknown: bool = False
+    journal: bool = False
+    lenient: bool = False
+    _inner: cattrs.Converter = attrs.field(factory=lambda: cattrs.Converter(detailed_validation=True), init=False)
+
+    def read(self, value: object, cls: type[T]) -> T:
+        """Raises BadValue."""
+        try:
+            return self._inner.get_structure_hook(cls)(value, cls)  # type: ignore[no-any-return]
+        except Exception as error:  # noqa: BLE001  what is no fault of the value is raised again
+            problems = tuple(_problems(error, ""))
+        raise BadValue(problems)
+
+    def write(self, value: object) -> Any:
+        """The value as JSON has it."""
+        return self._inner.unstructure(value)
+
+    def __attrs_post_init__(self) -> None:
+        inner, hook_factory = self._inner, self._inner.register_structure_hook_factory
+        inner.register_structure_hook(str, self._text)
+        inner.register_structure_hook(enum.StrEnum, lambda value, cls: _members(cls)(value, cls))
+        inner.register_structure_hook(int, self._whole)
+        inner.register_structure_hook(float, self._number)
+        inner.register_structure_hook(bool, lambda value, _: self._typed(value, bool))
+        hook_factory(_has_origin(Literal), lambda cls: _choice(get_args(cls)))
+        hook_factory(_has_origin(list, Sequence), lambda cls: self._made(cls, list, list_structure_factory(cls, inner)))
+        hook_factory(
+            _has_origin(tuple), lambda cls: self._made(cls, list, homogenous_tuple_structure_factory(cls, inner))
+        )
+        hook_factory(_has_origin(dict, Mapping), self._mapping)
+        hook_factory(attrs.has, self._class)
+        hook_factory(_has_origin(Annotated), self._annotated)
+        inner.register_unstructure_hook_func(_is_free, lambda value: value)
+        inner.register_unstructure_hook_factory(
+            attrs.has, lambda cls: make_dict_unstructure_fn(cls, inner, **_overrides(cls))
+        )
+        inner.register_unstructure_hook_factory(_has_origin(Annotated), self._annotated_out)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def _typed(self, value: Any, kind: type) -> Any:
+        if self.lenient:
+            value = _unquoted(value, kind)
+        if type(value) is not kind:
+            raise _expected(_EXPECTED[kind])
+        return value
+
+    def _text(self, value: Any, _: object) -> str:
+        if type(value) is not str:
+            raise _expected(_EXPECTED[str])
+        if not (value.isascii() or _encodes(value)) or ("\0" in value and not self.journal):
+            raise _expected("must not hold NUL or half a surrogate pair")
+        return value
+
+    def _whole(self, value: Any, _: object) -> int:
+        value = _unquoted(value, int) if self.lenient else value
+        most = MAX_STORED if self.journal else MAX_WHOLE
+        if type(value) is not int or not -most <= value <= most:
+            raise _expected(f"must be a whole number below 2^{most.bit_length()}")
+        return value
+
+    def _number(self, value: Any, _: object) -> float:
+        value = _unquoted(value, float) if self.lenient else value
+        if type(value) not in (int, float) or not abs(value) <= MAX_WHOLE:  # NaN is in no range
+            raise _expected("must be a number below 2^53")
+        return value  # type: ignore[no-any-return]
+
+    def _free(self, value: Any, _: object) -> Any:
+        value = self._typed(value, dict)
+        if self.journal and not _stores(value):
+            raise _expected("must hold nothing but valid JSON and text")
+        return value
+
+    # -- what has parts --------------------------------------------------------------------------------------------
+
+    def _made(self, cls: Any, kind: type, inner: Hook) -> Hook:
+        return lambda value, _: inner(self._typed(value, kind), cls)
+
+    def _mapping(self, cls: Any) -> Hook:
+        return self._free if _is_free(cls) else self._made(cls, dict, mapping_structure_factory(cls, self._inner))
+
+    def _class(self, cls: Any) -> Hook:
+        inner: Any = make_dict_structure_fn(
+            cls, self._inner, _cattrs_forbid_extra_keys=self.forbid_unknown, **_overrides(cls)
+        )
+        if not self.lenient:
+            return self._made(cls, dict, inner)
+        defaulted = {_wire(each) for each in attrs.fields(cls) if each.default is not attrs.NOTHING}
+
+        def without_nulls(value: Any, _: object) -> Any:
+            return inner({name: each for name, each in value.items() if each is not None or name not in defaulted}, cls)
+
+        return self._made(cls, dict, without_nulls)
+
+    def _annotated(self, cls: Any) -> Hook:
+        base, notes = cls.__origin__, cls.__metadata__
+        for note in notes:
+            if isinstance(note, Form):
+                return lambda value, _: note.read(value)
+            if isinstance(note, Tag):
+                return self._made(base, dict, self._union(base, note.name))
+        hook = self._inner.get_structure_hook(base)
+        checks = [
+            note.function if isinstance(note, Check) else partial(_within, note)
+            for note in notes
+            if isinstance(note, Check | Bounds)
+        ]
+
+        def read(value: Any, _: object) -> Any:
+            made = hook(value, base)
+            for check in checks:
+                made = check(made)
+            return made
+
+        return read
+
+    def _annotated_out(self, cls: Any) -> Callable[[Any], Any]:
+        for note in cls.__metadata__:
+            if isinstance(note, Form):
+                return note.write
+            if isinstance(note, Tag):
+                return lambda value: {note.name: getattr(value, note.name), **self._inner.unstructure(value)}
+        return self._inner.get_unstructure_hook(cls.__origin__)
+
+    def _union(self, base: Any, tag: str) -> Hook:
+        classes = {getattr(each, tag): each for each in get_args(base)}
+
+        def read(value: dict[str, Any], _: object) -> Any:
+            try:
+                cls = classes[_choice(tuple(classes))(value.get(tag), None)]
+            except BadValue as error:
+                raise _expected(error.message, tag) from None
+            return self._inner.structure({name: each for name, each in value.items() if name != tag}, cls)
+
+        return read
+
+
+# -- parts that need no converter -------------------------------------------------------------------------------------
+
+
+def _expected(message: str, field: str = "") -> BadValue:
+    return BadValue((Problem(path=field, message=message),))
+
+
+def _has_origin(*origins: object) -> Callable[[Any], bool]:
+    return lambda cls: get_origin(cls) in origins
+
+
+def _is_free(cls: Any) -> bool:
+    """Whether it is an object that may hold anything."""
+    return get_origin(cls) in (dict, Mapping) and get_args(cls)[1] is Any
+
+
+@cache
+def _choice(values: tuple[Any, ...]) -> Hook:
+    made = {str(value) if isinstance(value, str) else value: value for value in values}
+
+    def read(value: Any, _: object) -> Any:
+        found = made.get(value) if isinstance(value, str | int) else None
+        if found is None or isinstance(value, bool) is not isinstance(found, bool):
+            raise _expected(f"must be one of {', '.join(map(str, values))}")
+        return found
+
+    return read
+
+
+@cache
+def _members(cls: type[enum.StrEnum]) -> Hook:
+    return _choice(tuple(cls))
+
+
+def _within(bounds: Bounds, value: Any) -> Any:
+    sized = isinstance(value, str | Sequence)
+    low, high, size = bounds.at_least, bounds.at_most, len(value) if sized else value
+    if (low is not None and size < low) or (high is not None and size > high):
+        limits = f"at most {high}" if low is None else f"at least {low}" if high is None else f"{low} to {high}"
+        unit = " characters" if isinstance(value, str) else " entries" if sized else ""
+        raise _expected(f"must {'have' if sized else 'be'} {limits}{unit}")
+    if bounds.pattern is not None and not re.fullmatch(bounds.pattern, value):
+        raise _expected(f"must have the form {bounds.pattern}")
+    return value
+
+
+def _unquoted(value: Any, kind: type) -> Any:
+    """What a model meant; anything else unchanged."""
+    numbers = (int, float)
+    if type(value) is str:
+        try:
+            meant = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        value = meant if type(meant) is kind or (kind in numbers and type(meant) in numbers) else value
+    return int(value) if kind is int and type(value) is float and value.is_integer() else value
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _stores(value: object) -> bool:
+    try:
+        return _encodes(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _notes(field: "attrs.Attribute[Any]") -> tuple[Any, ...]:
+    return getattr(field.type, "__metadata__", ())
+
+
+def _wire(field: "attrs.Attribute[Any]") -> str:
+    return next((note.name for note in _notes(field) if isinstance(note, Wire)), field.name)
+
+
+def _overrides(cls: Any) -> dict[str, Any]:
+    return {
+        field.name: override(rename=_wire(field), omit_if_default=OMIT in _notes(field))
+        for field in attrs.fields(attrs.resolve_types(cls, include_extras=True))
+        if _notes(field)
+    }
+
+
+def _problems(error: BaseException, path: str) -> Iterator[Problem]:
+    """The wrong fields in what cattrs raised, with the path from their notes."""
+    if isinstance(error, ClassValidationError):
+        inside, about_itself = error.group_exceptions()
+        names = {field.name: _wire(field) for field in attrs.fields(error.cl)}
+        for inner, note in inside:
+            yield from _problems(inner, _join(path, names[note.name]))
+        for inner in about_itself:
+            yield from _problems(inner, path)
+    elif isinstance(error, IterableValidationError):
+        for inner, place in error.group_exceptions()[0]:
+            yield from _problems(inner, f"{path}[{place.index if isinstance(place.index, int) else ''}]")
+    elif isinstance(error, ForbiddenExtraKeysError):
+        known = [_wire(field) for field in attrs.fields(error.cl)]
+        close = [each for given in sorted(error.extra_fields) for each in difflib.get_close_matches(given, known, n=1)]
+        meant = f"; did you mean {close[0]}?" if close else ""
+        yield Problem(path, f"unknown field; known are {', '.join(known) or 'none'}{meant}")
+    elif isinstance(error, BadValue):
+        yield from (Problem(_join(path, each.path), each.message) for each in error.problems)
+    elif isinstance(error, KeyError):
+        yield Problem(path, "is required")
+    elif isinstance(error, ValueError | TypeError):
+        yield Problem(path, str(error))
+    else:
+        raise error
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name
+
+
+JOURNAL = Converter(journal=True)
+FRAMES = Converter()
+REQUESTS = Converter(forbid_unknown=True)
+MODELS = Converter(forbid_unknown=True, lenient=True)
