@@ -1,8 +1,9 @@
 """Logging: event name plus key=value fields from an allow-list, never content.
 
 A field that is not on the list is dropped and its name listed in ``dropped_fields``, so a slip loses a detail instead
-of leaking a message. Library loggers (trio-websocket, httpx …) are reduced to name and level, because their texts may
-quote what users wrote.
+of leaking a message. Whose work it is (user, chat, turn, run, connection) is bound in the task's context where the work
+begins; code within logs only what it alone knows. Library loggers (trio-websocket, httpx …) are reduced to name and
+level, because their texts may quote what users wrote.
 
 An event is one line and one write, whatever thread logs it: lines of threads do not run into one another, and a process
 that is killed leaves no line without its end.
@@ -22,7 +23,7 @@ from klaw.actor.failure import error_class, where
 FIELDS = frozenset(
     {
         # who
-        "actor", "chat", "connection", "turn", "user", "pid", "model", "provider", "client", "name", "command",
+        "actor", "chat", "connection", "run", "turn", "user", "pid", "model", "provider", "client", "name", "command",
         # what, as codes
         "code", "error", "event", "file", "frame", "kind", "level", "line", "logger", "mode", "peer", "reason",
         "signal",

@@ -161,6 +161,7 @@ class Supervisor:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _supervise(self, entry: _Entry) -> None:
+        structlog.contextvars.clear_contextvars()  # it is not of the connection or turn that started it
         try:
             with entry.scope:
                 while await self._incarnation(entry):

@@ -116,6 +116,7 @@ async def run(
     memory: MemoryCommands,
 ) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
+    structlog.contextvars.bind_contextvars(user=user_of(handle.chat), chat=handle.chat)
     async with trio.open_nursery() as nursery:
         handle.turn = None
         actor = _ChatActor(
@@ -215,7 +216,7 @@ class _ChatActor:
         try:
             await self.services.writer.append([self._system(Kind.TEXT, warning, {"budget": "warning"})])
         except KlawError as error:
-            log.warning("warning_not_stored", chat=self.chat, error=type(error).__name__)
+            log.warning("warning_not_stored", error=type(error).__name__)
 
     async def _store(self, submits: Sequence[Submit]) -> None:
         """Append messages in order; each is answered by itself, so that one refused id does not refuse the others."""
@@ -251,7 +252,7 @@ class _ChatActor:
             answer = self._system(Kind.COMMAND, done.text, {"command": submit.id, **done.metadata})
             await self.services.writer.append([*done.before, answer])
         except KlawError as error:
-            log.warning("command_failed", chat=self.chat, error=type(error).__name__)
+            log.warning("command_failed", error=type(error).__name__)
 
     async def _carry_out(self, asked: Given | Unknown) -> _Done:
         if isinstance(asked, Unknown):
@@ -345,6 +346,7 @@ class _ChatActor:
         return turn
 
     async def _run_turn(self, turn: Turn) -> None:
+        structlog.contextvars.bind_contextvars(turn=turn.id)
         status = None
         try:
             status = await turn.run()

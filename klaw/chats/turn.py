@@ -299,14 +299,12 @@ class Turn:
     async def _fail(self, error: Exception) -> TurnStatus:
         """Record a failure and tell the user what to do; the messages stay pending."""
         code, text = describe_failure(error)
-        log.warning(
-            "turn_failed", turn=self.id, chat=self.chat, code=code, error=error_class(error), where=where(error)
-        )
+        log.warning("turn_failed", code=code, error=error_class(error), where=where(error))
         if self._rows is not None:
             try:
                 await self.services.writer.append([], self._record(self._rows, TurnStatus.FAILED, code))
             except StorageFull:
-                log.error("turn_not_recorded", turn=self.id, code="storage_full")
+                log.error("turn_not_recorded", code="storage_full")
         self._end(TurnStatus.FAILED, code, text)
         return TurnStatus.FAILED
 
@@ -332,4 +330,4 @@ class Turn:
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
         self.services.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
         self.services.turn_ended(self.chat)
-        log.info("turn_ended", turn=self.id, chat=self.chat, status=status.value, code=code)
+        log.info("turn_ended", status=status.value, code=code)

@@ -72,7 +72,7 @@ async def serve_stream(
         await _respond(stream, status, reason, str(error))
         return
     except Refused as refused:
-        log.info("request_refused", connection=session_id, status=refused.status)
+        log.info("request_refused", status=refused.status)
         await _respond(stream, refused.status, refused.reason, refused.text)
         return
     async with trio.open_nursery() as nursery:

@@ -187,13 +187,14 @@ class Gateway:
         self, stream: trio.SocketStream, session_id: str, peer: str, arriving: trio.CancelScope
     ) -> None:
         """Serve one connection; no error leaves this."""
+        structlog.contextvars.bind_contextvars(connection=session_id)
         try:
             await self._serve(stream, session_id, peer, arriving)
         except* LocalProtocolError:
             # The library answers a ping or pong that crosses a close frame (trio-websocket issue 184).
-            log.info("connection_broken", connection=session_id)
+            log.info("connection_broken")
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
-            log.error("connection_failed", connection=session_id, error=error_class(failures), where=where(failures))
+            log.error("connection_failed", error=error_class(failures), where=where(failures))
         finally:
             self._admission.leave(session_id)
             self._sessions.pop(session_id, None)

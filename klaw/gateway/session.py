@@ -139,7 +139,7 @@ class Session:
         finally:
             self._services.hub.leave(self)
             closing = self._link.closing
-            log.info("client_disconnected", connection=self.id, reason=closing.reason if closing else "peer")
+            log.info("client_disconnected", reason=closing.reason if closing else "peer")
 
     def shut_down(self) -> None:
         """The server stops: say so and close."""
@@ -258,7 +258,8 @@ class Session:
             )
         )
         services.hub.join(self)
-        log.info("client_connected", connection=self.id, user=user, client=self._client)
+        structlog.contextvars.bind_contextvars(user=user)
+        log.info("client_connected", client=self._client)
         return self._talk
 
     # -- frames ----------------------------------------------------------------------------------------------------
@@ -362,7 +363,7 @@ class Session:
         try:
             await delivery.run()
         except KlawError as error:
-            log.error("catch_up_failed", connection=self.id, error=error_class(error), where=where(error))
+            log.error("catch_up_failed", error=error_class(error), where=where(error))
             self._refuse(refusal(error), Close.FAILED)
 
     def _still_allowed(self) -> bool:

@@ -162,7 +162,7 @@ class LiveRun:
                     # The chat that is to be told of the end does not exist either; the record is what remains.
                     told = _nothing
             except StorageFull:
-                log.error("run_end_not_stored", run=self.run.id, code="storage_full")
+                log.error("run_end_not_stored", code="storage_full")
                 await trio.sleep(pause)
                 pause = min(LONGEST_PAUSE_S, pause * 2)
 

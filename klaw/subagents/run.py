@@ -98,7 +98,7 @@ async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, 
     if tells and verdict.error is not None and (live.run.notify or live.run.inject_into) is not None:
         live.describe(told=True)
     await live.end(verdict, text, partial(notice, tells=tells))
-    log.info("run_ended", run=live.run.id, status=live.run.status.value, code=live.run.error)
+    log.info("run_ended", status=live.run.status.value, code=live.run.error)
 
 
 @attrs.define(kw_only=True)
@@ -122,7 +122,7 @@ class _Course:
             return Verdict(status=RunStatus.FAILED, error=error.refused.limit, note=error.refused.note), ""
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the record says so and other runs go on
             code, note = describe_failure(error)
-            log.warning("run_failed", run=live.run.id, code=code, error=error_class(error), where=where(error))
+            log.warning("run_failed", code=code, error=error_class(error), where=where(error))
             if isinstance(error, ProviderError):
                 live.describe(retryable=error.retryable)
             return Verdict(status=RunStatus.FAILED, error=code, note=note), ""

@@ -280,9 +280,6 @@ class _Actor:
         now = services.clock.now()
         every = await services.readers.run(partial(tasks.everybodys, enabled_only=True))
         attempts = await services.readers.run(due_runs.latest_attempts, iso(now))
-        # A task that was removed or switched off is no longer a worry.
-        for gone in self.scheduler.failing.keys() - {(task.user, task.name) for task in every}:
-            del self.scheduler.failing[gone]
         for key, run in self.passed.items():
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
                 attempts[key] = [run]
@@ -331,12 +328,13 @@ class _Actor:
         self.nursery.start_soon(self._carry_out, job)
 
     async def _carry_out(self, job: Job) -> None:
+        structlog.contextvars.bind_contextvars(user=job.run.user, run=job.run.id)
         try:
             await carry_out(job.live, self.services, job.allowance, timeout_s=job.timeout_s)
         except ActorStopped:
             raise
         except Exception as error:  # noqa: BLE001 - one broken run must not end the others
-            log.error("run_broken", run=job.run.id, error=error_class(error), where=where(error))
+            log.error("run_broken", error=error_class(error), where=where(error))
             services = self.services
             job.live.run = await settle(
                 job.run, services.readers, services.writer, services.clock, error="internal", note=BROKEN

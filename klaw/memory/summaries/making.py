@@ -136,18 +136,18 @@ class Maker:
         except ActorStopped:
             raise
         except (ProviderError, NoSummary, ConfigError, StorageFull) as error:
-            return self._failed(chat, error)
+            return self._failed(error)
         except SourceForgotten:
-            log.info("summary_dropped", chat=chat, reason="something was forgotten")
+            log.info("summary_dropped", reason="something was forgotten")
             return Again()
         except SummaryOutdated:
             session = await services.readers.run(messages.session, chat)
             if session is None or session.segment != found.session.segment:
-                log.info("summary_dropped", chat=chat, reason="the segment is over")
+                log.info("summary_dropped", reason="the segment is over")
                 return Nothing()
             return Failed("outdated")
         except StorageError as error:
-            log.error("summary_not_stored", chat=chat, error=error_class(error))
+            log.error("summary_not_stored", error=error_class(error))
             return Failed("storage")
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Maker:
             as_of=found.as_of,
         )
         await self._copy(stored, chunk.base)
-        log.info("summary_made", chat=stored.chat, count=len(chunk.messages), tokens=stored.tokens)
+        log.info("summary_made", count=len(chunk.messages), tokens=stored.tokens)
         return Made(stored)
 
     async def _text(self, found: Uncovered, chunk: Chunk, asker: Asker, rules: Rules) -> str:
@@ -279,7 +279,7 @@ class Maker:
         past = [] if base is None else [attrs.evolve(base, state=SummaryState.SUPERSEDED)]
         await self._services.files.run(copies.settle, self._services.data_dir, [stored, *past])
 
-    def _failed(self, chat: ChatId, error: KlawError) -> Failed:
+    def _failed(self, error: KlawError) -> Failed:
         match error:
             case ProviderError() | NoSummary():
                 code = error.code
@@ -287,5 +287,5 @@ class Maker:
                 code = "storage_full"
             case _:
                 code = "config"
-        log.warning("summary_failed", chat=chat, code=code, error=error_class(error))
+        log.warning("summary_failed", code=code, error=error_class(error))
         return Failed(code)

@@ -16,7 +16,7 @@ from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.domain.names import ChatId
+from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import backoff, copies
 from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing, SummaryServices
@@ -151,7 +151,8 @@ class _Worker:
                     await self._rest()
                     continue
                 del self._queue[chat]
-                await self._look(chat)
+                with structlog.contextvars.bound_contextvars(user=user_of(chat), chat=chat):
+                    await self._look(chat)
             except StorageError as error:
                 log.error("summaries_unreadable", error=error_class(error.__cause__ or error))
                 await trio.sleep(STORE_PAUSE_S)
@@ -202,7 +203,7 @@ class _Worker:
         except (ActorStopped, StorageError):
             raise
         except Exception as error:  # noqa: BLE001 - a restart would try again at once and spend tokens each time
-            log.error("summary_crashed", chat=chat, error=error_class(error), where=where(error))
+            log.error("summary_crashed", error=error_class(error), where=where(error))
             outcome = Failed("internal")
         match outcome:
             case Made():
@@ -231,7 +232,7 @@ class _Worker:
         try:
             await self._services.writer.note_summary_failure(failure)
         except StorageFull:
-            log.warning("summary_failure_not_stored", chat=chat)
+            log.warning("summary_failure_not_stored")
 
     def _show(self, *, idle: bool) -> None:
         failures = self._failures.values()

@@ -104,7 +104,7 @@ class HostExec:
             )
         except (OSError, ValueError) as error:
             return ToolFailure(f"{words[0][:100]} could not be started ({error_class(error)}).")
-        log.info("command_ended", user=context.user, turn=context.turn, exit_code=ended.code, seconds=ended.duration_s)
+        log.info("command_ended", exit_code=ended.code, seconds=ended.duration_s)
         return self._told(ended, sandboxed=sandboxed)
 
     def _told(self, ended: Ended, *, sandboxed: bool) -> str | ToolFailure:

@@ -430,5 +430,6 @@ async def test_logs_name_connections_but_hold_no_content(tmp_path, log_events):
         await c.get("error")
     entries = [entry for entry in log_events if entry["event"] == "client_connected"]
     assert entries[0]["client"] == "test[31m"
+    assert (entries[0]["connection"], entries[0]["user"]) == ("c1", "local")
     assert "request_failed" in [entry["event"] for entry in log_events]
     assert canary not in repr(log_events)
