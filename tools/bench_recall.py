@@ -33,6 +33,7 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from klaw.actor import log
 from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.config.paths import Paths
 from klaw.config.schema import AutoRagConfig
@@ -262,6 +263,7 @@ def main() -> None:
     parser.add_argument("--report", type=Path, help="file for the table as Markdown")
     parser.add_argument("--without", nargs="+", choices=sorted(WITHOUT), default=[], help="steps to leave out")
     arguments = parser.parse_args()
+    log.configure("error", "json")
     arguments.models = (arguments.models or Paths.resolve().models_dir).absolute()
     for folder in arguments.folders:
         if not any(folder.glob("*.json")):

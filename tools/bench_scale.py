@@ -29,6 +29,7 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from klaw.actor import log
 from klaw.actor.clock import SystemClock, iso
 from klaw.config.paths import Paths
 from klaw.config.schema import AutoRagConfig
@@ -458,6 +459,7 @@ def main() -> None:
     parser.add_argument("--no-small-chats", action="store_true", help="leave out the comparison of chunk sizes")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    log.configure("error", "json")
     arguments.models = (arguments.models or Paths.resolve().models_dir).absolute()
     if any(size % BATCH for size in arguments.sizes):
         parser.error(f"--sizes: each must be a multiple of {BATCH}")
