@@ -15,7 +15,7 @@ RECIPE = 2
 
 CONTEXT_CHARACTERS = 100
 """Of the previous message only its end is read: what was said last is what an answer refers to. Each token costs time;
-what more of them bring is in docs/benchmarks.md."""
+160 characters bring 0.4 points of recall@400 more on LoCoMo, for up to 17 more tokens."""
 MAX_TOKENS_IN_CONTEXT = 100
 """A longer message says by itself what it is about."""
 

@@ -10,7 +10,7 @@ from klaw.memory.stopwords import content_words
 from klaw.store.tokenizer import stem, words
 
 NEAR_COSINE = 0.97
-"""Rephrasings of one statement lie at 0.97 to 0.995 (docs/decisions.md)."""
+"""Rephrasings of one statement lie at 0.97 to 0.995."""
 _MAX_WORDS = 400
 
 _DENYING = frozenset(

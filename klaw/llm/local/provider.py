@@ -24,7 +24,8 @@ NOTICE_S = 2.0
 
 SAMPLING = {"top_p": 0.9, "frequency_penalty": 0.2, "repeat_last_n": 256}
 """llama.cpp's own members. Without a penalty a model of this size says the same until the reply is full. This one grows
-with each repetition, so that a recalled fact may still be repeated once (docs/decisions.md has the figures)."""
+with each repetition, so that a recalled fact may still be repeated once: without it three of six replies looped, with
+it none, and 7 of 10 recalled facts were told as before; DRY left 2 of 9."""
 TEMPERATURE = 0.2
 """Where the configuration leaves it open: what the makers of SmolLM2 recommend."""
 

@@ -18,7 +18,7 @@ from klaw.store.sql.vector_codes import Coded
 
 CHUNK_SIZE = 32
 """Rows a chunk of vec0. With 256 a chat of ten messages takes 400 KB and a vector read alone walks through 96 pages;
-with 32 it is 50 KB and 12 pages, and a KNN is no slower (docs/benchmarks.md)."""
+with 32 it is 50 KB and 12 pages, and a KNN is no slower."""
 _MODEL_KEY = "embedding_model"
 _DIMENSION_KEY = "embedding_dimension"
 _CLEARED_KEY = "embedding_cleared"

@@ -5,31 +5,19 @@ import json
 import re
 from pathlib import Path
 
-import attrs
 import pytest
 import yaml
 
 from klaw.cli.config import check_command, schema_command, show_command
-from klaw.config.describe import json_schema, key_paths, show
-from klaw.config.keys import file_key, rule_of
+from klaw.config.describe import described, json_schema, key_paths, show
 from klaw.config.load import parse
-from klaw.config.mcp import McpServerConfig
 from klaw.config.paths import Paths
-from klaw.config.schema import EngineConfig, ProviderConfig, ProviderModelConfig, TaskRoutingConfig
-from klaw.config.tools import ExecToolConfig, WebToolConfig
+from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = (ROOT / "conf" / "engine.json").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-SECTIONS = {file_key(field.name): field.type for field in attrs.fields(EngineConfig) if attrs.has(field.type)}
-NESTED = {
-    "routing: tasks": TaskRoutingConfig,
-    "tools: web": WebToolConfig,
-    "tools: exec": ExecToolConfig,
-}
-TABLES = SECTIONS | NESTED | {"providers": ProviderConfig, "providers: models": ProviderModelConfig}
-TABLES |= {"mcp: servers": McpServerConfig}
 
 
 def paths_in(tree, prefix=""):
@@ -77,34 +65,19 @@ def test_the_shipped_example_of_a_provider_works():
     assert made.providers["cloud"].models["big-model"].tools
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_the_page_describes_every_key(name):
-    """Each row holds the key, its default and the very words of the schema."""
-    text = PAGE.partition(f"\n### {name}\n")[2].partition("\n#")[0]
-    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
-    fields = attrs.fields(TABLES[name])
-    assert list(rows) == [file_key(field.name) for field in fields]
-    properties = schema_of(name)["properties"]
-    for field in fields:
-        row, described = rows[file_key(field.name)], properties[file_key(field.name)]
-        assert rule_of(field).description in row
-        if described.get("default") is not None:
-            assert f"| `{json.dumps(described['default'])}` |" in row
-        for bound in ("minimum", "exclusiveMinimum", "maximum"):
-            assert str(described.get(bound, "")) in row
+def test_the_shipped_file_describes_every_key():
+    """Each key is there with the very words of the schema, and behind them its limits."""
+    comments = " ".join(" ".join(re.findall(r"^ *# +(.*)$", SHIPPED, re.MULTILINE)).split()).replace("# ", "")
+    for each in described():
+        _, found, behind = comments.partition(each.meaning)
+        assert found, each.path
+        kind = behind.partition(")")[0]
+        assert set(re.findall(r"[\d.]+", each.type)) <= set(re.findall(r"[\d.]+", kind)), each.path
 
 
-def schema_of(name):
-    properties = json_schema()["properties"]
-    if name in SECTIONS:
-        return properties[name]
-    if name in NESTED:
-        outer, _, inner = name.partition(": ")
-        return properties[outer]["properties"][inner]
-    if name == "mcp: servers":
-        return properties["mcp"]["properties"]["servers"]["additionalProperties"]
-    provider = properties["providers"]["additionalProperties"]
-    return provider if name == "providers" else provider["properties"]["models"]["additionalProperties"]
+def test_the_page_names_every_section():
+    table = PAGE.partition("## Every setting")[2].partition("\n## ")[0]
+    assert {path for path in key_paths() if "." not in path} <= set(re.findall(r"`(\w+)`", table))
 
 
 def test_the_page_shows_the_errors_that_its_example_gives():
@@ -131,9 +104,9 @@ def test_the_schema_keeps_types_limits_and_defaults():
     }
     assert rag["properties"]["relevanceThreshold"]["exclusiveMinimum"] == 0
     assert schema["properties"]["context"]["properties"]["subagentWindow"]["deprecated"] is True
-    provider = schema_of("providers")
+    provider = schema["properties"]["providers"]["additionalProperties"]
     assert "required" not in provider
-    assert schema_of("routing: tasks")["properties"]["topics"]["type"] == ["array", "string"]
+    assert schema["properties"]["routing"]["properties"]["tasks"]["properties"]["topics"]["type"] == ["array", "string"]
     assert provider["properties"]["apiKey"]["writeOnly"] is True
     assert provider["properties"]["extraBody"]["additionalProperties"] == {}
     assert schema["properties"]["logging"]["properties"]["level"]["anyOf"][0]["enum"][0] == "debug"
