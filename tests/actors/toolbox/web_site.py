@@ -85,7 +85,7 @@ class Names:
 @asynccontextmanager
 async def site(certificate: Path | None = None, **config: Any) -> AsyncIterator[tuple[Site, WebFetcher, Names]]:
     """A site at ``site.example``, whose address is the only one on loopback that the fetcher may connect to."""
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    (listener,) = await trio.open_tcp_listeners(0, host="0.0.0.0")
     served = Site(listener.socket.getsockname()[1])
     names = Names(
         {"site.example": [["127.0.0.7"]], "evil.example": [["127.0.0.1"]], "cloud.example": [["169.254.169.254"]]}
@@ -97,8 +97,6 @@ async def site(certificate: Path | None = None, **config: Any) -> AsyncIterator[
     settings = WebToolConfig(enabled=True, ports=(80, 443, served.port), **config)
     trusted = ssl.create_default_context(cafile=certificate)
     fetcher = WebFetcher(settings, resolve=names.resolve, forbidden=rule, tls=lambda: trusted)
-    await listener.aclose()
-    (listener,) = await trio.open_tcp_listeners(served.port, host="0.0.0.0")
 
     async def serve(stream: trio.SocketStream) -> None:
         if certificate is None:
