@@ -15,6 +15,11 @@ INSTALL_AGAIN = "in Klaw's checkout, run `pip install --require-hashes -r requir
 class KlawError(Exception):
     """Base of all errors that Klaw raises on purpose."""
 
+    code = ""
+    """For programs that ask by an operation; empty: it is told by its class."""
+    argument = ""
+    """Name of the argument of an operation that it is about."""
+
 
 @attrs.frozen
 class Problem:
@@ -119,15 +124,19 @@ class FactExists(StorageError):
 class NoSuchFact(StorageError):
     """The user has no fact of this id, or it is history already."""
 
+    code, argument = "unknown_fact", "fact"
+
     def __init__(self) -> None:
-        super().__init__("there is no such fact")
+        super().__init__("there is no fact with this id, or it was replaced or removed")
 
 
 class NoSuchPerson(StorageError):
     """The user has no person of this id, or it is history already."""
 
+    code, argument = "unknown_person", "person"
+
     def __init__(self) -> None:
-        super().__init__("there is no such person")
+        super().__init__("there is nobody with this id or name, or the person was merged or removed")
 
 
 class NoSuchTopic(StorageError):

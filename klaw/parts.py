@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -57,6 +58,7 @@ from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.memory.topics.search import TopicSearch
 from klaw.memory.topics.slash import TopicAnswers
+from klaw.operations.slash import OperationCommands
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.store import Store
 from klaw.subagents.localzone import default_zone
@@ -262,7 +264,8 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         TopicAnswers(store.readers, topic_search, enabled=config.topics.enabled),
         ForgetAnswers(forgetter, clock),
     )
-    return App(
+    slash = OperationCommands()
+    app = App(
         config=config,
         paths=paths,
         clock=clock,
@@ -327,9 +330,16 @@ def build(config: EngineConfig, paths: Paths, clock: Clock, store: Store, superv
         asker=asker,
         drawer=FactDrawer(asker, facts, PeopleDrawer(people, store.readers), store.readers),
         health=health,
-        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), answers),
+        directory=ChatDirectory(supervisor, services, health, TaskAnswers(scheduling), answers, slash),
         threads=(files, tool_files, services.workspace.threads),
     )
+    slash.parts = operation_parts(app)
+    return app
+
+
+def operation_parts(app: App) -> dict[str, Any]:
+    """What handlers of operations may ask for, by name."""
+    return {**attrs.asdict(app, recurse=False), "readers": app.store.readers, "writer": app.store.writer}
 
 
 def _chooser(

@@ -24,7 +24,8 @@ from klaw.admin import recalled, trial, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
 from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.forgetting import run_forget, run_topics
-from klaw.admin.kept import OfKept, run_on_kept
+from klaw.admin.people import run_on_people
+from klaw.admin.people_requests import OfPeople
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -70,6 +71,7 @@ from klaw.memory.recall import Recall
 from klaw.memory.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.control import TopicControl
+from klaw.operations.perform import OPERATOR, Call, perform
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
@@ -135,7 +137,7 @@ class Commands:
         self._sources = sources
         self._disk = Threads("admin", 1)
 
-    async def run(self, request: Request) -> dict[str, Any]:
+    async def run(self, request: Request | Call) -> dict[str, Any]:
         """Carry out a request. The caller bounds it by the request's ``deadline_s``.
 
         Raises:
@@ -145,9 +147,15 @@ class Commands:
         Cancellation: commands only read, but for ``log``, which is done at once, ``reindex``, whose work is the
         reindexer's and goes on, and changes of tasks, runs and facts, which may or may not be made.
         """
+        if isinstance(request, Call):
+            parts = attrs.asdict(self._sources, recurse=False)
+            return await perform(request, OPERATOR, parts)
+        return await self._run(request)
+
+    async def _run(self, request: Request) -> dict[str, Any]:
         request = await lengthened(self._sources.readers, request)
-        if isinstance(request, OfKept):
-            return await run_on_kept(self._sources.facts, self._sources.people, self._sources.readers, request)
+        if isinstance(request, OfPeople):
+            return await run_on_people(self._sources.people, self._sources.readers, request)
         match request:
             case Status():
                 return await self._status()

@@ -263,4 +263,4 @@ def _wrong(field: str, value: Any) -> str | None:
 
 
 def _bad(problems: list[Problem]) -> BadRequest:
-    return BadRequest("bad_person", "; ".join(map(str, problems)), problems)
+    return BadRequest("bad_person", problems=problems)

@@ -6,7 +6,6 @@ A request that exists is valid. Errors name the field and never quote its value.
 import difflib
 import json
 import operator
-from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, get_args
 
@@ -15,7 +14,6 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
-from klaw.admin.fact_requests import OfFacts
 from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.kinds import MAX_LIMIT, MAX_WHOLE, Fields, Limit, Whole
 from klaw.admin.people_requests import OfPeople
@@ -32,7 +30,9 @@ from klaw.admin.schedule_requests import (
 )
 from klaw.admin.topic_requests import OfTopicControl
 from klaw.domain.text import has_forbidden
-from klaw.errors import Problem
+from klaw.operations.operation import OperationError
+from klaw.operations.perform import Call, read
+from klaw.operations.table import operations
 
 MAX_LINE_BYTES = 65_536
 """Longest request, without its line end."""
@@ -222,28 +222,20 @@ Request: TypeAlias = (
     | Reindex
     | Scheduled
     | Remembered
-    | OfFacts
     | OfPeople
 )
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
 
-class BadRequest(Exception):
-    """A request that cannot be carried out; ``code`` is for programs, the text for people. ``problems`` has every wrong
-    field, where there may be several."""
-
-    def __init__(self, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(message)
-        self.code = code
-        self.problems = tuple(problems)
+BadRequest = OperationError
 
 
-def parse(line: bytes) -> Request:
+def parse(line: bytes) -> Request | Call:
     """Read one request: ``{"command": NAME, "args": {...}}``.
 
     Raises:
-        BadRequest: ``bad_json``, ``bad_request``, ``unknown_command`` or ``bad_args``.
+        OperationError: ``bad_json``, ``bad_request``, ``unknown_command``, ``bad_args``, or what is wrong with fields.
     """
     tree = _tree(line)
     unknown = sorted(set(tree) - {"command", "args"})
@@ -252,10 +244,13 @@ def parse(line: bytes) -> Request:
     name, args = tree.get("command"), tree.get("args", {})
     if not isinstance(name, str):
         raise BadRequest("bad_request", "command: must be a text" if "command" in tree else "command: is required")
-    if name not in COMMANDS:
-        raise BadRequest("unknown_command", f"command: there is no such command; known are {', '.join(COMMANDS)}")
+    if name not in COMMANDS and name not in operations():
+        known = ", ".join([*COMMANDS, *operations()])
+        raise BadRequest("unknown_command", f"command: there is no such command; known are {known}")
     if not isinstance(args, dict):
         raise BadRequest("bad_request", "args: must be an object")
+    if name in operations():
+        return read(operations()[name], args)
     return parse_args(COMMANDS[name], args)
 
 

@@ -45,7 +45,7 @@ async def run_scheduled(scheduling: Scheduling, request: Scheduled) -> dict[str,
     try:
         return await _carry_out(scheduling, user, request)
     except TaskError as error:
-        raise BadRequest("bad_task", str(error), error.problems) from None
+        raise BadRequest("bad_task", problems=error.problems) from None
     except NoSuchTask as error:
         raise BadRequest("unknown_task", str(error)) from None
     except TaskExists:

@@ -1,32 +1,21 @@
 """Ids in requests may be shortened: a beginning that only one has stands for it."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from klaw.admin.answers import check_user
-from klaw.admin.fact_requests import FactDelete, FactEdit, FactHistory, FactUndo
 from klaw.admin.forget_requests import Forget
 from klaw.admin.people_requests import PersonDelete, PersonEdit, PersonHistory, PersonMerge, PersonShow, PersonUndo
-from klaw.admin.requests import BadRequest, Receipt, Request, Why
+from klaw.admin.requests import Receipt, Request, Why
 from klaw.admin.schedule_requests import RunCancel, Runs, RunShow
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.operations.short_ids import ID, MOST_TOLD, only, read_id
 from klaw.store.readers import Readers
 from klaw.store.sql.short_ids import IdKind, beginning_with
 
-SHORTEST = 4
-"""Characters; a shorter text is a name, or a slip."""
-MOST_TOLD = 10
-_ID = re.compile(rf"[0-9][0-9a-f]{{{SHORTEST - 1},63}}")
-"""How Klaw's ids look; a name or a number is none."""
-
 _FIELDS: Mapping[type[Any], tuple[tuple[str, IdKind], ...]] = {
-    FactEdit: (("fact", "fact"),),
-    FactDelete: (("fact", "fact"),),
-    FactHistory: (("fact", "fact"),),
-    FactUndo: (("fact", "fact"),),
     PersonShow: (("person", "person"),),
     PersonEdit: (("person", "person"),),
     PersonDelete: (("person", "person"),),
@@ -55,24 +44,10 @@ async def lengthened(readers: Readers, request: Request) -> Request:
         if given is None:
             continue
         user = check_user(named) if (named := getattr(request, "user", None)) else UserId(LOCAL_USER)
-        head, text = _read(given)
-        if not _ID.fullmatch(text) or (kind == "message" and text.isdecimal()):
+        head, text = read_id(given)
+        if not ID.fullmatch(text) or (kind == "message" and text.isdecimal()):
             continue
         of: IdKind = "fact" if head == "fact:" else "person" if head else kind
         found = await readers.run(beginning_with, of, user, text, MOST_TOLD + 1)
         changed[field] = f"{head}{only(found, field) or text}"
     return attrs.evolve(request, **changed) if changed else request  # type: ignore[arg-type]  # fields of its class
-
-
-def only(found: list[str], field: str) -> str | None:
-    """What was found; None when there is nothing. Raises BadRequest when there are several."""
-    if len(found) <= 1:
-        return found[0] if found else None
-    more = " …" if len(found) > MOST_TOLD else ""
-    raise BadRequest("ambiguous_id", f"args.{field}: several ids begin so: {', '.join(found[:MOST_TOLD])}{more}")
-
-
-def _read(given: str) -> tuple[str, str]:
-    """What stands before the id, and the id: ``klaw forget`` names facts and people by ``fact:ID``."""
-    head, colon, text = given.partition(":")
-    return (f"{head}:", text) if colon and head in ("fact", "person") else ("", given)

@@ -21,9 +21,11 @@ import trio
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.admin.requests import MAX_LINE_BYTES, BadRequest, Request, parse
+from klaw.admin.requests import MAX_LINE_BYTES, Request, parse
 from klaw.config.paths import ensure_private_dir
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError, Problem, StorageError
+from klaw.operations.operation import OperationError
+from klaw.operations.perform import Call
 
 ACTOR_NAME = "admin.socket"
 MAX_CONNECTIONS = 8
@@ -46,7 +48,7 @@ log = structlog.get_logger("klaw.admin")
 class Runs(Protocol):
     """What carries out requests; ``commands.Commands`` does."""
 
-    async def run(self, request: Request) -> dict[str, Any]: ...
+    async def run(self, request: Request | Call) -> dict[str, Any]: ...
 
 
 class SocketTaken(KlawError):
@@ -192,7 +194,7 @@ class _Server:
             with trio.move_on_after(request.deadline_s):
                 return {"ok": True, "result": await self._commands.run(request)}
             return _refusal("too_slow", f"no answer within {request.deadline_s:g} s")
-        except BadRequest as error:
+        except OperationError as error:
             return _refusal(error.code, str(error), error.problems)
         except (trio.TooSlowError, ActorTooSlow):
             return _refusal("too_slow", "a part of the server did not answer in time")

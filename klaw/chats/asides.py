@@ -8,7 +8,7 @@ from klaw.chats.tasks import TaskCommands
 from klaw.domain.names import ChatId, user_of
 
 TaskCommand: TypeAlias = Literal[Command.TASKS, Command.RUNS, Command.CANCEL, Command.HEARTBEAT]
-MemoryCommand: TypeAlias = Literal[Command.MEMORY, Command.TOPICS, Command.PEOPLE, Command.FORGET]
+MemoryCommand: TypeAlias = Literal[Command.TOPICS, Command.PEOPLE, Command.FORGET]
 
 
 async def about_tasks(tasks: TaskCommands, command: TaskCommand, chat: ChatId, rest: str) -> str:
@@ -27,8 +27,6 @@ async def about_tasks(tasks: TaskCommands, command: TaskCommand, chat: ChatId, r
 async def about_memory(memory: MemoryCommands, command: MemoryCommand, chat: ChatId, rest: str) -> str:
     """The answer to a command about memory; ``rest`` is what stands behind it."""
     match command:
-        case Command.MEMORY:
-            return await memory.show(user_of(chat))
         case Command.TOPICS:
             return await memory.topics(user_of(chat), rest)
         case Command.PEOPLE:

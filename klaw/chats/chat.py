@@ -5,7 +5,7 @@ messages themselves are in the store, so a restart loses nothing.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import attrs
 import structlog
@@ -23,6 +23,7 @@ from klaw.chats.debounce import Debounce
 from klaw.chats.health import Health
 from klaw.chats.memory import MemoryCommands
 from klaw.chats.services import TurnServices
+from klaw.chats.slash import SlashCommands
 from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import Turn
 from klaw.domain.events import Progressed, Step
@@ -47,8 +48,6 @@ class _Done:
     before: tuple[NewMessage, ...] = ()
     metadata: dict[str, Any] = attrs.Factory(dict)
 
-
-ShowCommand: TypeAlias = Literal[Command.STATUS, Command.CONTEXT, Command.MODELS, Command.USAGE, Command.HELP]
 
 log = structlog.get_logger("klaw.chat")
 
@@ -114,6 +113,7 @@ async def run(
     health: Health,
     tasks: TaskCommands,
     memory: MemoryCommands,
+    slash: SlashCommands,
 ) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
     structlog.contextvars.bind_contextvars(user=user_of(handle.chat), chat=handle.chat)
@@ -126,6 +126,7 @@ async def run(
             health=health,
             tasks=tasks,
             memory=memory,
+            slash=slash,
             nursery=nursery,
         )
         if vitals.restarts:
@@ -142,6 +143,7 @@ class _ChatActor:
     health: Health
     tasks: TaskCommands
     memory: MemoryCommands
+    slash: SlashCommands
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
 
@@ -190,9 +192,9 @@ class _ChatActor:
     async def _handle(self, message: Msg) -> None:
         match message:
             case Submit():
-                command = commands.parse(message.text)
+                command = self._parse(message)
                 if command is None:
-                    more = self.handle.mailbox.take_while(_is_plain, MAX_BATCH - 1)
+                    more = self.handle.mailbox.take_while(self._is_plain, MAX_BATCH - 1)
                     await self._store([message, *(other for other in more if isinstance(other, Submit))])
                 else:
                     await self._command(message, command)
@@ -235,6 +237,12 @@ class _ChatActor:
                 self.debounce = self.debounce.add(trio.current_time())
                 self.services.embedder.nudge()
 
+    def _parse(self, submit: Submit) -> Given | Unknown | None:
+        return commands.parse(submit.text, self.slash.meanings)
+
+    def _is_plain(self, message: Msg) -> bool:
+        return isinstance(message, Submit) and self._parse(message) is None
+
     async def _command(self, submit: Submit, command: Given | Unknown) -> None:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
         again."""
@@ -256,8 +264,11 @@ class _ChatActor:
 
     async def _carry_out(self, asked: Given | Unknown) -> _Done:
         if isinstance(asked, Unknown):
-            return _Done(commands.unknown_text(asked))
-        match asked.command:
+            return _Done(commands.unknown_text(asked, self.slash.meanings))
+        if asked.command in self.slash.meanings:
+            answer = await self.slash.run(asked.command, self.chat, asked.rest, self._stop)
+            return _Done(answer.text, metadata={SHOWN: True} if answer.quotes else {})
+        match Command(asked.command):
             case Command.NEW:
                 await self._stop("/new")
                 text = "A new segment begins. What was said before is kept."
@@ -270,7 +281,7 @@ class _ChatActor:
                 return await self._model(asked.rest)
             case Command.TASKS | Command.RUNS | Command.CANCEL | Command.HEARTBEAT as command:
                 return _Done(await about_tasks(self.tasks, command, self.chat, asked.rest))
-            case Command.MEMORY | Command.TOPICS | Command.PEOPLE | Command.FORGET as command:
+            case Command.TOPICS | Command.PEOPLE | Command.FORGET as command:
                 if command is Command.FORGET and self.memory.confirms(asked.rest):
                     await self._stop("/forget")  # its answer could quote what is forgotten
                 text = await about_memory(self.memory, command, self.chat, asked.rest)
@@ -280,7 +291,7 @@ class _ChatActor:
             case _ as command:
                 return _Done(await self._show(command))
 
-    async def _show(self, command: ShowCommand) -> str:
+    async def _show(self, command: Command) -> str:
         match command:
             case Command.STATUS:
                 return commands.status_text(await self._describe(), self.health.problems())
@@ -291,8 +302,8 @@ class _ChatActor:
                 return await models.list_models(self.services.models, await self._model_name())
             case Command.USAGE:
                 return await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat)
-            case Command.HELP:
-                return commands.help_text()
+            case _:
+                return commands.help_text(self.slash.meanings)
 
     async def _retry(self) -> str:
         if self.turn is not None:
@@ -420,7 +431,3 @@ class _ChatActor:
 
     def _system(self, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return self.services.composer.own(self.chat, Role.SYSTEM, kind, text, metadata)
-
-
-def _is_plain(message: Msg) -> bool:
-    return isinstance(message, Submit) and commands.parse(message.text) is None

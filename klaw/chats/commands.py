@@ -2,7 +2,7 @@
 
 import difflib
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -25,14 +25,13 @@ class Command(enum.StrEnum):
     RUNS = "/runs"
     CANCEL = "/cancel"
     HEARTBEAT = "/heartbeat"
-    MEMORY = "/memory"
     TOPICS = "/topics"
     PEOPLE = "/people"
     FORGET = "/forget"
     HELP = "/help"
 
 
-_MEANING: Mapping[Command, str] = {
+_MEANING: Mapping[str, str] = {
     Command.NEW: "begin a new segment: what was said before is kept, but no longer recalled by itself",
     Command.STOP: "stop the answer that is being made",
     Command.RETRY: "try again to answer what has no answer yet",
@@ -45,7 +44,6 @@ _MEANING: Mapping[Command, str] = {
     Command.RUNS: "list what tasks and subagents did; /runs TASK for one of them",
     Command.CANCEL: "end a run: /cancel with its id or the name of its task",
     Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
-    Command.MEMORY: "show what is kept about you: core memory, and the most important facts",
     Command.TOPICS: "list what we talked about; /topics WORDS finds what fits",
     Command.PEOPLE: "list those you speak of; /people NAME tells who one is",
     Command.FORGET: "forget messages, a topic or a fact for good: shows first what would go",
@@ -64,33 +62,35 @@ class Unknown:
 class Given:
     """A command with what stands behind it, without surrounding spaces. Commands that take nothing ignore it."""
 
-    command: Command
+    command: str
     rest: str = ""
 
 
-def parse(text: str) -> Given | Unknown | None:
-    """The command of a message; None for an ordinary message.
+def parse(text: str, others: Collection[str] = ()) -> Given | Unknown | None:
+    """The command of a message; None for an ordinary message. ``others``: commands of other parts.
 
     Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages.
     """
     word, _, rest = text.strip().partition(" ")
-    if not word.startswith("/") or not word[1:].isalpha() or (rest and not _is_known(word)):
-        return None
     lowered = word.lower()
-    return Given(Command(lowered), rest.strip()) if _is_known(word) else Unknown(lowered)
+    known = lowered in set(Command) or lowered in others
+    if not word.startswith("/") or not word[1:].isalpha() or (rest and not known):
+        return None
+    return Given(lowered, rest.strip()) if known else Unknown(lowered)
 
 
-def _is_known(word: str) -> bool:
-    return word.lower() in set(Command)
+def help_text(others: Mapping[str, str]) -> str:
+    """The list of commands; ``others``: those of other parts with their meanings."""
+    meanings = {**_MEANING, **others}
+    last = meanings.pop(Command.HELP)
+    return "\n".join(
+        ["Commands:", *(f"  {word:<10} {meaning}" for word, meaning in [*meanings.items(), (Command.HELP, last)])]
+    )
 
 
-def help_text() -> str:
-    return "\n".join(["Commands:", *(f"  {command.value:<10} {meaning}" for command, meaning in _MEANING.items())])
-
-
-def unknown_text(unknown: Unknown) -> str:
+def unknown_text(unknown: Unknown, others: Collection[str] = ()) -> str:
     word = unknown.word[:32]
-    close = difflib.get_close_matches(word, [command.value for command in Command], n=1)
+    close = difflib.get_close_matches(word, [*map(str, Command), *others], n=1)
     return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists what there is."
 
 

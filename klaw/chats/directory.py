@@ -17,6 +17,7 @@ from klaw.chats.health import Health
 from klaw.chats.memory import MemoryCommands
 from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.chats.services import TurnServices
+from klaw.chats.slash import SlashCommands
 from klaw.chats.tasks import TaskCommands
 from klaw.domain import names
 from klaw.domain.message import Message
@@ -42,12 +43,14 @@ class ChatDirectory:
         health: Health,
         tasks: TaskCommands,
         memory: MemoryCommands,
+        slash: SlashCommands,
     ) -> None:
         self._supervisor = supervisor
         self._services = services
         self._health = health
         self._tasks = tasks
         self._memory = memory
+        self._slash = slash
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
 
@@ -172,6 +175,7 @@ class ChatDirectory:
                     health=self._health,
                     tasks=self._tasks,
                     memory=self._memory,
+                    slash=self._slash,
                 )
             finally:
                 if handle.mailbox.closed and self._handles.get(chat) is handle:

@@ -9,10 +9,6 @@ class MemoryCommands(Protocol):
     """Carries out slash commands about memory, and words the answers. Never raises a KlawError: what goes wrong is said
     in the answer."""
 
-    async def show(self, user: UserId) -> str:
-        """The user's core memory and facts, in short."""
-        ...
-
     async def topics(self, user: UserId, query: str) -> str:
         """The user's newest topics, or those that fit a query; empty for none."""
         ...

@@ -54,12 +54,13 @@ class Refused(KlawError):
         self.problems = tuple(problems)
 
 
-def call(paths: Paths, command: str, **args: object) -> dict[str, Any]:
+def call(paths: Paths, command: str, *, timeout_s: float | None = None, **args: object) -> dict[str, Any]:
     """Ask one thing.
 
     Args:
         paths: of the server's home.
         command: its name.
+        timeout_s: how long to wait for the answer; None: as long as the command usually takes.
         args: its arguments; those that are None are left out.
 
     Raises:
@@ -67,7 +68,7 @@ def call(paths: Paths, command: str, **args: object) -> dict[str, Any]:
         Refused: it answered with an error.
     """
     request = {"command": command, "args": {name: value for name, value in args.items() if value is not None}}
-    line = _exchange(paths, json.dumps(request).encode() + b"\n", SLOW_S.get(command, TIMEOUT_S))
+    line = _exchange(paths, json.dumps(request).encode() + b"\n", timeout_s or SLOW_S.get(command, TIMEOUT_S))
     try:
         answer = json.loads(line)
         if answer["ok"]:

@@ -1,4 +1,4 @@
-"""The command lines of ``klaw facts`` and ``klaw people``."""
+"""The command line of ``klaw people``."""
 
 import argparse
 from collections.abc import Callable
@@ -13,43 +13,8 @@ NewCommand: TypeAlias = Callable[[Any, str, str, str, str], argparse.ArgumentPar
 
 
 def add(commands: Any, new_group: NewGroup, new_command: NewCommand) -> None:
-    """Add both groups."""
-    _facts_commands(commands, new_group, new_command)
+    """Add the group."""
     _people_commands(commands, new_group, new_command)
-
-
-def _facts_commands(commands: Any, new_group: NewGroup, new_command: NewCommand) -> None:
-    group = new_group(commands, "facts", "list, add, change and remove what is kept about a user (docs/topics.md)")
-
-    def command(name: str, text: str, *, of_fact: bool = True) -> argparse.ArgumentParser:
-        made = new_command(group, name, text, "facts", f"{name}_command")
-        made.add_argument("--user", metavar="NAME", help="whose facts (default: local)")
-        if of_fact:
-            made.add_argument("fact", metavar="FACT", help="its id, as the list shows it")
-        return made
-
-    listing = command("list", "list the facts, the most important first", of_fact=False)
-    listing.add_argument("--limit", metavar="N", type=int, help="so many, 1 to 100 (default: 50)")
-    listing.add_argument("--page", metavar="N", type=int, help="go on at this page")
-    add = command("add", "keep a statement, unless it is kept already", of_fact=False)
-    add.add_argument(
-        "text",
-        metavar="TEXT",
-        nargs="+",
-        action=Words,
-        help="one statement that makes sense alone; - reads it from here",
-    )
-    add.add_argument("--replaces", metavar="FACT", help="the fact that it corrects, which becomes history")
-    edit = command("edit", "change a fact; what is not given stays as it is")
-    edit.add_argument("--text", metavar="TEXT", help="what it says from now on; - reads it from here")
-    for made in (listing, add, edit):
-        made.add_argument("--category", metavar="NAME", help="identity, preference, person, project, event and so on")
-    for made in (add, edit):
-        made.add_argument("--importance", metavar="N", type=int, help="0 to 100; from 90 on it is in every context")
-    command("delete", "remove a fact; its history stays")
-    command("history", "show all that a fact was, the oldest first")
-    undo = command("undo", "take back the newest change of a fact, also its removal or its making")
-    undo.add_argument("--entry", metavar="N", type=int, help="go back to this entry of its history")
 
 
 def _people_commands(commands: Any, new_group: NewGroup, new_command: NewCommand) -> None:

@@ -17,7 +17,8 @@ EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pul
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage; of the server 78: see there."""
-    arguments = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = parser(given).parse_args(given)
     if not hasattr(arguments, "run"):
         parser().print_help()
         return 2
@@ -37,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EX_CONFIG if arguments.run_by_systemd and is_permanent(error) else 1
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The whole command line; for words that are given, at least what they need."""
     root = Parser(prog="klaw", description="A memory-first personal chat agent.", epilog=EPILOG)
     add_home(root, None)
     root.add_argument("--version", action="version", version=f"klaw {__version__}")
@@ -55,7 +56,22 @@ def parser() -> argparse.ArgumentParser:
     _models_commands(commands)
     _mcp_commands(commands)
     _token_commands(commands)
+    _operation_commands(commands, given)
     return root
+
+
+def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
+    """Add the commands made of operations; their modules are imported only where they are needed."""
+    words = [each for each in given or () if not each.startswith("-")]
+    if any(each in commands.choices for each in words[:2]):  # the second, where the first is the value of --home
+        return
+    from klaw.cli import operations
+    from klaw.operations import table
+
+    own = [each for each in words[:2] if each in table.modules()]
+    for module in own or table.modules():
+        for noun in table.nouns_of(module):
+            operations.add(commands, noun)
 
 
 def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:

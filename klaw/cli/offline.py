@@ -4,7 +4,7 @@ from typing import Any
 
 from klaw.config.paths import Paths
 
-LISTS = frozenset({"fact_list", "person_list", "topics_list", "topics_show"})
+LISTS = frozenset({"person_list", "topics_list", "topics_show"})
 """The server's commands that can be answered so."""
 
 
@@ -34,8 +34,6 @@ def read_list(paths: Paths, command: str, wanted: dict[str, Any]) -> dict[str, A
 
 async def _answer(paths: Paths, request: Any) -> dict[str, Any]:
     from klaw.admin.answers import check_user
-    from klaw.admin.fact_requests import FactList
-    from klaw.admin.facts import list_facts
     from klaw.admin.forgetting import run_topics
     from klaw.admin.people import list_people
     from klaw.admin.people_requests import PersonList
@@ -44,8 +42,6 @@ async def _answer(paths: Paths, request: Any) -> dict[str, Any]:
 
     user = check_user(request.user or LOCAL_USER)
     async with offline_readers(paths.database) as readers:
-        if isinstance(request, FactList):
-            return await list_facts(readers, user, request)
         if isinstance(request, PersonList):
             return await list_people(readers, user, request)
         return await run_topics(readers, request)

@@ -54,7 +54,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin import recalled, why
     from klaw.admin.answers import check_receipt, turn_json
     from klaw.admin.requests import BadRequest, Receipt, parse_args
-    from klaw.admin.short_ids import MOST_TOLD, only
+    from klaw.operations.short_ids import MOST_TOLD, only
     from klaw.store.offline import read_offline
     from klaw.store.sql import whereabouts
     from klaw.store.sql.overview import find_turn

@@ -52,6 +52,8 @@ Outcome: TypeAlias = Saved | Known | NoOlder
 class CannotUndo(KlawError):
     """There is nothing to take back; the text says why."""
 
+    code = "cannot_undo"
+
 
 @attrs.frozen
 class Undone:

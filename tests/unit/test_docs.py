@@ -14,6 +14,7 @@ from klaw.cli.main import parser
 from klaw.config.load import parse
 from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.quoting import CORE_MEMORY_HEADER, quoted
+from klaw.operations.slash import OperationCommands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,7 +100,7 @@ def test_readme_names_every_command():
 def test_getting_started_names_every_slash_command():
     """The table of slash commands is complete."""
     text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
-    assert all(f"`{command.value}`" in text for command in Command)
+    assert all(f"`{word}`" in text for word in [*map(str, Command), *OperationCommands().meanings])
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md"])

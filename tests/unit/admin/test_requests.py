@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.admin.requests import COMMANDS, Actors, BadRequest, Chat, Log, Receipt, Reindex, parse
+from klaw.operations.perform import Call
+from klaw.operations.table import operations
 
 SLOW_S = {"forget": 600, "topics_split": 600, "topics_merge": 60, "topics_rebuild": 60, "topics_undo": 60}
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""
@@ -17,7 +19,8 @@ def request(command: object, **args: object) -> bytes:
 
 
 def test_every_command_has_a_deadline_and_a_meaning() -> None:
-    assert set(COMMANDS) == {
+    assert {*COMMANDS, *operations()} == {
+        "memory",
         "status",
         "actors",
         "chat",
@@ -63,6 +66,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "person_undo",
     }
     assert all(0 < cls.deadline_s <= SLOW_S.get(name, 10) and cls.__doc__ for name, cls in COMMANDS.items())
+    assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
 
 
 def test_requests_are_structured() -> None:
@@ -135,7 +139,7 @@ JSON = st.recursive(
     | JSON.map(lambda value: json.dumps(value).encode())
     | st.builds(
         lambda name, args: json.dumps({"command": name, "args": args}).encode(),
-        st.sampled_from([*COMMANDS, "nothing"]),
+        st.sampled_from([*COMMANDS, *operations(), "nothing"]),
         st.dictionaries(st.sampled_from(["chat", "user", "turn", "level", "x"]), JSON, max_size=3),
     )
 )
@@ -146,4 +150,4 @@ def test_nothing_but_bad_request_is_raised(line: bytes) -> None:
     except BadRequest as error:
         assert error.code  # noqa: PT017 - either outcome is right
     else:
-        assert type(made) in COMMANDS.values()
+        assert isinstance(made, Call) or type(made) in COMMANDS.values()

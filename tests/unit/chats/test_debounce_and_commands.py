@@ -54,7 +54,9 @@ def test_commands_are_recognised(text: str, expected: object) -> None:
 
 
 def test_help_names_every_command() -> None:
-    assert all(command.value in commands.help_text() for command in Command)
+    text = commands.help_text({"/notes": "list the notes"})
+    assert all(word in text for word in [*map(str, Command), "/notes     list the notes"])
+    assert commands.parse("/Notes on tea", {"/notes"}) == Given("/notes", "on tea")
 
 
 def test_a_typo_is_told_in_one_line_with_what_was_meant() -> None:

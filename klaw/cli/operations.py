@@ -1,0 +1,228 @@
+"""Commands made of operations: their options, asking the server, and printing what it answers.
+
+What can be read without a server is carried out here, over the database.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Literal, get_args, get_origin
+
+import attrs
+
+from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, table
+from klaw.cli.arguments import Words, add_home
+from klaw.config.owner import enter
+from klaw.config.paths import Paths
+from klaw.errors import KlawError, Problem
+from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain_type, supplied, told
+from klaw.operations.perform import OPERATOR, Call, perform, read
+from klaw.operations.text import Table
+
+MAX_STDIN = 65_536
+_WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
+_BOLD_OFF = "NO_COLOR"
+
+
+def add(commands: Any, noun: Noun) -> None:
+    """Make the command of a noun with one for each of its operations."""
+    made = [each for each in noun.operations if each.cli is not None]
+    own = next((each for each in made if not each.cli), None)
+    if not made:
+        return
+    parser = commands.add_parser(noun.word, help=noun.help, description=own.help if own else noun.help)
+    if own is not None:
+        _fill(parser, own)
+    else:
+        add_home(parser)
+        parser.set_defaults(run=partial(_help, parser))
+    if own is None or len(made) > 1:
+        group = parser.new_group()
+        for each in made:
+            if each.cli:
+                text = f"{each.help[0].lower()}{each.help[1:].rstrip('.')}"
+                inherited = {"argument_default": argparse.SUPPRESS} if own else {}
+                _fill(group.add_parser(each.cli, help=text, description=each.help, **inherited), each)
+
+
+def _help(parser: argparse.ArgumentParser, _arguments: argparse.Namespace) -> int:
+    parser.print_help()
+    return 2
+
+
+def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
+    add_home(parser)
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    for field, _ in _fields(operation.arguments):
+        _add_argument(parser, field)
+    command = tuple(parser.prog.split())
+    parser.set_defaults(run=partial(run, operation), run_by_systemd=False, command=command)
+
+
+def _fields(cls: type[Any], path: str = "") -> Iterator[tuple["attrs.Attribute[Any]", str]]:
+    """The fields of a class of arguments with their paths; those of a class within it stand beside them."""
+    for field in attrs.fields(cls):
+        inner = plain_type(field)
+        if attrs.has(inner):
+            yield from _fields(inner, f"{path}{field.name}.")
+        else:
+            yield field, f"{path}{field.name}"
+
+
+def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]") -> None:
+    about, kind = told(field), plain_type(field)
+    how: dict[str, Any] = {"help": about.help}
+    if kind is bool:
+        parser.add_argument(typed(field), dest=field.name, action="store_true", default=argparse.SUPPRESS, **how)
+        return
+    if get_origin(kind) is Literal:
+        how["choices"] = get_args(kind)
+    else:
+        how["metavar"] = about.metavar or field.name.upper()
+    if kind is int:
+        how["type"] = int
+    if get_origin(kind) is tuple:
+        how["action"] = "append"
+    if not about.positional:
+        parser.add_argument(typed(field), dest=field.name, default=argparse.SUPPRESS, **how)
+        return
+    if about.words:
+        how |= {"nargs": "+", "action": Words}
+    elif field.default is not attrs.NOTHING:
+        how |= {"nargs": "?", "default": argparse.SUPPRESS}
+    parser.add_argument(field.name, **how)
+
+
+def typed(field: "attrs.Attribute[Any]") -> str:
+    """How the command line names an argument."""
+    about = told(field)
+    if about.positional:
+        return about.metavar or field.name.upper()
+    return about.option or f"--{field.name.replace('_', '-')}"
+
+
+# -- one command ------------------------------------------------------------------------------------------------------
+
+
+def run(operation: Operation, arguments: argparse.Namespace) -> int:
+    """Ask, and print the answer: as it is with ``--json``, else as the operation shows it.
+
+    Returns the exit code: 0 done, 1 failed, 2 wrong usage.
+    """
+    paths = Paths.resolve(arguments.home)
+    enter(paths)
+    try:
+        given = _given(operation, arguments)
+        asked = read(operation, given)
+        try:
+            answer = call(paths, operation.name, timeout_s=operation.deadline_s + 5, **given)
+        except NoServer:
+            if not operation.offline or not paths.database.is_file():
+                raise
+            answer = _alone(paths, asked)
+    except (OperationError, Refused) as error:
+        for problem in _said(operation, error):
+            print(f"klaw: {line(problem)}", file=sys.stderr)
+        return 2 if error.code in _WRONG_USAGE else 1
+    except KlawError as error:
+        return fail(error)
+    if getattr(arguments, "json", False):
+        print_json(answer)
+        return 0
+    bold = sys.stdout.isatty() and not os.environ.get(_BOLD_OFF)
+    shown: dict[str, Any] = {"answer": answer, "again": partial(again, operation, arguments), "bold": bold}
+    print("\n".join(written(operation.show(**supplied(operation.show, shown)))))
+    return 0
+
+
+def written(lines: Lines) -> list[str]:
+    """What an operation shows, harmless to the terminal."""
+    out = []
+    for each in lines:
+        if isinstance(each, Table):
+            out += table([[line(cell) for cell in row] for row in each.rows], right=each.right)
+        else:
+            out.append(line(each))
+    return out
+
+
+def again(operation: Operation, arguments: argparse.Namespace, **changed: Any) -> str:
+    """The command as it was given, but for some arguments."""
+    words, texts = [], []
+    values = {**vars(arguments), **changed}
+    for field, _ in _fields(operation.arguments):
+        value = values.get(field.name)
+        if value is None or value is False:
+            continue
+        if told(field).positional:
+            texts.append(str(value))
+        elif value is True:
+            words.append(typed(field))
+        else:
+            words += [f"{typed(field)}={each}" for each in (value if isinstance(value, list) else [value])]
+    home = [f"--home={arguments.home}"] if arguments.home is not None else []
+    guard = ["--"] if any(each.startswith("-") for each in texts) else []
+    return shlex.join([*values["command"], *home, *words, *guard, *texts])
+
+
+def _given(operation: Operation, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments as the server gets them. Raises OperationError."""
+    given: dict[str, Any] = {
+        field.name: {} for field in attrs.fields(operation.arguments) if attrs.has(plain_type(field))
+    }
+    for field, path in _fields(operation.arguments):
+        value = getattr(arguments, field.name, None)
+        if value is None:
+            continue
+        outer, dot, _ = path.rpartition(".")
+        target = given[outer] if dot else given
+        target[field.name] = [_text(field, each) for each in value] if isinstance(value, list) else _text(field, value)
+    return given
+
+
+def _text(field: "attrs.Attribute[Any]", value: Any) -> Any:
+    """A text in UTF-8, read from standard input if that is meant; anything else as it is. Raises OperationError."""
+    if not isinstance(value, str):
+        return value
+    raw = value.encode("utf-8", "surrogateescape")
+    if told(field).stdin and value == "-":
+        raw = sys.stdin.buffer.read(MAX_STDIN)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise OperationError("bad_args", "must be valid UTF-8", field=field.name) from None
+
+
+def _said(operation: Operation, error: OperationError | Refused) -> list[str]:
+    """What is wrong, with the arguments named as the command line names them."""
+    return [_problem(operation, each) for each in error.problems] or [str(error)]
+
+
+def _problem(operation: Operation, problem: Problem) -> str:
+    names = {name: typed(field) for field, path in _fields(operation.arguments) for name in (path, field.name)}
+    if problem.path == "fields":
+        changeable = [typed(field) for field, path in _fields(operation.arguments) if path.startswith("fields.")]
+        return f"give at least one of {', '.join(changeable)}"
+    field, bracket, rest = problem.path.partition("[")
+    return f"{names.get(field, field)}{bracket}{rest}: {problem.message}" if field else problem.message
+
+
+def _alone(paths: Paths, asked: Call) -> dict[str, Any]:
+    """What the server would answer. Raises OperationError, StorageError."""
+    import trio
+
+    from klaw.actor import log
+
+    log.configure("error", "auto")
+    return trio.run(_over_the_database, paths, asked)
+
+
+async def _over_the_database(paths: Paths, asked: Call) -> dict[str, Any]:
+    from klaw.store.offline import offline_readers
+
+    async with offline_readers(paths.database) as readers:
+        parts: Mapping[str, Any] = {"readers": readers, "paths": paths}
+        return await perform(asked, OPERATOR, parts)

@@ -1,0 +1,232 @@
+"""Facts: what is remembered about a user. The answers hold what the facts say, so they never go into a log."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import attrs
+
+from klaw.convert import Bounds, Check
+from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text, is_category
+from klaw.domain.names import UserId
+from klaw.errors import NoSuchFact
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Paged,
+    Whole,
+    argument,
+    more,
+    required,
+    something,
+)
+from klaw.operations.text import Table, minute
+
+if TYPE_CHECKING:
+    from klaw.memory.facts import Facts, Known
+    from klaw.store.readers import Readers
+
+T = TypeVar("T")
+NOUN = Noun(
+    "facts", "list, add, change and remove what is remembered about a user (docs/topics.md)", invalid="bad_fact"
+)
+
+
+def _category(name: str) -> str:
+    if not is_category(name):
+        raise ValueError("must have 1 to 32 of a-z, 0-9, _ and -, and begin with a letter")
+    return name
+
+
+def _text(text: str) -> str:
+    try:
+        return fact_text(text)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("text: ")) from None
+
+
+Text = Annotated[str, Check(_text)]
+Category = Annotated[str, Check(_category)]
+Importance = Annotated[int, Bounds(0, 100)]
+
+_CATEGORY = "identity, preference, person, project, event and so on"
+_IMPORTANCE = "0 to 100; from 90 on it is part of every prompt"
+
+
+@attrs.frozen(kw_only=True)
+class FactList(Paged):
+    category: Category | None = argument(f"only this one: {_CATEGORY}", metavar="NAME")
+
+
+@attrs.frozen(kw_only=True)
+class NewFact:
+    text: Text = required(
+        "one statement that makes sense alone; - reads it from standard input", words=True, stdin=True
+    )
+    category: Category = argument(_CATEGORY, default="other", metavar="NAME")
+    importance: Importance = argument(_IMPORTANCE, default=DEFAULT_IMPORTANCE, metavar="N")
+    replaces: Annotated[str, Bounds(1, 64)] | None = argument("the fact that it corrects and replaces", metavar="FACT")
+
+
+@attrs.frozen(kw_only=True)
+class FactAdd(OfUser):
+    fields: NewFact = argument("the fact", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class OfFact(OfUser):
+    fact: Name = required("its id as the list shows it, or the beginning of the id", id_of="fact")
+
+
+@attrs.frozen(kw_only=True)
+class FactFields:
+    text: Text | None = argument("the new text; - reads it from standard input", stdin=True)
+    category: Category | None = argument(_CATEGORY, metavar="NAME")
+    importance: Importance | None = argument(_IMPORTANCE, metavar="N")
+
+
+@attrs.frozen(kw_only=True)
+class FactEdit(OfFact):
+    fields: Annotated[FactFields, Check(something)] = argument("what to change", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class FactUndo(OfFact):
+    entry: Whole | None = argument("go back to this entry of its history", metavar="N")
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def _table(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+    if not answer["facts"]:
+        return ["no more facts" if answer["count"] else "no facts"]
+    rows = [
+        [each["id"], str(each["importance"]), each["category"], minute(each["updated_at"]), each["text"]]
+        for each in answer["facts"]
+    ]
+    return [Table([["fact", "imp", "category", "changed", "text"], *rows], right=frozenset({1})), *more(answer, again)]
+
+
+def _fact(answer: dict[str, Any]) -> Lines:
+    fact = answer["fact"]
+    rows = [
+        ["fact", fact["id"]],
+        ["text", fact["text"]],
+        ["category", fact["category"]],
+        ["importance", str(fact["importance"])],
+        ["source", f"{fact['source']}, in the words of: {fact['origin']}"],
+        *([name, fact[name]] for name in ("topic", "day") if fact[name] is not None),
+        ["changed", minute(fact["updated_at"])],
+    ]
+    if fact["superseded_by"] is not None:
+        rows.append(["history", f"{fact['superseded_by']} took its place"])
+    known = [] if answer.get("added", True) else ["known already, nothing was written"]
+    return [*known, Table(rows)]
+
+
+def _removed(answer: dict[str, Any]) -> Lines:
+    fact = answer["removed"]
+    return [f"removed {fact['id']}: {fact['text']}", f"to undo this: klaw facts undo {fact['id']}"]
+
+
+def _history(answer: dict[str, Any]) -> Lines:
+    head = ["entry", "at", "from", "imp", "category", "text"]
+    return [Table([head, *map(_change, answer["changes"])], right=frozenset({0, 3}))]
+
+
+def _change(change: dict[str, Any]) -> list[str]:
+    fact, head = change["fact"], [str(change["entry"]), minute(change["at"])]
+    if fact is None:
+        return [*head, "-", "-", "-", "(removed)"]
+    drawn = f"day {fact['day']}" if fact["day"] else f"topic {fact['topic']}" if fact["topic"] else fact["source"]
+    past = f" ({fact['superseded_by']} took its place)" if fact["superseded_by"] is not None else ""
+    return [*head, drawn, str(fact["importance"]), fact["category"], fact["text"] + past]
+
+
+def _undone(answer: dict[str, Any]) -> Lines:
+    back = [f"valid again: {each['id']}: {each['text']}" for each in answer["revived"]]
+    return [*(_fact(answer) if answer["fact"] is not None else [f"removed {answer['id']}"]), *back]
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+def as_json(fact: Fact) -> dict[str, Any]:
+    """A fact as JSON has it."""
+    return attrs.asdict(fact, filter=lambda field, _value: field.name != "user")
+
+
+def _written(outcome: "T | Known") -> T:
+    """What was done. Raises OperationError when nothing was changed."""
+    from klaw.memory.facts import Known
+
+    if isinstance(outcome, Known):
+        raise OperationError("fact_exists", f"nothing was changed: the fact {outcome.fact.id} says the same")
+    return outcome
+
+
+@NOUN.operation("fact_list", FactList, cli="list", show=_table, offline=True)
+async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """List the facts, the most important first."""
+    from klaw.store.sql import facts
+
+    of, limit = asked.category, asked.limit
+    found = await readers.run(facts.of_user, user, category=of, limit=limit, offset=asked.offset)
+    total = await readers.run(facts.count, user, category=of)
+    page = {"count": total, "facts": list(map(as_json, found)), "next": asked.following(total)}
+    return {"user": user, "category": of, **page}
+
+
+@NOUN.operation("fact_add", FactAdd, cli="add", show=_fact, changes=True)
+async def add(asked: FactAdd, user: UserId, facts: "Facts") -> dict[str, Any]:
+    """Add a statement, unless it is known already."""
+    from klaw.memory.facts import NoOlder, Saved
+
+    new = asked.fields
+    replaces = FactId(new.replaces) if new.replaces is not None else None
+    done = await facts.save(
+        user,
+        new.text,
+        category=new.category,
+        importance=new.importance,
+        source=FactSource.USER,
+        origin=Origin.USER,
+        replaces=replaces,
+    )
+    if isinstance(done, NoOlder):
+        raise OperationError("bad_fact", "there is no fact with this id, or it was replaced before", field="replaces")
+    return {"fact": as_json(done.fact), "added": isinstance(done, Saved)}
+
+
+@NOUN.operation("fact_edit", FactEdit, cli="edit", show=_fact, changes=True)
+async def edit(asked: FactEdit, user: UserId, facts: "Facts") -> dict[str, Any]:
+    """Change a fact; what is not given stays as it is."""
+    return {"fact": as_json(_written(await facts.edit(user, FactId(asked.fact), **attrs.asdict(asked.fields))).fact)}
+
+
+@NOUN.operation("fact_delete", OfFact, cli="delete", show=_removed, changes=True)
+async def delete(asked: OfFact, user: UserId, facts: "Facts") -> dict[str, Any]:
+    """Remove a fact; its history stays, so that this can be undone."""
+    return {"removed": as_json(await facts.remove(user, FactId(asked.fact)))}
+
+
+@NOUN.operation("fact_history", OfFact, cli="history", show=_history)
+async def history(asked: OfFact, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Show all versions of a fact, the oldest first."""
+    from klaw.store.sql import facts
+
+    past = await readers.run(facts.history, user, FactId(asked.fact))
+    if not past:
+        raise NoSuchFact
+    changes = [{"entry": each.entry, "at": each.at, "fact": each.fact and as_json(each.fact)} for each in past]
+    return {"user": user, "id": asked.fact, "changes": changes}
+
+
+@NOUN.operation("fact_undo", FactUndo, cli="undo", show=_undone, changes=True)
+async def undo(asked: FactUndo, user: UserId, facts: "Facts") -> dict[str, Any]:
+    """Undo the newest change of a fact, also its removal or its creation."""
+    done = _written(await facts.undo(user, FactId(asked.fact), to=asked.entry))
+    return {"id": asked.fact, "fact": done.fact and as_json(done.fact), "revived": list(map(as_json, done.revived))}

@@ -1,0 +1,274 @@
+"""What an operation is: one thing that can be asked, with its arguments, its handler and how its result is shown.
+
+A module of this package makes a ``Noun`` and declares its operations::
+
+    notes = Noun("notes", "list and add notes")
+
+    @attrs.frozen(kw_only=True)
+    class NoteList(OfUser):
+        limit: Annotated[int, Bounds(1, 100)] = argument("notes on a page", default=50)
+
+    @notes.operation("note_list", NoteList, cli="list", show=_lines)
+    async def list_notes(asked: NoteList, user: UserId, readers: "Readers") -> dict[str, Any]:
+        '''List the notes, the newest first.'''
+
+That is all: admin socket, ``klaw notes list`` and, with ``slash=``, the chat command are made of it. A handler is given
+what its parameters name: ``asked``, ``user`` (whose data it is about, already checked), and parts of the server. It
+imports what is heavy itself, because the command line imports this module only for the arguments and ``show``.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
+
+import attrs
+
+from klaw.convert import Bounds, Check
+from klaw.domain.names import user_id
+from klaw.errors import KlawError, Problem
+from klaw.operations.text import Table
+
+Name: TypeAlias = Annotated[str, Bounds(1, 128)]
+"""An id or a name; a chat's id has at most 97 characters."""
+Query: TypeAlias = Annotated[str, Bounds(1, 4_000)]
+"""A question; written as JSON it still fits into one request."""
+Limit: TypeAlias = Annotated[int, Bounds(1, 100)]
+"""How many results a page has."""
+Whole: TypeAlias = Annotated[int, Bounds(1, 2**53 - 1)]
+"""Number of a page, or of an entry."""
+
+Handler: TypeAlias = Callable[..., Awaitable[Any]]
+Lines: TypeAlias = Sequence[str | Table]
+
+_OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
+"""Codes whose text says that the field is one of ``args``."""
+
+
+class OperationError(KlawError):
+    """What was asked cannot be done. ``code`` is for programs, ``problems`` names the fields, the text is for people.
+
+    Args:
+        code: in lower case, such as ``unknown_fact``.
+        message: what is wrong and what to do.
+        field: the argument that it is about.
+        problems: several at once, instead of a message.
+    """
+
+    def __init__(self, code: str, message: str = "", *, field: str = "", problems: Sequence[Problem] = ()) -> None:
+        self.code = code
+        self.problems = tuple(problems) or ((Problem(field, message),) if field else ())
+        told = [
+            f"args{'.' if each.path else ''}{each}" if code in _OF_ARGUMENTS else str(each) for each in self.problems
+        ]
+        super().__init__("; ".join(told) or message)
+
+
+class Scope(enum.Enum):
+    """Who may ask. Whoever runs the server may ask everything, also for a user."""
+
+    USER = "any user; it is nobody's data"
+    OWN = "a user about their own data"
+    OPERATOR = "only whoever runs the server"
+
+
+@attrs.frozen(kw_only=True)
+class Argument:
+    """How the command line shows one argument. See ``argument``."""
+
+    help: str
+    metavar: str | None
+    positional: bool
+    option: str | None
+    words: bool
+    stdin: bool
+    id_of: str | None
+
+
+def argument(
+    help: str,  # noqa: A002  as argparse calls it
+    *,
+    default: Any = None,
+    metavar: str | None = None,
+    positional: bool = False,
+    option: str | None = None,
+    words: bool = False,
+    stdin: bool = False,
+    id_of: str | None = None,
+) -> Any:
+    """A field of a class of arguments.
+
+    Args:
+        help: what it means, for ``--help``.
+        default: when it is not given; ``attrs.NOTHING``: it must be given.
+        metavar: what stands for its value in ``--help``; the field's name in capitals if None.
+        positional: on the command line it has no option.
+        option: another option than ``--field-name``.
+        words: several words are one text, so that no quotes are needed (positional only).
+        stdin: ``-`` reads it from standard input.
+        id_of: it is an id of this kind, which may be shortened (``store.sql.short_ids``).
+    """
+    told = Argument(
+        help=help, metavar=metavar, positional=positional, option=option, words=words, stdin=stdin, id_of=id_of
+    )
+    return attrs.field(default=default, metadata={"argument": told})
+
+
+def required(help: str, **how: Any) -> Any:  # noqa: A002
+    """A field that must be given, without an option on the command line."""
+    return argument(help, default=attrs.NOTHING, positional=True, **how)
+
+
+@attrs.frozen(kw_only=True)
+class Nothing:
+    """No arguments."""
+
+
+@attrs.frozen(kw_only=True)
+class OfUser:
+    """Arguments of what is about one user's data."""
+
+    user: Annotated[str, Check(user_id)] | None = argument("whose data (default: local)", metavar="NAME")
+
+
+@attrs.frozen(kw_only=True)
+class Paged(OfUser):
+    """Arguments of a list that has pages."""
+
+    limit: Limit = argument("entries on a page, 1 to 100 (default: 50)", default=50, metavar="N")
+    page: Whole = argument("number of the page (default: 1)", default=1, metavar="N")
+
+    @property
+    def offset(self) -> int:
+        """How many entries stand before the page."""
+        return min(self.limit * (self.page - 1), 2**53)
+
+    def following(self, total: int) -> int | None:
+        """Number of the next page; None after the last."""
+        return self.page + 1 if self.limit * self.page < total else None
+
+
+def more(answer: Mapping[str, Any], again: Callable[..., str]) -> list[str]:
+    """How to see the next page of what a ``Paged`` list answers."""
+    return [f"more: {again(page=answer['next'])} ({answer['count']} in all)"] if answer["next"] is not None else []
+
+
+def something(fields: Any) -> Any:
+    """Check of arguments that change a noun: at least one is given."""
+    values = attrs.asdict(fields)
+    if all(value is None for value in values.values()):
+        raise ValueError(f"must have at least one of {', '.join(values)}")
+    return fields
+
+
+@attrs.frozen(kw_only=True)
+class Slash:
+    """An operation as a slash command. Two may have the same word: then the one with ``rest`` is taken when text
+    follows the word."""
+
+    word: str
+    """With the slash."""
+    help: str = ""
+    """One line of /help."""
+    rest: str | None = None
+    """The argument that the text behind the word becomes."""
+    show: Callable[..., Lines] | None = None
+    """None: as in the terminal."""
+    quotes: Callable[[dict[str, Any]], bool] = lambda _answer: False
+    """Whether an answer quotes parts of what is stored, so that it goes with what is forgotten next."""
+
+
+@attrs.frozen(kw_only=True)
+class Operation:
+    """One thing that can be asked."""
+
+    name: str
+    """In requests: ``fact_add``."""
+    help: str
+    arguments: type[Any]
+    handler: Handler
+    scope: Scope
+    changes: bool
+    """Whether it changes something; what only reads may be repeated."""
+    offline: bool
+    """Whether the command line may carry it out without a server, over the database: its handler takes only what
+    ``cli.operations`` can open."""
+    deadline_s: float
+    cli: str | None
+    """Its word behind the noun's; empty: the noun's own command; None: not on the command line."""
+    show: Callable[..., Lines]
+    """The lines for a terminal, from the result as JSON has it. It may also take ``again`` and ``bold``."""
+    slash: Slash | None
+    invalid: str
+    """Code of what is wrong in the nested ``fields``."""
+
+
+@attrs.frozen(kw_only=True)
+class Noun:
+    """What operations are about; on the command line the word before theirs."""
+
+    word: str = attrs.field(kw_only=False)
+    help: str = attrs.field(kw_only=False)
+    invalid: str = "bad_args"
+    """Code of what is wrong in the nested ``fields`` of its operations."""
+    operations: list[Operation] = attrs.field(factory=list, init=False)
+
+    def operation(
+        self,
+        name: str,
+        arguments: type[Any] = Nothing,
+        *,
+        cli: str | None = None,
+        show: Callable[..., Lines] = lambda _answer: (),
+        scope: Scope = Scope.OWN,
+        changes: bool = False,
+        offline: bool = False,
+        deadline_s: float = 10.0,
+        slash: Slash | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Declare a handler to be an operation; its docstring's first paragraph is the help. See ``Operation``."""
+
+        def declare(handler: Handler) -> Handler:
+            text = " ".join((handler.__doc__ or "").split("\n\n")[0].split())
+            self.operations.append(
+                Operation(
+                    name=name,
+                    help=text,
+                    arguments=arguments,
+                    handler=handler,
+                    scope=scope,
+                    changes=changes,
+                    offline=offline,
+                    deadline_s=deadline_s,
+                    cli=cli,
+                    show=show,
+                    slash=slash,
+                    invalid=self.invalid,
+                )
+            )
+            return handler
+
+        return declare
+
+
+def told(field: "attrs.Attribute[Any]") -> Argument:
+    """How a field of a class of arguments is shown."""
+    found: Argument = field.metadata["argument"]
+    return found
+
+
+def plain_type(field: "attrs.Attribute[Any]") -> Any:
+    """The type of a field's value, without None and what is annotated."""
+    found: Any = field.type
+    while True:
+        if get_origin(found) is Annotated:
+            found = get_args(found)[0]
+        elif type(None) in get_args(found):
+            found = next(each for each in get_args(found) if each is not type(None))
+        else:
+            return found
+
+
+def supplied(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
+    """What a function's parameters name, of what there is. Raises KeyError for one that is not there."""
+    code = function.__code__
+    return {name: available[name] for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}

@@ -1,0 +1,91 @@
+"""Carrying out an operation: reading its arguments, checking who asks, and handing it the parts that it needs.
+
+Every door comes through here, so that what a user may do is decided in one place.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from klaw.convert import REQUESTS
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
+from klaw.errors import BadValue, KlawError, Problem
+from klaw.operations.operation import Operation, OperationError, Scope, supplied
+from klaw.operations.short_ids import lengthened
+
+
+@attrs.frozen(kw_only=True)
+class Asker:
+    """Who asks."""
+
+    user: UserId | None = None
+    """None: whoever runs the server."""
+    chat: ChatId | None = None
+    """Where a slash command was given."""
+
+
+OPERATOR = Asker()
+
+
+@attrs.frozen
+class Call:
+    """An operation with arguments that are valid."""
+
+    operation: Operation
+    asked: Any
+
+    @property
+    def deadline_s(self) -> float:
+        """How long it may take."""
+        return self.operation.deadline_s
+
+
+def read(operation: Operation, given: Mapping[str, Any]) -> Call:
+    """Check arguments as JSON has them. Raises OperationError: ``bad_args``, or the noun's own code for its fields."""
+    try:
+        return Call(operation, REQUESTS.read(dict(given), operation.arguments))
+    except BadValue as error:
+        problems = error.problems
+    if all(each.path.partition(".")[0] == "fields" for each in problems):
+        inner = [Problem(each.path.removeprefix("fields").lstrip(".") or "fields", each.message) for each in problems]
+        raise OperationError(operation.invalid, problems=inner)
+    raise OperationError("bad_args", problems=problems)
+
+
+async def perform(call: Call, asker: Asker, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Carry out an operation; the result is as JSON has it.
+
+    Args:
+        call: what is asked.
+        asker: who asks.
+        parts: of the server, by the names that handlers use for them.
+
+    Raises:
+        OperationError: the asker may not, or it cannot be done.
+        KlawError, trio.TooSlowError: a part failed or did not answer.
+
+    Cancellation: what changes something may or may not be done.
+    """
+    operation = call.operation
+    user = _allowed(call, asker)
+    asked = await lengthened(parts["readers"], user, call.asked)
+    available = {**parts, "parts": parts, "asked": asked, "user": user, "asker": asker, "chat": asker.chat}
+    try:
+        result = await operation.handler(**supplied(operation.handler, available))
+    except KlawError as error:
+        if isinstance(error, OperationError) or not error.code:
+            raise
+        raise OperationError(error.code, str(error), field=error.argument) from None
+    answer: dict[str, Any] = attrs.asdict(result) if attrs.has(type(result)) else result
+    return answer
+
+
+def _allowed(call: Call, asker: Asker) -> UserId:
+    """Whose data it is about. Raises OperationError (``forbidden``)."""
+    named = getattr(call.asked, "user", None)
+    if asker.user is None:
+        return UserId(named or LOCAL_USER)
+    if call.operation.scope is Scope.OPERATOR or named not in (None, asker.user):
+        raise OperationError("forbidden", "only whoever runs the server may ask this; users see their own data")
+    return asker.user

@@ -1,0 +1,58 @@
+"""Operations as slash commands: the same answers, in words for a chat, about the data of the user who asks."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from klaw.chats.slash import SlashAnswer
+from klaw.domain.names import ChatId, user_of
+from klaw.errors import ActorStopped, ActorTooSlow, KlawError
+from klaw.operations.operation import Lines, Operation, OperationError, supplied
+from klaw.operations.perform import Asker, perform, read
+from klaw.operations.table import operations
+from klaw.operations.text import Table
+
+
+class OperationCommands:
+    """Implements ``chats.slash.SlashCommands``. ``parts`` is filled when all parts are made."""
+
+    def __init__(self) -> None:
+        self.parts: Mapping[str, Any] = {}
+        marked = [each for each in operations().values() if each.slash is not None]
+        self._commands = {(each.slash.word, each.slash.rest is not None): each for each in marked if each.slash}
+        self.meanings = {each.slash.word: each.slash.help for each in marked if each.slash and each.slash.help}
+
+    async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
+        """See ``SlashCommands.run``."""
+        operation = self._commands.get((word, bool(rest))) or self._commands.get((word, not rest))
+        assert operation is not None, word
+        try:
+            return await self._answer(operation, chat, rest, stop)
+        except OperationError as error:
+            text = "; ".join(each.message for each in error.problems) or str(error)
+        except (ActorStopped, ActorTooSlow):
+            text = "A part of the server does not answer now: try again a little later."
+        except KlawError as error:
+            text = f"That did not work: {error}."
+        return SlashAnswer(text)
+
+    async def _answer(
+        self, operation: Operation, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]
+    ) -> SlashAnswer:
+        slash = operation.slash
+        assert slash is not None
+        call = read(operation, {slash.rest: rest} if slash.rest and rest else {})
+        answer = await perform(call, Asker(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
+        show = slash.show or operation.show
+        lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw", "bold": False}))
+        return SlashAnswer("\n".join(_written(lines)), slash.quotes(answer))
+
+
+def _written(lines: Lines) -> list[str]:
+    """Columns are not aligned: a chat's letters have any width."""
+    out = []
+    for each in lines:
+        rows = (
+            [f"  {'  '.join(cell for cell in row if cell)}" for row in each.rows] if isinstance(each, Table) else [each]
+        )
+        out += [" ".join(row.split("\n")) for row in rows]
+    return out

@@ -1,0 +1,163 @@
+"""One module makes an operation, and every door has it: admin socket, command line, chat."""
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import klaw.operations
+from klaw.admin.commands import Commands
+from klaw.admin.requests import parse
+from klaw.app import running
+from klaw.chats.slash import SlashAnswer
+from klaw.cli.main import parser
+from klaw.config.load import parse as parse_config
+from klaw.config.paths import Paths
+from klaw.domain.names import ChatId
+from klaw.operations import table
+from klaw.operations.operation import OperationError, Scope, plain_type, told
+from klaw.operations.perform import Asker, Call, perform, read
+from klaw.operations.slash import OperationCommands
+from klaw.parts import App, operation_parts
+from tests.actors.admin.conftest import SETTINGS, sources_of
+from tests.actors.admin.test_commands_of_the_cli import served
+
+MODULE = '''
+"""How many facts there are."""
+from typing import Annotated, Any
+import attrs
+from klaw.convert import Bounds
+from klaw.operations.operation import Noun, OfUser, Slash, argument
+
+NOUN = Noun("tally", "count what is remembered")
+
+@attrs.frozen(kw_only=True)
+class Tally(OfUser):
+    at_least: Annotated[int, Bounds(0, 9)] = argument("count as at least so many", default=0, metavar="N")
+    word: str = argument("what is counted", default="facts", positional=True)
+
+def _lines(answer):
+    return [f"{answer['count']} {answer['word']} of {answer['user']}"]
+
+SLASH = Slash(word="/tally", help="count", rest="word")
+
+@NOUN.operation("tally", Tally, cli="", show=_lines, offline=True, slash=SLASH)
+async def count(asked, user, readers):
+    """Count the facts."""
+    from klaw.store.sql import facts
+    return {"user": user, "word": asked.word, "count": max(asked.at_least, await readers.run(facts.count, user))}
+'''
+
+
+@pytest.fixture
+def one_more_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module of ``klaw.operations`` that nobody names anywhere else."""
+    folder = tmp_path / "operations"
+    folder.mkdir()
+    (folder / "tally.py").write_text(MODULE)
+    monkeypatch.setattr(klaw.operations, "__path__", [*klaw.operations.__path__, str(folder)])
+    caches = (table.modules, table.nouns, table.operations)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    sys.modules.pop("klaw.operations.tally", None)
+    monkeypatch.undo()
+    for cache in caches:
+        cache.cache_clear()
+
+
+async def asked(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
+    return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
+
+
+async def stop(_reason: str) -> bool:
+    return False
+
+
+@pytest.mark.usefixtures("one_more_module")
+async def test_a_new_operation_is_one_module_and_every_door_has_it(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, _ = parse_config(SETTINGS, {})
+
+    async def klaw(*words: str) -> tuple[int, str, str]:
+        given = ["tally", "--home", str(home), *words]
+        args = parser(given).parse_args(given)
+        code = await trio.to_thread.run_sync(args.run, args)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    async with running(config, Paths.resolve(home, {})) as app:
+        commands = Commands(sources_of(app))
+        await asked(commands, "fact_add", user="anna", fields={"text": "Чай вечером"})
+        assert await asked(commands, "tally", user="anna") == {"user": "anna", "word": "facts", "count": 1}
+        with pytest.raises(OperationError, match=r"args\.at_least: must be 0 to 9"):
+            await asked(commands, "tally", at_least=10)
+        async with served(app, commands):
+            assert await klaw("--user", "anna") == (0, "1 facts of anna\n", "")
+            assert json.loads((await klaw("--json", "things"))[1]) == {"user": "local", "word": "things", "count": 0}
+            assert await klaw("--at-least", "10") == (2, "", "klaw: --at-least: must be 0 to 9\n")
+            assert await klaw("--user", "an na") == (2, "", (await klaw("--user", "б в"))[2])
+        chat = OperationCommands()
+        chat.parts = operation_parts(app)
+        assert chat.meanings["/tally"] == "count"
+        assert await chat.run("/tally", ChatId("anna:main"), "", stop) == SlashAnswer("1 facts of anna")
+        assert (await chat.run("/tally", ChatId("boris:main"), "facts\nof\x1b", stop)).text.startswith("0 facts of")
+    assert await klaw("--user", "anna") == (0, "1 facts of anna\n", "")  # without a server, over the database
+
+
+async def test_a_user_touches_only_their_own_data(app: App) -> None:
+    parts = operation_parts(app)
+    anna = Asker(user="anna", chat=ChatId("anna:main"))  # type: ignore[arg-type]
+    operations = table.operations()
+    for name in ("fact_list", "memory"):
+        with pytest.raises(OperationError) as caught:
+            await perform(read(operations[name], {"user": "boris"}), anna, parts)
+        assert caught.value.code == "forbidden"
+        assert (await perform(read(operations[name], {}), anna, parts))["user"] == "anna"
+
+
+async def test_whoever_is_no_operator_asks_nothing_about_the_server(app: App) -> None:
+    for operation in table.operations().values():
+        if operation.scope is not Scope.OPERATOR:
+            continue
+        asked = object.__new__(operation.arguments)
+        with pytest.raises(OperationError) as caught:
+            await perform(Call(operation, asked), Asker(user="anna"), operation_parts(app))  # type: ignore[arg-type]
+        assert caught.value.code == "forbidden"
+
+
+async def test_every_handler_gets_what_it_names(app: App) -> None:
+    """Parts are given by name; each name is one that every server has."""
+    known = {*operation_parts(app), "asked", "user", "asker", "chat", "stop", "parts", "connections", "address"}
+    for operation in table.operations().values():
+        assert set(inspect.signature(operation.handler).parameters) <= known, operation.name
+        assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
+        if operation.offline:
+            assert set(inspect.signature(operation.handler).parameters) <= {"asked", "user", "readers", "paths"}
+
+
+def test_every_operation_is_described() -> None:
+    for operation in table.operations().values():
+        assert operation.help.endswith("."), operation.name
+        for field in operation.arguments.__attrs_attrs__:
+            assert told(field).help, (operation.name, field.name)
+            assert plain_type(field) is not None
+        if operation.scope is Scope.OWN:
+            assert any(field.name == "user" for field in operation.arguments.__attrs_attrs__), operation.name
+
+
+def test_the_command_line_stays_light() -> None:
+    """Help and a command of an operation import neither the models nor the store nor the server."""
+    code = (
+        "import sys; from klaw.cli.main import parser; parser(['facts', 'list']); few = 'klaw.operations.people' in "
+        "sys.modules; parser(['--help']); print(few, {'onnxruntime', 'apsw', 'trio', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False set()\n"
