@@ -32,7 +32,7 @@ class Command(enum.StrEnum):
 
 
 _MEANING: Mapping[str, str] = {
-    Command.NEW: "begin a new segment: what was said before is kept, but no longer recalled by itself",
+    Command.NEW: "begin a new segment: what was said before is kept, but no longer recalled automatically",
     Command.STOP: "stop the answer that is being made",
     Command.RETRY: "try again to answer what has no answer yet",
     Command.STATUS: "show what this chat and the server do now",
@@ -91,7 +91,7 @@ def help_text(others: Mapping[str, str]) -> str:
 def unknown_text(unknown: Unknown, others: Collection[str] = ()) -> str:
     word = unknown.word[:32]
     close = difflib.get_close_matches(word, [*map(str, Command), *others], n=1)
-    return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists what there is."
+    return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists all commands."
 
 
 def status_text(chat: Mapping[str, Any], health: Mapping[str, Any]) -> str:

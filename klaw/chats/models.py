@@ -41,7 +41,7 @@ async def choose(among: ModelChoice, wanted: str) -> Chosen:
         return Chosen(f"This chat uses the default model from now on: {_line(among, default)}.", True, None)
     problem = _problem(among, wanted)
     if problem is not None:
-        return Chosen(f"{problem} The model stays as it is; /models lists what there is.")
+        return Chosen(f"{problem} The model stays as it is; /models lists what is configured.")
     note = "" if among.registry.facts(wanted).context_tokens else " Nothing is known of it, but it may work."
     return Chosen(f"This chat uses {_line(among, wanted)} from now on.{note}", True, wanted)
 

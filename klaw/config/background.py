@@ -74,7 +74,7 @@ class SummariesConfig:
         maximum=0.9,
     )
     left_out_tokens: int = key(
-        "A summary is also made when messages beyond context.slidingWindow have so many tokens and none.",
+        "A summary is also made when messages beyond context.slidingWindow without one have this many tokens.",
         2000,
         minimum=1,
         maximum=_TOKENS_MAX,

@@ -101,7 +101,7 @@ def opened_folder(root: Path, below: str = "", *, make: bool = False) -> Iterato
                 inner = os.open(name, FOLDER, dir_fd=fd)
             except OSError as error:
                 if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                    raise NotPlain("lies behind a link, or something that is no folder") from None
+                    raise NotPlain("lies behind a link, or something that is not a folder") from None
                 raise
             os.close(fd)
             fd = inner
@@ -173,4 +173,4 @@ def _check(info: os.stat_result) -> None:
     if stat.S_ISLNK(info.st_mode):
         raise NotPlain("is a link")
     if not stat.S_ISREG(info.st_mode):
-        raise NotPlain("is no regular file (a pipe, device or socket)")
+        raise NotPlain("is not a regular file (a pipe, device or socket)")

@@ -46,7 +46,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
     except OSError as exc:
         raise _unreadable(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from exc
     if len(raw) > MAX_FILE_BYTES:
-        raise _unreadable(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is no configuration")
+        raise _unreadable(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is too large for a configuration")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -113,7 +113,7 @@ def _tools_by_schema(tree: dict[str, Any]) -> Iterator[ConfigWarning]:
             yield ConfigWarning(
                 path=f"{path}.tools",
                 message="schema is no longer supported, and the model gets no tools: write true if it can call tools"
-                " by itself, else false",
+                " itself, else false",
             )
 
 

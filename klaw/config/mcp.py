@@ -30,7 +30,7 @@ class McpServerConfig:
         names=r"[A-Za-z_][A-Za-z0-9_]*",
         names_hint="be the name of an environment variable",
     )
-    cwd: Path | None = key("Folder that it runs in; the workspace if there is none.", None)
+    cwd: Path | None = key("Folder that it runs in; the workspace if it is not given.", None)
     url: str | None = key(
         "Address of a server behind streamable HTTP. Either this or command.",
         None,

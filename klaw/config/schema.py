@@ -52,7 +52,7 @@ class AutoRagConfig:
     )
     min_message_tokens: int = key("Messages shorter than this are not embedded.", 10, minimum=0, maximum=10_000)
     time_budget_ms: int = key(
-        "Recall may take this long; what is cut stands in the receipt.", 150, minimum=1, maximum=60_000
+        "Recall may take this long; the receipt names what was cut.", 150, minimum=1, maximum=60_000
     )
 
 
@@ -263,7 +263,7 @@ class ToolsConfig:
     )
     timeout_s: float = key("A call must end within this time, if its tool has no other.", 60.0, above=0, maximum=_DAY_S)
     max_output_chars: int = key(
-        "The model sees so many characters of a tool's output; longer ones go to a file of the workspace.",
+        "The model sees this many characters of a tool's output; a longer one goes to a file of the workspace.",
         16_000,
         minimum=200,
         maximum=10_000_000,
@@ -311,7 +311,7 @@ class EmbeddingConfig:
     )
     path: Path | None = key("A model folder to use in place of the pulled model.", None)
     threads: int = key(
-        "Threads for inference: one question at a time, or so many batches of messages.", 2, minimum=1, maximum=1024
+        "Threads for inference: one question at a time, or this many batches of messages.", 2, minimum=1, maximum=1024
     )
     batch_tokens: int = key("Tokens that go through the model in one step.", 256, minimum=1, maximum=65_536)
     sweep_s: float = key("Pause between searches for messages without a vector.", 60.0, above=0, maximum=_DAY_S)
@@ -415,8 +415,8 @@ class RecoveryConfig:
 class ShutdownConfig:
     """How long an orderly stop may take."""
 
-    grace_s: float = key("Running turns may go on for this long.", 60.0, minimum=0, maximum=_DAY_S)
-    embed_drain_s: float = key("Waiting embeds may go on for this long.", 5.0, minimum=0, maximum=_DAY_S)
+    grace_s: float = key("Running turns may continue for this long.", 60.0, minimum=0, maximum=_DAY_S)
+    embed_drain_s: float = key("Waiting embeds may continue for this long.", 5.0, minimum=0, maximum=_DAY_S)
 
 
 @attrs.frozen(kw_only=True)

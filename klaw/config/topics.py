@@ -14,9 +14,9 @@ class TopicsConfig:
     """Long-term memory: finished sessions become topics with summaries, written by routing.tasks.topics."""
 
     enabled: bool = key("Make topics in the background; it costs calls to a model.", False)
-    chunk_interval_s: float = key("A session is over after so long a pause.", 3600.0, minimum=1, maximum=_YEAR_S)
+    chunk_interval_s: float = key("A session is over after a pause of this length.", 3600.0, minimum=1, maximum=_YEAR_S)
     max_chunk_size: int = key(
-        "A session is cut at so many messages; a question to the model is about no more.",
+        "A session is cut at this many messages; one question to the model covers no more.",
         400,
         minimum=2,
         maximum=5000,
@@ -30,7 +30,7 @@ class TopicsConfig:
         "tool",
     )
     max_tokens: int = key(
-        "With inject = auto: at most so many tokens of topics in a prompt, and never more than a fifth of it.",
+        "With inject = auto: at most this many tokens of topics in a prompt, and never more than a fifth of it.",
         1000,
         minimum=50,
         maximum=100_000,

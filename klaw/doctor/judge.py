@@ -13,7 +13,7 @@ from klaw.store.sql.kept_checkup import KeptChecked
 from klaw.store.sql.topic_checkup import TopicsChecked
 
 REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes the database again from the logs"
-BY_ITSELF = "a running server repairs it by itself; if it does not"
+BY_ITSELF = "a running server repairs it automatically; if it does not"
 NAMED_GAPS = 5
 NAMED_MESSAGES = 20
 
@@ -184,7 +184,7 @@ def judge_logs(report: LogReport, *, whole: bool, running: bool) -> Finding:
         return warning(
             "logs",
             f"the last line is torn: {listed(report.torn)}",
-            "nothing: it was never acknowledged, and the writer goes on in a line of its own",
+            "nothing: it was never acknowledged, and the writer continues on a new line",
         )
     seen = "every line" if whole else f"{plural(report.lines, 'line')}, the ends only (--full reads all)"
     aside = f"; {FOLDER}/ holds {plural(report.set_aside, 'line')}" if report.set_aside else ""

@@ -36,7 +36,7 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
         return warning(
             "embedding_model",
             f"the vectors are of {stored}, the model here is {model_id}",
-            "nothing: a server that starts with this model makes them anew, and recall is full-text only until then",
+            "nothing: the next start with this model embeds all messages again; until then recall is full-text only",
         )
     return ok("embedding_model", model_id)
 

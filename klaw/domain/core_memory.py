@@ -78,7 +78,7 @@ def removed(document: Document, section: str, key: str | None) -> Document:
     """
     section = _name("section", section)
     if section not in document:
-        raise CoreRefused("section: there is none of that name; core memory has: " + (_listed(document) or "nothing"))
+        raise CoreRefused("section: there is no such section; core memory has: " + (_listed(document) or "nothing"))
     present = document[section]
     others = {name: content for name, content in document.items() if name != section}
     if key is None:

@@ -106,7 +106,7 @@ def person_name(text: str, field: str = "name") -> str:
     if not any(character.isalpha() for character in kept):
         raise InvalidPerson(f"{field}: is empty, or has no letter")
     if normal_name(kept) in _NOBODY:
-        raise InvalidPerson(f"{field}: is no name of another person")
+        raise InvalidPerson(f"{field}: is not the name of another person")
     return kept
 
 

@@ -149,7 +149,7 @@ class Delivery:
             cursor = await self._locate(chat)
             if seq is not None:
                 if seq > cursor.head:
-                    text = "the server has fewer messages of this chat than that; load its history anew"
+                    text = "the server has fewer messages of this chat than that; load its history again"
                     self._put(encode(Error(code="seq_ahead", message=text, chat=name, ref=ref)))
                 self._move(cursor, min(seq, cursor.head) + 1)
             elif cursor.next_seq is None:

@@ -229,7 +229,7 @@ class AnthropicAssembly:
             raise _error_in_stream(message)
         content = message.get("content")
         if not isinstance(content, list):
-            raise ProviderMalformed("the LLM provider sent content that is no list")
+            raise ProviderMalformed("the LLM provider sent content that is not a list")
         for index, block in enumerate(content):
             yield from self._begin(index, _object(block, "block"))
         self._take_usage(message.get("usage"))
@@ -290,13 +290,13 @@ class AnthropicAssembly:
             case "input_json_delta":
                 part = delta.get("partial_json")
                 if not isinstance(part, str | None):
-                    raise ProviderMalformed("the LLM provider sent tool arguments that are no text")
+                    raise ProviderMalformed("the LLM provider sent tool arguments that are not text")
                 if index in self._calls:  # else they belong to a block that the provider itself deals with
                     self._calls[index].arguments.append(self._meter.clean(part or ""))
 
     def _say(self, text: object) -> Iterator[Delta]:
         if not isinstance(text, str | None):
-            raise ProviderMalformed("the LLM provider sent content that is no text")
+            raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
             self._text.append(self._meter.clean(text))
             yield TextDelta(self._text[-1])
@@ -341,7 +341,7 @@ class AnthropicAssembly:
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ProviderMalformed(f"the LLM provider sent a {what} that is no object")
+        raise ProviderMalformed(f"the LLM provider sent a {what} that is not an object")
     return value
 
 

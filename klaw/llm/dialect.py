@@ -121,7 +121,7 @@ def parse(text: str) -> object:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError):
         # Not "from exc": a JSONDecodeError carries the whole document.
-        raise ProviderMalformed("the LLM provider sent something that is no JSON") from None
+        raise ProviderMalformed("the LLM provider sent something that is not JSON") from None
     return parsed
 
 

@@ -124,22 +124,22 @@ class OpenAiAssembly:
     def feed(self, chunk: object) -> Iterator[Delta]:
         """Take one decoded chunk. Raises like ``feed_event``."""
         if not isinstance(chunk, dict):
-            raise ProviderMalformed("the LLM provider sent something that is no chunk of an answer")
+            raise ProviderMalformed("the LLM provider sent something that is not a chunk of an answer")
         if chunk.get("error"):
             raise _error_in_stream(chunk)
         self._take_usage(chunk.get("usage"))
         choices = chunk.get("choices")
         if not isinstance(choices, list | None):
-            raise ProviderMalformed("the LLM provider sent choices that are no list")
+            raise ProviderMalformed("the LLM provider sent choices that are not a list")
         for choice in (choices or [])[:1]:
             if not isinstance(choice, dict):
-                raise ProviderMalformed("the LLM provider sent a choice that is no object")
+                raise ProviderMalformed("the LLM provider sent a choice that is not an object")
             reason = choice.get("finish_reason")
             if isinstance(reason, str) and reason:
                 self._finish_reason = reason if CODE.fullmatch(reason) else "other"
             delta = choice.get("delta") or choice.get("message") or {}
             if not isinstance(delta, dict):
-                raise ProviderMalformed("the LLM provider sent a delta that is no object")
+                raise ProviderMalformed("the LLM provider sent a delta that is not an object")
             yield from self._take_delta(delta)
 
     def finish(self) -> Iterator[Delta]:
@@ -165,13 +165,13 @@ class OpenAiAssembly:
             yield self._note(ReasoningDelta(self._meter.clean(thought)))
         text = delta.get("content")
         if not isinstance(text, str | None):
-            raise ProviderMalformed("the LLM provider sent content that is no text")
+            raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
             for piece in self._splitter.feed(self._meter.clean(text)):
                 yield self._note(piece)
         calls = delta.get("tool_calls")
         if not isinstance(calls, list | None):
-            raise ProviderMalformed("the LLM provider sent tool calls that are no list")
+            raise ProviderMalformed("the LLM provider sent tool calls that are not a list")
         for call in calls or []:
             self._take_call(call)
 
@@ -186,7 +186,7 @@ class OpenAiAssembly:
     def _take_call(self, part: object) -> None:
         function = part.get("function") if isinstance(part, dict) else None
         if not isinstance(part, dict) or not isinstance(function, dict | None):
-            raise ProviderMalformed("the LLM provider sent a tool call that is no object")
+            raise ProviderMalformed("the LLM provider sent a tool call that is not an object")
         function = function or {}
         call = self._call_of(part, function)
         if isinstance(part.get("id"), str) and not call.id:
@@ -197,7 +197,7 @@ class OpenAiAssembly:
         if isinstance(arguments, dict):  # Ollama's older servers send the object itself
             arguments = json.dumps(arguments, ensure_ascii=False)
         if not isinstance(arguments, str | None):
-            raise ProviderMalformed("the LLM provider sent tool arguments that are no text")
+            raise ProviderMalformed("the LLM provider sent tool arguments that are not text")
         call.arguments.append(self._meter.clean(arguments or ""))
 
     def _call_of(self, part: dict[str, Any], function: dict[str, Any]) -> CallInProgress:

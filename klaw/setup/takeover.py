@@ -35,7 +35,7 @@ def find_workspace(folder: Path) -> Path:
         SetupRefused: there is none.
     """
     if not folder.is_dir():
-        raise SetupRefused("--from: is no folder that can be read")
+        raise SetupRefused("--from: is not a folder that can be read")
     for candidate in (folder, folder / "workspace"):
         if any((candidate / mark).is_file() for mark in _MARKS):
             return candidate
@@ -118,7 +118,7 @@ def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> Step:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        return Step(path=path, outcome="skipped", why="is no UTF-8 text")
+        return Step(path=path, outcome="skipped", why="is not UTF-8 text")
     there = _there(target, path, data)
     if there is not None:
         return there

@@ -159,7 +159,7 @@ class _Actor:
         while True:
             self.vitals.doing("looking for what is due")
             wake_at = await self._start_due()
-            self.vitals.doing("runs go on" if self.scheduler.live else "waiting")
+            self.vitals.doing("runs in progress" if self.scheduler.live else "waiting")
             message = None
             with trio.move_on_at(wake_at):
                 try:

@@ -57,15 +57,15 @@ class TaskAnswers:
     async def _cancel(self, user: UserId, which: str) -> str:
         unfinished = self._scheduling.unfinished(user)
         if not unfinished:
-            return "No run goes on."
+            return "No run is in progress."
         meant = [run for run in unfinished if which in ("", run.id, run.task)]
         if not meant:
-            return "\n".join(["No such run goes on. These do:", *self._runs(unfinished)])
+            return "\n".join(["No such run is in progress. These are:", *self._runs(unfinished)])
         if len(meant) > 1:
             return "\n".join(["Which one? Give its id:", *self._runs(meant)])
         if await self._scheduling.cancel(user, meant[0].id):
             return f"The run of {meant[0].task} is being ended."
-        return f"The run of {meant[0].task} has just ended by itself."
+        return f"The run of {meant[0].task} has just ended."
 
     async def _heartbeat(self, chat: ChatId, rest: str) -> str:
         user = user_of(chat)

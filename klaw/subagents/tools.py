@@ -159,7 +159,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
             return ToolFailure("This is your own run: just finish.")
         if await scheduling.cancel(context.user, run):
             return f"The run {run} is being ended."
-        return ToolFailure(f"There is no run {run} that goes on.")
+        return ToolFailure(f"There is no run {run} in progress.")
 
     return subagent_spawn, subagent_status, subagent_cancel
 

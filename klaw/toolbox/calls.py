@@ -23,7 +23,7 @@ SHOWN_CHARS = 120
 MAX_SHOWN = 8
 """Arguments of a call that are shown."""
 
-DOUBLED = "Two calls of this round have the same id; only the first was carried out. Call it again by itself."
+DOUBLED = "Two calls of this round have the same id; only the first was carried out. Call it again alone."
 TOO_MANY = "Too many calls at once: only {most} are carried out in one round. Call it again in the next one."
 
 
@@ -94,7 +94,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     except RecursionError:
         return {}, "The arguments are nested too deep."
     except ValueError:
-        return {}, f"The arguments are no JSON. They must be one JSON object; they began with {shown}."
+        return {}, f"The arguments are not JSON. They must be one JSON object; they began with {shown}."
     if value is None:
         value = {}
     if not isinstance(value, dict):
@@ -105,7 +105,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
 
 
 def _no_constant(_name: str) -> None:
-    raise ValueError("NaN and Infinity are no JSON")
+    raise ValueError("NaN and Infinity are not JSON")
 
 
 def _is_sound(value: object) -> bool:

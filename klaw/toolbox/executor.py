@@ -200,7 +200,7 @@ class Executor:
     def _unknown(self, name: str, context: ToolContext, allowed: Policy) -> ToolFailure:
         offered = [spec.name for spec in self.toolbox.offered(context, allowed)]
         names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
-        return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There is none."))
+        return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There are none."))
 
     async def _fit(self, context: ToolContext, name: str, text: str) -> tuple[str, str | None]:
         """Cut a text that is too long and keep all of it in a file; says so in the text."""

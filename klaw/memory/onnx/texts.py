@@ -28,7 +28,7 @@ def read_talk(path: Path) -> Talk:
         try:
             raw = json.loads(text)
         except ValueError as exc:
-            raise ModelError(f"{path}: looks like JSON and is none ({exc})") from exc
+            raise ModelError(f"{path}: looks like JSON but is not ({exc})") from exc
         return _of_json(path, raw)
     lines = dict.fromkeys(line.strip() for line in text.splitlines())
     lines.pop("", None)

@@ -174,11 +174,11 @@ def _shown(lines: text.Lines) -> str:
     if lines.first > 1 or lines.last < lines.total:
         notes.append(f"lines {lines.first} to {lines.last} of {lines.total}")
     if lines.last < lines.total:
-        notes.append(f"go on with offset {lines.last + 1}")
+        notes.append(f"continue with offset {lines.last + 1}")
     if lines.cut_line:
         notes.append(f"line {lines.first} is longer than can be shown")
     if lines.damaged:
-        notes.append("bytes that are no UTF-8 are shown as \ufffd")
+        notes.append("bytes that are not UTF-8 are shown as \ufffd")
     return f"{lines.text}\n[{'; '.join(notes)}]" if notes else lines.text
 
 

@@ -27,7 +27,7 @@ MAX_LINKS = 16
 
 _REASONS = {
     errno.ENOENT: "no such file or folder",
-    errno.ENOTDIR: "a part of the path is no folder",
+    errno.ENOTDIR: "a part of the path is not a folder",
     errno.EISDIR: "is a folder",
     errno.EACCES: "the system does not permit it",
     errno.EPERM: "the system does not permit it",

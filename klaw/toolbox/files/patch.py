@@ -34,7 +34,7 @@ def apply(text: str, edits: Sequence[Edit]) -> str:
         FileRefused: an edit's search text is empty, missing, or there more than once; nothing is changed then.
     """
     if not edits:
-        raise FileRefused("edits: there are none")
+        raise FileRefused("edits: the list is empty")
     crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")
     for number, edit in enumerate(edits, 1):
         search, replace = (_with_ends(part, crlf=crlf) for part in (edit.search, edit.replace))

@@ -38,7 +38,7 @@ def decode(data: bytes, path: str) -> str:
             raise FileRefused(f"{path}: is binary, not text")
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FileRefused(f"{path}: byte {error.start} is no UTF-8; a change would damage the file") from None
+        raise FileRefused(f"{path}: byte {error.start} is not UTF-8; a change would damage the file") from None
 
 
 def encode(text: str) -> bytes:

@@ -141,7 +141,7 @@ def _old(place: Place, *, read: bool) -> tuple[bytes, int, Stamp | None]:
     else:
         data, info = b"", os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
         if not stat.S_ISREG(info.st_mode):
-            raise FileRefused(f"{place.path}: is no regular file")
+            raise FileRefused(f"{place.path}: is not a regular file")
     _check_writable(place.path, info)
     return data, stat.S_IMODE(info.st_mode), _stamp(info)
 

@@ -158,7 +158,7 @@ class McpServer:
         """What users are told when it does not work."""
         if self._report.state is not McpState.WAITING:
             return None
-        return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again by itself"
+        return f"the MCP server {self.name} is not connected: {self._report.reason}; it is tried again automatically"
 
     async def call(self, tool: str, arguments: Arguments) -> str | ToolFailure:
         """Have a tool called. What goes wrong is a ToolFailure.
@@ -382,14 +382,14 @@ class McpServer:
         why = f" ({self._report.reason})" if self._report.reason else ""
         return ToolFailure(
             f"The MCP server {self.name} ended during the call{why}. Whether the call had an effect is unknown. The "
-            "server is started again by itself."
+            "server is restarted automatically."
         )
 
     def _not_connected(self) -> ToolFailure:
         why = self._report.reason or "it is being started"
         return ToolFailure(
-            f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again by itself: "
-            "tell the user, or go on without it."
+            f"The MCP server {self.name} is not connected: {why}. Nothing was done. It is tried again automatically: "
+            "tell the user, or continue without it."
         )
 
 

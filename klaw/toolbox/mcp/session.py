@@ -84,7 +84,7 @@ class Session:
             except MCPError as error:
                 raise McpError(_why(self._link, error, "it does not list its tools")) from error
             except ValidationError as error:
-                raise McpError("its list of tools is no MCP") from error
+                raise McpError("its list of tools is not MCP") from error
             found += [
                 Listed(name=tool.name, description=tool.description or "", schema=tool.input_schema)
                 for tool in page.tools
@@ -109,7 +109,7 @@ class Session:
                 return None
             return ToolFailure(f"The server answered with an error: {error.message[:MAX_ERROR_CHARS]}")
         except ValidationError:
-            return ToolFailure("The server answered something that is no result of a tool.")
+            return ToolFailure("The server answered something that is not the result of a tool.")
 
     async def follow_changes(self) -> None:
         """Notice changes of the list of tools where the protocol wants them asked for. Ends when that is not so."""

@@ -122,7 +122,7 @@ async def _pass_on(
                 garbage += bool(line)
                 if isinstance(line, TooLong) or garbage > MAX_GARBAGE:
                     too_long = isinstance(line, TooLong)
-                    link.end("it sent a message that is too long" if too_long else "its output is no MCP")
+                    link.end("it sent a message that is too long" if too_long else "its output is not MCP")
                     return
             else:
                 garbage = 0
@@ -150,7 +150,7 @@ def _broken_answer(line: bytes) -> SessionMessage | None:
     with suppress(ValueError, RecursionError):
         value = json.loads(line)
         if isinstance(value, dict) and type(value.get("id")) is int and "method" not in value:
-            error = ErrorData(code=INTERNAL_ERROR, message="the answer is no JSON-RPC")
+            error = ErrorData(code=INTERNAL_ERROR, message="the answer is not JSON-RPC")
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=value["id"], error=error))
     return None
 

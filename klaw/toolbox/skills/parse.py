@@ -79,7 +79,7 @@ def _values(head: str) -> Mapping[Any, Any]:
     except (yaml.YAMLError, ValueError, RecursionError):
         values = {found[1]: found[2].strip().strip("\"'") for line in head.splitlines() if (found := _LINE.match(line))}
     if not isinstance(values, dict):
-        raise SkillBroken("its head is no list of names and values")
+        raise SkillBroken("its head is not a list of names and values")
     return values
 
 

@@ -175,7 +175,7 @@ class WebFetcher:
         if not answer.content_type:
             html = text.lstrip()[:200].lower().startswith(("<!doctype html", "<html"))
         if "\0" in text:
-            raise Refused("This is no text, whatever the server calls it.")
+            raise Refused("This is not text, whatever the server calls it.")
         title = ""
         if html:
             title, text = await self._convert(text, answer.target.url)

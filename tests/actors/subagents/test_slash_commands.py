@@ -37,7 +37,7 @@ async def test_tasks_are_listed_with_their_next_fire_and_last_run(tmp_path: Path
 
 async def test_a_run_is_cancelled_by_its_task_or_its_id(tmp_path: Path) -> None:
     async with world(tmp_path, subagents={"maxConcurrent": 1}) as here:
-        assert await here.command("/cancel") == "No run goes on."
+        assert await here.command("/cancel") == "No run is in progress."
         await add(here, "first")
         await add(here, "second")
         here.llm.replies += [Reply(steps=(Hang(),)), Reply(steps=(Hang(),))]
@@ -50,7 +50,7 @@ async def test_a_run_is_cancelled_by_its_task_or_its_id(tmp_path: Path) -> None:
             [first.id, "first", "running"],
             [second.id, "second", "waiting"],
         ]
-        assert (await here.command("/cancel третий", 3)).startswith("No such run goes on. These do:")
+        assert (await here.command("/cancel третий", 3)).startswith("No such run is in progress. These are:")
         assert await here.command("/cancel second", 4) == "The run of second is being ended."
         assert (await ended(here, second.id)).status is RunStatus.CANCELLED
         assert await here.command(f"/cancel {first.id}", 5) == "The run of first is being ended."

@@ -214,7 +214,7 @@ async def test_unknown_forbidden_and_broken_calls_say_what_to_do() -> None:
     assert texts["a"] == "There is no tool ehco here. There are: echo."
     assert texts["b"] == "There is no tool write here. There are: echo."
     assert texts["c"] == 'echo was not run: there is no parameter "txt"; known are: text.'
-    assert "no JSON" in texts["d"]
+    assert "not JSON" in texts["d"]
     assert texts["e"] == "echo was not run: text must be a text, not a number."
 
 

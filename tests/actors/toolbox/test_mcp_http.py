@@ -130,5 +130,5 @@ async def test_nobody_there():
     async with running({"far": Process().config}, ready=False) as here:
         far = await here.until("far", McpState.WAITING)
         assert far.problem() == (
-            "the MCP server far is not connected: it cannot be reached; it is tried again by itself"
+            "the MCP server far is not connected: it cannot be reached; it is tried again automatically"
         )

@@ -187,7 +187,7 @@ async def test_a_server_that_is_deaf_is_killed(tmp_path):
         ({"command": "true"}, "its process ended with code 0", HANG_S),
         (liar("exit"), "its process ended with code 3", HANG_S),
         (liar("silent"), "it was not ready within 0.7 s", 0.7),
-        (liar("noise"), "its output is no MCP", HANG_S),
+        (liar("noise"), "its output is not MCP", HANG_S),
         (liar("version"), "it speaks no version of MCP that Klaw knows", HANG_S),
         ({"command": "cat"}, None, 0.7),
     ],
@@ -237,8 +237,8 @@ async def test_lies_about_schemas_and_results():
         assert (await here.call("one__bad_required", a=1)).text == '{"name": "bad_required", "arguments": {"a": 1}}'
         for name in ("one__text", "one__nothing", "one__a_b", "one__banana"):
             result = await here.call(name)
-            assert "no result of a tool" in result.text, name
-        assert (await here.call("one__deep")).text == "The server answered with an error: the answer is no JSON-RPC"
+            assert "not the result of a tool" in result.text, name
+        assert (await here.call("one__deep")).text == "The server answered with an error: the answer is not JSON-RPC"
         assert (await here.call("one__good")).text == "good"
 
 

@@ -73,8 +73,8 @@ async def test_text_and_json_come_as_they_are() -> None:
     [
         (answer(b"%PDF-1.7", "application/pdf"), "application/pdf, not text"),
         (answer(b"\x89PNG\0\0", "image/png"), "image/png, not text"),
-        (answer(b"MZ\0\0\0", "text/plain"), "no text, whatever"),
-        (answer(b"MZ\0\0\0", ""), "no text, whatever"),
+        (answer(b"MZ\0\0\0", "text/plain"), "not text, whatever"),
+        (answer(b"MZ\0\0\0", ""), "not text, whatever"),
         (answer(b"x", status="404 Not Found"), "404 Not Found"),
         (answer(b"x", status="503 Busy"), "503 Service Unavailable"),
         (answer(b"x", Content_Encoding="br"), "not asked for"),

@@ -61,7 +61,7 @@ def test_help_names_every_command() -> None:
 
 def test_a_typo_is_told_in_one_line_with_what_was_meant() -> None:
     assert commands.unknown_text(Unknown("/hlep")) == (
-        "There is no command /hlep. Did you mean /help? /help lists what there is."
+        "There is no command /hlep. Did you mean /help? /help lists all commands."
     )
     assert commands.unknown_text(Unknown("/" + "я" * 5000)).count("\n") == 0
     assert len(commands.unknown_text(Unknown("/" + "я" * 5000))) < 120

@@ -40,8 +40,8 @@ TRAPS: dict[str, tuple[Callable[[Path], None], str]] = {
     "link to itself": (link_to("it.md"), "is a link"),
     "environment": (link_to("/proc/self/environ"), "is a link"),
     "zero device": (link_to("/dev/zero"), "is a link"),
-    "pipe": (fifo, "is no regular file"),
-    "socket": (listening, "is no regular file"),
+    "pipe": (fifo, "is not a regular file"),
+    "socket": (listening, "is not a regular file"),
     "folder": (Path.mkdir, "is a folder"),
     "sparse": (sparse, "is larger than 1000 bytes"),
 }

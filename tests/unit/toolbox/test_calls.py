@@ -48,17 +48,17 @@ def test_calls_beyond_the_limit_are_told_to_come_again() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{a: 1}", "no JSON"),
-        ('{"a": 1', "no JSON"),
-        ('{"a": NaN}', "no JSON"),
-        ('{"a": Infinity}', "no JSON"),
+        ("{a: 1}", "not JSON"),
+        ('{"a": 1', "not JSON"),
+        ('{"a": NaN}', "not JSON"),
+        ('{"a": Infinity}', "not JSON"),
         ('{"a": 1e999}', "too large"),
         ("[1]", "one JSON object"),
         ("5", "one JSON object"),
-        ('"text"', "no JSON"),
+        ('"text"', "not JSON"),
         ("[" * 100_000, "nested too deep"),
         ('{"a":' * 100_000, "nested too deep"),
-        ("9" * 5000, "no JSON"),
+        ("9" * 5000, "not JSON"),
     ],
 )
 def test_broken_arguments_are_described_and_sent_back_as_an_empty_object(text: str, words: str) -> None:

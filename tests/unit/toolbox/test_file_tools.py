@@ -49,7 +49,7 @@ async def test_write_read_list_find_and_patch(run, workspace):
     assert made.text == f"notes/plan.md: created, {len(text.encode())} bytes"
     assert (await run(("file_read", {"path": "notes/plan.md"}))).text == text.removesuffix("\n")
     shown = await run(("file_read", {"path": "notes/plan.md", "offset": 3, "limit": 1, "line_numbers": True}))
-    assert shown.text == "3: первая строка\n[lines 3 to 3 of 4; go on with offset 4]"
+    assert shown.text == "3: первая строка\n[lines 3 to 3 of 4; continue with offset 4]"
     assert (await run(("file_read", {"path": "notes/plan.md", "offset": -1}))).text.startswith("second line\n")
     assert (await run(("file_list", {}))).text == "notes/"
     assert (await run(("file_list", {"path": "notes"}))).text == f"notes/plan.md {len(text.encode())}"
@@ -136,20 +136,20 @@ async def test_damaged_binary_large_and_closed_files(run, workspace):
     (workspace / "empty.txt").touch()
     os.mkfifo(workspace / "pipe")
     read = "file_read"
-    assert (await run((read, {"path": "latin.txt"}))).text.startswith("caf\ufffd\n[bytes that are no UTF-8")
+    assert (await run((read, {"path": "latin.txt"}))).text.startswith("caf\ufffd\n[bytes that are not UTF-8")
     assert (
         "damage" in (await run(("file_patch", {"path": "latin.txt", "edits": [{"search": "c", "replace": "k"}]}))).text
     )
     assert "is binary" in (await run((read, {"path": "image.png"}))).text
     assert "the limit is 1000000" in (await run((read, {"path": "large.txt"}))).text
     assert "secrets" in (await run((read, {"path": ".env"}))).text
-    assert "no regular file" in (await run((read, {"path": "pipe"}))).text
+    assert "not a regular file" in (await run((read, {"path": "pipe"}))).text
     assert (await run((read, {"path": "empty.txt"}))).text == "(the file is empty)"
     long = await run((read, {"path": "long.txt"}))
-    assert "go on with offset 2; line 1 is longer than can be shown" in long.text
+    assert "continue with offset 2; line 1 is longer than can be shown" in long.text
     many = await run((read, {"path": "many.txt", "limit": 2_000}))
     assert not many.kept_in
-    assert "of 2000; go on with offset" in many.text
+    assert "of 2000; continue with offset" in many.text
     assert "does not exist" in (await run((read, {"path": "many.txt", "offset": 3_000}))).text
     listing = (await run(("file_list", {}))).text
     assert "[1 closed to tools]" in listing

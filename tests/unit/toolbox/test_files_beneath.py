@@ -74,7 +74,7 @@ def test_paths_inside_are_read_also_with_dots(root):
         ("USERS/bob/USER.md", "no such file"),
         ("notes/../users", "no such file"),
         ("nowhere.md", "no such file"),
-        ("USER.md/x", "no folder"),
+        ("USER.md/x", "not a folder"),
     ],
 )
 def test_bad_paths_are_refused_with_their_reason(root, path, said):
