@@ -1,10 +1,12 @@
 """Messages: one row of a chat."""
 
+import datetime as dt
 import enum
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import attrs
 
+from klaw.convert import Check, Wire
 from klaw.domain.names import ChatId, UserId
 
 
@@ -28,6 +30,19 @@ class Kind(enum.StrEnum):
     SCHEDULED = "scheduled"
 
 
+def _instant(text: str) -> str:
+    try:
+        zoned = dt.datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        zoned = False
+    if not zoned:
+        raise ValueError("must be a time with its zone, such as 2026-11-21T10:00:00.000Z")
+    return text
+
+
+Instant: TypeAlias = Annotated[str, Check(_instant)]
+"""ISO-8601, UTC with milliseconds where Klaw made it."""
+
 SESSION_PAUSE_S = 3600
 """After so long a pause two messages of a chat belong to different sessions (``topics.chunkInterval``) and do not
 explain each other."""
@@ -39,8 +54,8 @@ class NewMessage:
 
     id: str
     """Unique among the user's messages; chosen by the client or made by Klaw."""
-    chat: ChatId
-    user: UserId
+    chat: Annotated[ChatId, Wire("chat_id")]
+    user: Annotated[UserId, Wire("user_id")]
     channel: str
     """Where it came in or was made: ``websocket``, ``klaw``."""
     role: Role
@@ -48,8 +63,7 @@ class NewMessage:
     content: str
     tokens: int
     """Estimated (``domain.tokens``)."""
-    created_at: str
-    """ISO-8601 UTC with milliseconds."""
+    created_at: Instant
     metadata: dict[str, Any] = attrs.Factory(dict)
 
 

@@ -6,10 +6,11 @@ A task is a standing order of one user; a run is one execution of it, or of a su
 import enum
 import re
 from collections.abc import Mapping
-from typing import Any, NewType, TypeAlias
+from typing import Annotated, Any, NewType, TypeAlias
 
 import attrs
 
+from klaw.convert import Check, Wire
 from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 
 TaskName = NewType("TaskName", str)
@@ -129,8 +130,8 @@ class Run:
     """One row of ``runs``. A task's fire time has one row for each attempt."""
 
     id: str
-    user: UserId
-    task: TaskName
+    user: Annotated[UserId, Wire("user_id")]
+    task: Annotated[TaskName, Check(task_name)]
     kind: RunKind
     due: str
     """The fire time that it is for; for the other kinds, when it was asked for. ISO-8601 UTC with milliseconds."""

@@ -1,10 +1,12 @@
 """Turns: what is kept of each, and the receipt that accounts for its context."""
 
 import enum
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
+from klaw.convert import Wire
+from klaw.domain.message import Instant
 from klaw.domain.names import ChatId, UserId
 
 
@@ -22,9 +24,9 @@ class TurnStatus(enum.StrEnum):
 class TurnRecord:
     """One row of ``turns``."""
 
-    id: str
-    chat: ChatId
-    user: UserId
+    id: Annotated[str, Wire("turn_id")]
+    chat: Annotated[ChatId, Wire("chat_id")]
+    user: Annotated[UserId, Wire("user_id")]
     segment: int
     status: TurnStatus
     model: str
@@ -32,11 +34,11 @@ class TurnRecord:
     """First user message that the turn was to answer."""
     last_seq: int
     """Last of them."""
-    started_at: str
-    ended_at: str
+    started_at: Instant
+    ended_at: Instant
     error: str | None
     """Error code of a failed turn."""
     receipt: dict[str, Any]
     usage: dict[str, Any]
-    timings: dict[str, float]
+    timings: dict[str, Any]
     """Milliseconds by step."""

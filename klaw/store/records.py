@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from klaw.config.paths import encode_name
-from klaw.domain.message import Kind, Message, Role
-from klaw.domain.names import ChatId, UserId
-from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.store.fields import instant, json_object, optional_text, text, whole
+from klaw.convert import JOURNAL
+from klaw.domain.message import Message, NewMessage
+from klaw.domain.names import ChatId
+from klaw.domain.turn import TurnRecord
 
 CONVERSATIONS = "conversations"
 TURNS = "turns"
@@ -35,43 +35,22 @@ def turn_path(turn: TurnRecord) -> str:
     return f"{TURNS}/{turn.ended_at[:7]}.jsonl"
 
 
-def message_line(message: Message) -> str:
-    return dumps(
-        {
-            "rowid": message.rowid,
-            "id": message.id,
-            "user_id": message.user,
-            "channel": message.channel,
-            "chat_id": message.chat,
-            "seq": message.seq,
-            "role": message.role,
-            "type": message.type,
-            "content": message.content,
-            "metadata": message.metadata,
-            "tokens": message.tokens,
-            "created_at": message.created_at,
-            "segment": message.segment,
-        }
-    )
+_ORDER = (
+    *("rowid", "id", "user_id", "channel", "chat_id", "seq", "role", "type", "content", "metadata", "tokens"),
+    *("created_at", "segment"),
+)
+"""Of a message's fields in its line."""
+
+
+def message_line(message: NewMessage, **own: Any) -> str:
+    """The line of a message; ``own`` are fields in place of its own."""
+    fields = {**JOURNAL.write(message), **own}
+    return dumps({name: fields[name] for name in _ORDER})
 
 
 def parse_message(record: dict[str, Any]) -> Message:
-    """A message of a log's line. Raises KeyError, TypeError or ValueError for one that Klaw cannot have written."""
-    message = Message(
-        rowid=whole(record["rowid"]),
-        id=text(record["id"]),
-        user=UserId(text(record["user_id"])),
-        channel=text(record["channel"]),
-        chat=ChatId(text(record["chat_id"])),
-        seq=whole(record["seq"]),
-        role=Role(record["role"]),
-        type=Kind(record["type"]),
-        content=text(record["content"]),
-        metadata=json_object(record["metadata"]),
-        tokens=whole(record["tokens"]),
-        created_at=instant(record["created_at"]),
-        segment=whole(record["segment"]),
-    )
+    """A message of a log's line. Raises ValueError for one that Klaw cannot have written."""
+    message = JOURNAL.read(record, Message)
     if not message.chat.startswith(f"{message.user}:"):
         raise ValueError("chat_id is another user's, or malformed")
     # Every message has a row id of its own, and a segment begins with a message.
@@ -83,41 +62,9 @@ def parse_message(record: dict[str, Any]) -> Message:
 
 
 def turn_line(turn: TurnRecord) -> str:
-    return dumps(
-        {
-            "turn_id": turn.id,
-            "chat_id": turn.chat,
-            "user_id": turn.user,
-            "segment": turn.segment,
-            "status": turn.status,
-            "model": turn.model,
-            "first_seq": turn.first_seq,
-            "last_seq": turn.last_seq,
-            "started_at": turn.started_at,
-            "ended_at": turn.ended_at,
-            "error": turn.error,
-            "receipt": turn.receipt,
-            "usage": turn.usage,
-            "timings": turn.timings,
-        }
-    )
+    return dumps(JOURNAL.write(turn))
 
 
 def parse_turn(record: dict[str, Any]) -> TurnRecord:
-    """A turn of a log's line. Raises KeyError, TypeError or ValueError for one that Klaw cannot have written."""
-    return TurnRecord(
-        id=text(record["turn_id"]),
-        chat=ChatId(text(record["chat_id"])),
-        user=UserId(text(record["user_id"])),
-        segment=whole(record["segment"]),
-        status=TurnStatus(record["status"]),
-        model=text(record["model"]),
-        first_seq=whole(record["first_seq"]),
-        last_seq=whole(record["last_seq"]),
-        started_at=instant(record["started_at"]),
-        ended_at=instant(record["ended_at"]),
-        error=optional_text(record["error"]),
-        receipt=json_object(record["receipt"]),
-        usage=json_object(record["usage"]),
-        timings=json_object(record["timings"]),
-    )
+    """A turn of a log's line. Raises ValueError for one that Klaw cannot have written."""
+    return JOURNAL.read(record, TurnRecord)

@@ -6,15 +6,15 @@ month in which it began, whatever it became later.
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
+from klaw.convert import JOURNAL, Wire
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import UserId
-from klaw.domain.task import Run, RunKind, RunStatus, run_folder, task_name
-from klaw.store.fields import json_object, optional_text, text, whole
-from klaw.store.records import CONVERSATIONS, dumps
+from klaw.domain.task import Run, run_folder
+from klaw.store.records import CONVERSATIONS, dumps, message_line
 
 RUNS = "runs"
 _TRANSCRIPTS = "scheduler_"
@@ -34,35 +34,13 @@ def run_path(run: Run) -> str:
 
 
 def run_line(state: RunState) -> str:
-    return dumps({"change": state.change, **fields(state.run)})
+    return dumps({"change": state.change, **JOURNAL.write(state.run)})
 
 
 def fields(run: Run) -> dict[str, Any]:
     """A run as JSON's values; two runs are the same when these are."""
-    return {
-        "id": run.id,
-        "user_id": run.user,
-        "task": run.task,
-        "kind": run.kind,
-        "due": run.due,
-        "attempt": run.attempt,
-        "status": run.status,
-        "message": run.message,
-        "model": run.model,
-        "inject_into": run.inject_into,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "prompt_tokens": run.prompt_tokens,
-        "completion_tokens": run.completion_tokens,
-        "error": run.error,
-        "note": run.note,
-        "result": run.result,
-        "delivered": run.delivered,
-        "parent": run.parent,
-        "notify": run.notify,
-        "depth": run.depth,
-        "details": json.loads(dumps(dict(run.details))),  # a tuple comes back as a list
-    }
+    found: dict[str, Any] = json.loads(dumps(JOURNAL.write(run)))  # a tuple comes back as a list
+    return found
 
 
 def without_names(record: dict[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,34 +56,9 @@ def without_names(record: dict[str, Any], last: Mapping[str, Any]) -> dict[str, 
 
 
 def parse_run(record: dict[str, Any]) -> RunState:
-    """A run's state of a log's line. Raises KeyError, TypeError or ValueError for a malformed one."""
-    return RunState(
-        whole(record["change"]),
-        Run(
-            id=text(record["id"]),
-            user=UserId(text(record["user_id"])),
-            task=task_name(text(record["task"])),
-            kind=RunKind(record["kind"]),
-            due=text(record["due"]),
-            attempt=whole(record["attempt"]),
-            status=RunStatus(record["status"]),
-            message=text(record["message"]),
-            model=text(record["model"]),
-            inject_into=optional_text(record["inject_into"]),
-            started_at=text(record["started_at"]),
-            ended_at=optional_text(record["ended_at"]),
-            prompt_tokens=whole(record["prompt_tokens"]),
-            completion_tokens=whole(record["completion_tokens"]),
-            error=optional_text(record["error"]),
-            note=optional_text(record["note"]),
-            result=text(record["result"]),
-            delivered=whole(record["delivered"]),
-            parent=optional_text(record["parent"]),
-            notify=optional_text(record["notify"]),
-            depth=whole(record["depth"]),
-            details=json_object(record["details"]),
-        ),
-    )
+    """A run's state of a log's line. Raises KeyError or ValueError for a malformed one."""
+    run = JOURNAL.read(record, Run)
+    return RunState(JOURNAL.read(record["change"], int), run)
 
 
 # -- transcripts ------------------------------------------------------------------------------------------------------
@@ -116,8 +69,8 @@ class Spoken:
     """One line of a run's transcript."""
 
     id: str
-    user: UserId
-    folder: str
+    user: Annotated[UserId, Wire("user_id")]
+    folder: Annotated[str, Wire("chat_id")]
     seq: int
     """Place within the run."""
     role: Role
@@ -149,38 +102,19 @@ def is_transcript(path: str) -> bool:
 
 def transcript_line(run: Run, seq: int, message: NewMessage) -> str:
     """In the form of a chat's log; ``rowid`` is null, for it is no row of ``messages``."""
-    return dumps(
-        {
-            "rowid": None,
-            "id": message.id,
-            "user_id": run.user,
-            "channel": message.channel,
-            "chat_id": run_folder(run.user, run.task),
-            "seq": seq,
-            "role": message.role,
-            "type": message.type,
-            "content": message.content,
-            "metadata": {"model": run.model, **message.metadata, "run": run.id},
-            "tokens": message.tokens,
-            "created_at": message.created_at,
-            "segment": 0,
-        }
+    return message_line(
+        message,
+        rowid=None,
+        user_id=run.user,
+        chat_id=run_folder(run.user, run.task),
+        seq=seq,
+        metadata={"model": run.model, **message.metadata, "run": run.id},
+        segment=0,
     )
 
 
 def parse_transcript(record: dict[str, Any]) -> Spoken:
-    """A transcript's line. Raises KeyError, TypeError or ValueError for a malformed one."""
-    spoken = Spoken(
-        id=text(record["id"]),
-        user=UserId(text(record["user_id"])),
-        folder=text(record["chat_id"]),
-        seq=whole(record["seq"]),
-        role=Role(record["role"]),
-        type=Kind(record["type"]),
-        content=text(record["content"]),
-        metadata=json_object(record["metadata"]),
-        tokens=whole(record["tokens"]),
-        created_at=text(record["created_at"]),
-    )
-    text(spoken.metadata["run"])
+    """A transcript's line. Raises KeyError or ValueError for a malformed one."""
+    spoken = JOURNAL.read(record, Spoken)
+    JOURNAL.read(spoken.metadata["run"], str)
     return spoken
