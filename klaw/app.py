@@ -24,11 +24,11 @@ from klaw.domain.message import Message
 from klaw.health import watch
 from klaw.llm.local.process import LocalProcess, local_settings
 from klaw.memory import archivist as archivist_actor
-from klaw.memory import compactor as compactor_actor
 from klaw.memory import coverage as coverage_actor
-from klaw.memory import embedder as embedder_actor
-from klaw.memory import files as files_actor
 from klaw.memory.archivist import ArchivistServices
+from klaw.memory.embed import embedder as embedder_actor
+from klaw.memory.facts import memory_files as files_actor
+from klaw.memory.forget import compactor as compactor_actor
 from klaw.memory.summaries import summarizer as summarizer_actor
 from klaw.parts import App, build
 from klaw.store import writer as writer_actor

@@ -12,7 +12,7 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.events import EventSink, Noticed
 from klaw.llm.local.state import LocalModel, LocalState
 from klaw.memory.coverage import Coverage
-from klaw.memory.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.subagents.scheduler import Scheduler
 

@@ -36,9 +36,9 @@ from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory import embedder as embedder_actor
-from klaw.memory.embedder import Embedder
-from klaw.memory.passage import RECIPES
+from klaw.memory.embed import embedder as embedder_actor
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.passage import RECIPES
 from klaw.store.store import Store
 from tests.support.making import running_store
 

@@ -41,17 +41,17 @@ from klaw.domain import tokens
 from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Candidate, Decision
-from klaw.memory import pack as pack_module
-from klaw.memory import rank
-from klaw.memory import recall as recall_module
-from klaw.memory.gate import Gate
+from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.pack import line_tokens, pack
-from klaw.memory.passage import Passage, passage, vectors_id
-from klaw.memory.query import MAX_WORDS
-from klaw.memory.ready import ReadyEmbedder
-from klaw.memory.recall import DEPTH, Recall
-from klaw.memory.stopwords import content_words
+from klaw.memory.recall import pack as pack_module
+from klaw.memory.recall import rank
+from klaw.memory.recall import recall as recall_module
+from klaw.memory.recall.gate import Gate
+from klaw.memory.recall.offline_recall import ReadyEmbedder
+from klaw.memory.recall.pack import line_tokens, pack
+from klaw.memory.recall.query import MAX_WORDS
+from klaw.memory.recall.recall import DEPTH, Recall
+from klaw.memory.recall.stopwords import content_words
 from klaw.store.sql.candidates import Depth, Scope, read_messages, search_lists
 from klaw.store.store import Store
 from klaw.store.tokenizer import stem

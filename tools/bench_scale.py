@@ -36,11 +36,11 @@ from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.query import MAX_WORDS
-from klaw.memory.ready import ReadyEmbedder
-from klaw.memory.recall import DEPTH, Recall
-from klaw.memory.search import MemorySearch
-from klaw.memory.stopwords import content_words
+from klaw.memory.recall.offline_recall import ReadyEmbedder
+from klaw.memory.recall.query import MAX_WORDS
+from klaw.memory.recall.recall import DEPTH, Recall
+from klaw.memory.recall.stopwords import content_words
+from klaw.memory.search.search import MemorySearch
 from klaw.serve import settle_garbage_collector
 from klaw.store import connect, migrations
 from klaw.store.readers import open_readers

@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import SystemClock
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
-from klaw.memory.fuse import reciprocal_rank_fusion
-from klaw.memory.passage import vectors_id
-from klaw.memory.query import read_search_words
-from klaw.memory.ready import ReadyEmbedder
-from klaw.memory.search import DEPTH, MemorySearch
+from klaw.memory.embed.passage import vectors_id
+from klaw.memory.recall.fuse import reciprocal_rank_fusion
+from klaw.memory.recall.offline_recall import ReadyEmbedder
+from klaw.memory.recall.query import read_search_words
+from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.readers import Readers
 from klaw.store.sql.history_search import HistoryFilters, search_history
 from tests.support.making import running_store

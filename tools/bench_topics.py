@@ -46,11 +46,11 @@ from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.recall import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
-from klaw.memory.embedder import Embedder
-from klaw.memory.passage import vectors_id
-from klaw.memory.query import read_query
-from klaw.memory.ready import ReadyEmbedder
-from klaw.memory.recall import Recall
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.passage import vectors_id
+from klaw.memory.recall.offline_recall import ReadyEmbedder
+from klaw.memory.recall.query import read_query
+from klaw.memory.recall.recall import Recall
 from klaw.memory.topics import ranking
 from klaw.memory.topics import search as search_module
 from klaw.memory.topics.choosing import TopicChooser

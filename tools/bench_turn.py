@@ -38,8 +38,8 @@ from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
+from klaw.memory.embed.passage import passage, vectors_id
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.passage import passage, vectors_id
 from klaw.store.topic_requests import TopicDraft
 from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
 from tests.support.making import running_store

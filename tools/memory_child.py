@@ -25,7 +25,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
-from klaw.memory import forget_files
+from klaw.memory.forget import forget_files
 from klaw.store import forget_logs
 from klaw.store.journal import Journal
 from tests.support import making, turns

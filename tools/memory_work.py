@@ -22,9 +22,9 @@ from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.person import Person, PersonId, PersonSource
 from klaw.domain.topic import Topic
 from klaw.llm.types import Request
-from klaw.memory.embedder import Embedder
-from klaw.memory.facts import Facts
-from klaw.memory.people import People
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.facts.facts import Facts
+from klaw.memory.people.people import People
 from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.store.memory_requests import FactVector

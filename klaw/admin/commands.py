@@ -63,12 +63,12 @@ from klaw.llm.local.state import LocalModel
 from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
-from klaw.memory.embedder import Embedder
-from klaw.memory.facts import Facts
-from klaw.memory.forget import Forgetter
-from klaw.memory.people import People
-from klaw.memory.recall import Recall
-from klaw.memory.search import MemorySearch
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.facts.facts import Facts
+from klaw.memory.forget.forget import Forgetter
+from klaw.memory.people.people import People
+from klaw.memory.recall.recall import Recall
+from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.control import TopicControl
 from klaw.operations.perform import OPERATOR, Call, perform

@@ -23,7 +23,7 @@ from klaw.admin.requests import BadRequest
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.person import InvalidPerson, Person, PersonId, PersonSource, normal_name, person_name
 from klaw.errors import NoSuchPerson, Problem
-from klaw.memory.people import CannotUndoPerson, People, SamePerson
+from klaw.memory.people.people import CannotUndoPerson, People, SamePerson
 from klaw.store.readers import Readers
 from klaw.store.sql import people as sql
 from klaw.store.sql.people import Known

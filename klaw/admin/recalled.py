@@ -15,9 +15,9 @@ from klaw.admin.requests import Why, parse_args
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.turn import TurnRecord
-from klaw.memory.embedder import Embedder
-from klaw.memory.reasons import place_of, reason, remedy
-from klaw.memory.recall import CONSIDERED, Recall
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.reasons import place_of, reason, remedy
+from klaw.memory.recall.recall import CONSIDERED, Recall
 from klaw.store.readers import Readers
 from klaw.store.sql.replay import StoredRecall
 from klaw.store.sql.whereabouts import Target

@@ -10,8 +10,8 @@ from klaw.admin.why import Found
 from klaw.config.schema import EngineConfig
 from klaw.domain.message import Message
 from klaw.domain.recall import Candidate, Recalled
-from klaw.memory.embedder import Embedder
-from klaw.memory.recall import Recall
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.recall import Recall
 from klaw.store.readers import open_readers
 
 

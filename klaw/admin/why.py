@@ -20,7 +20,7 @@ from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain.message import Message, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.llm.router import context_tokens_of
-from klaw.memory.stopwords import content_words
+from klaw.memory.recall.stopwords import content_words
 from klaw.store import records
 from klaw.store.sql.candidates import Scope
 from klaw.store.sql.pending import ChatRows

@@ -16,8 +16,8 @@ from klaw.domain.names import ChatId
 from klaw.llm.meter import Accounts
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
-from klaw.memory.embedder import Embedder
-from klaw.memory.recall import Recall
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.recall import Recall
 from klaw.memory.topics.choosing import TopicChooser
 from klaw.store.readers import Readers
 from klaw.store.writer import Writer

@@ -29,11 +29,11 @@ def calibrate_command(args: argparse.Namespace) -> int:
 
 def _calibrate(args: argparse.Namespace) -> dict[str, Any]:
     # Imported here: they load ONNX Runtime, which no other command needs.
+    from klaw.memory.embed.passage import RECIPE
     from klaw.memory.onnx.calibration import TOO_ALIKE, built_in, measure
     from klaw.memory.onnx.describe import describe
     from klaw.memory.onnx.model import EmbeddingModel
     from klaw.memory.onnx.texts import read_talk
-    from klaw.memory.passage import RECIPE
     from klaw.models.calibrations import store
     from klaw.models.manifest import Calibration
 

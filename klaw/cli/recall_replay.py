@@ -15,7 +15,7 @@ from klaw.errors import ConfigError, KlawError, Problem
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
     from klaw.domain.recall import Candidate
-    from klaw.memory.replay import Replayed
+    from klaw.memory.recall.replay import Replayed
     from klaw.store.sql.replay import StoredRecall
 
 SNIPPET_CHARACTERS = 90
@@ -109,8 +109,8 @@ def _turns(paths: Paths, args: argparse.Namespace) -> "list[StoredRecall]":
 async def _replay(
     paths: Paths, config: "EngineConfig", changed: "EngineConfig", stored: "Sequence[StoredRecall]"
 ) -> "tuple[list[Replayed], str | None]":
-    from klaw.memory.ready import open_recall
-    from klaw.memory.replay import replay
+    from klaw.memory.recall.offline_recall import open_recall
+    from klaw.memory.recall.replay import replay
 
     folder = config.embedding.path or paths.models_dir / config.embedding.model
     async with open_recall(paths.database, config, folder) as offline:
@@ -125,7 +125,7 @@ def as_json(
     replayed: "Sequence[Replayed]", turns: int, missing: str | None, changes: Sequence[str], *, text: bool
 ) -> dict[str, Any]:
     """The outcome as plain JSON values; with ``text`` it holds the questions and pieces of the messages."""
-    from klaw.memory.replay import totals
+    from klaw.memory.recall.replay import totals
 
     return {
         "set": list(changes),

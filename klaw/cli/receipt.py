@@ -84,7 +84,7 @@ def _searched(paths: Paths, told: dict[str, Any], turn: "TurnRecord", message: "
     from klaw.actor import log
     from klaw.admin import recalled
     from klaw.config.load import load
-    from klaw.memory.ready import open_recall
+    from klaw.memory.recall.offline_recall import open_recall
     from klaw.store.offline import read_offline
     from klaw.store.sql import replay
 

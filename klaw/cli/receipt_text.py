@@ -8,7 +8,7 @@ from klaw.cli.receipt_topics import topic_lines
 from klaw.cli.usage import cost_of
 from klaw.context.assemble import Guard
 from klaw.domain.text import plural
-from klaw.memory.reasons import reason
+from klaw.memory.recall.reasons import reason
 
 _COLUMNS = {
     "seq": "seq",

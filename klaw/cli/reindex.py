@@ -14,7 +14,7 @@ from klaw.cli.progress import ProgressLine, bar
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
 from klaw.errors import KlawError
-from klaw.memory.passage import passage, vectors_id
+from klaw.memory.embed.passage import passage, vectors_id
 
 if TYPE_CHECKING:
     from klaw.config.schema import EmbeddingConfig

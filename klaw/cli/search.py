@@ -98,8 +98,8 @@ async def _search(paths: Paths, request: "Search") -> dict[str, Any]:
     from klaw.actor.metrics import Metrics
     from klaw.admin.search import run_search
     from klaw.config.load import load
-    from klaw.memory.ready import open_recall
-    from klaw.memory.search import MemorySearch
+    from klaw.memory.recall.offline_recall import open_recall
+    from klaw.memory.search.search import MemorySearch
     from klaw.memory.topics.metrics import TopicMetrics
     from klaw.memory.topics.search import TopicSearch
 

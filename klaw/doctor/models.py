@@ -7,7 +7,7 @@ from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.doctor.finding import Finding, ok, problem, warning
 from klaw.errors import INSTALL_AGAIN, ModelError
-from klaw.memory.passage import vectors_id
+from klaw.memory.embed.passage import vectors_id
 from klaw.models.manifest import MANIFEST_FILE, find_damage, load_manifest
 
 

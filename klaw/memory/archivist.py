@@ -22,7 +22,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ActorStopped, ConfigError, KlawError, ProviderError, StorageError, TopicChanged
-from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.topics import merging
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.backoff import Backoff

@@ -2,7 +2,7 @@
 
 from klaw.domain.names import UserId
 from klaw.domain.search import PersonResult
-from klaw.memory.people_search import PeopleSearch
+from klaw.memory.people.people_search import PeopleSearch
 from klaw.store.readers import Readers
 from klaw.store.sql import people
 from klaw.store.sql.people import Known

@@ -64,7 +64,7 @@ class Calibration:
     pairs: int | None = attrs.field(default=None, validator=validators.optional(validators.ge(1)))
     """How many pairs were measured."""
     recipe: int = attrs.field(default=1, validator=validators.ge(1))
-    """How messages were put into passages (klaw/memory/passage.py); the figures hold for this recipe only."""
+    """How messages were put into passages (klaw/memory/embed/passage.py); the figures hold for this recipe only."""
     texts: Literal["catalogue", "built-in", "own"] = "catalogue"
     """What it was measured on: before Klaw was released, or here by ``klaw models calibrate``."""
 

@@ -25,7 +25,7 @@ from klaw.operations.operation import (
 from klaw.operations.text import Table, minute
 
 if TYPE_CHECKING:
-    from klaw.memory.facts import Facts, Known
+    from klaw.memory.facts.facts import Facts, Known
     from klaw.store.readers import Readers
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ def as_json(fact: Fact) -> dict[str, Any]:
 
 def _written(outcome: "T | Known") -> T:
     """What was done. Raises OperationError when nothing was changed."""
-    from klaw.memory.facts import Known
+    from klaw.memory.facts.facts import Known
 
     if isinstance(outcome, Known):
         raise OperationError("fact_exists", f"nothing was changed: the fact {outcome.fact.id} says the same")
@@ -183,7 +183,7 @@ async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[
 @NOUN.operation("fact_add", FactAdd, cli="add", show=_fact, changes=True)
 async def add(asked: FactAdd, user: UserId, facts: "Facts") -> dict[str, Any]:
     """Add a statement, unless it is known already."""
-    from klaw.memory.facts import NoOlder, Saved
+    from klaw.memory.facts.facts import NoOlder, Saved
 
     new = asked.fields
     replaces = FactId(new.replaces) if new.replaces is not None else None

@@ -1,4 +1,4 @@
-"""The part of the writer's handle that forgets. ``klaw.memory.forget`` is the only one who calls it."""
+"""The part of the writer's handle that forgets. ``klaw.memory.forget.forget`` is the only one who calls it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The part of the writer's handle that changes people. ``klaw.memory.people`` is the only one who calls it."""
+"""The part of the writer's handle that changes people. ``klaw.memory.people.people`` is the only one who calls it."""
 
 from collections.abc import Sequence
 

@@ -6,7 +6,7 @@ import threading
 import trio
 
 from klaw.gateway.frames import GetStatus, Status
-from klaw.memory import embedder
+from klaw.memory.embed import embedder
 from tests.e2e.inside import inside, kept
 from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, error_reply, serve_llm, text_reply

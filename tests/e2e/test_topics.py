@@ -9,7 +9,7 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
-from klaw.memory.embedder import SLOW_CAPACITY, Embedder, EmbeddingUnavailable
+from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder, EmbeddingUnavailable
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.sql.topic_search import TopicFilters
 from tests.e2e.inside import inside

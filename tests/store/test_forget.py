@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
-from klaw.memory.forget import NothingToForget
+from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget_logs import Cleaner
 from klaw.store.sql import facts, forgetting, messages, summaries, topics
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
@@ -141,7 +141,7 @@ KILLED = """
 import os, signal, sys, trio
 from pathlib import Path
 from klaw.store.journal import Journal
-from klaw.memory.forget import Forgetter
+from klaw.memory.forget.forget import Forgetter
 from klaw.store import writer as writer_module, forget_logs
 from tests.support.forgetting import forgetter
 from tests.support.making import running_store

@@ -9,7 +9,7 @@ import pytest
 from klaw.domain.forget import MAX_PIECES, MAX_WORDLESS, Quotes, fragments
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
-from klaw.memory import forget as forget_module
+from klaw.memory.forget import forget as forget_module
 from klaw.memory.slash_forget import ForgetAnswers
 from klaw.store import connect, forget_logs
 from klaw.store.sql import forgetting, messages

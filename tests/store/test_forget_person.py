@@ -11,7 +11,7 @@ import trio
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
-from klaw.memory.forget import NothingToForget
+from klaw.memory.forget.forget import NothingToForget
 from klaw.store.sql import facts, forgetting, messages, topics
 from klaw.store.sql import people as sql
 from klaw.store.store import Store

@@ -10,8 +10,8 @@ import pytest
 from klaw.actor.clock import SystemClock
 from klaw.domain.names import UserId
 from klaw.errors import SourceForgotten
-from klaw.memory.facts import Facts
-from klaw.memory.people import People
+from klaw.memory.facts.facts import Facts
+from klaw.memory.people.people import People
 from klaw.store.sql import facts, meta
 from klaw.store.store import Store
 from klaw.store.writer import Writer

@@ -10,7 +10,7 @@ import pytest
 
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import SchemaTooNew
-from klaw.memory.stopwords import search_words
+from klaw.memory.recall.stopwords import search_words
 from klaw.store import migrations
 from klaw.store.connect import prepare_writer
 from klaw.store.sql import fulltext, messages

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from klaw.domain.names import UserId
 from klaw.domain.person import PersonId, PersonSource
 from klaw.errors import NoSuchPerson, StorageError
-from klaw.memory.people import CannotUndoPerson, SamePerson
+from klaw.memory.people.people import CannotUndoPerson, SamePerson
 from klaw.store.reindex.values import Options
 from klaw.store.sql import people as sql
 from klaw.store.store import Store

@@ -16,9 +16,9 @@ from klaw.actor.clock import FixedClock, SystemClock
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embedder import Embedder
-from klaw.memory.ready import ReadyEmbedder
-from klaw.memory.recall import Recall
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.offline_recall import ReadyEmbedder
+from klaw.memory.recall.recall import Recall
 from klaw.store.sql import candidates
 from klaw.store.sql.candidates import Scope
 from klaw.store.store import Store

@@ -11,10 +11,10 @@ from klaw.actor.clock import SystemClock, iso
 from klaw.config.schema import AutoRagConfig, EmbeddingConfig, EngineConfig
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.turn import TurnRecord
-from klaw.memory.embedder import Embedder
-from klaw.memory.passage import vectors_id
-from klaw.memory.ready import OfflineRecall, open_recall
-from klaw.memory.replay import Replayed, replay, totals
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.passage import vectors_id
+from klaw.memory.recall.offline_recall import OfflineRecall, open_recall
+from klaw.memory.recall.replay import Replayed, replay, totals
 from klaw.store.sql.replay import named, newest, stored_recall
 from klaw.store.store import Store
 from tests.support.making import START, new, running_store

@@ -16,8 +16,8 @@ from klaw.actor.clock import SystemClock
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChange, ProviderNetworkError, TopicChanged
-from klaw.memory.embedder import Embedder
-from klaw.memory.forget import NothingToForget
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.forget.forget import NothingToForget
 from klaw.memory.topics import control as control_module
 from klaw.memory.topics.control import TopicRefused
 from klaw.store.reindex.values import Options

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.memory.stopwords import content_words, search_words
+from klaw.memory.recall.stopwords import content_words, search_words
 from klaw.store import migrations
 from klaw.store.connect import prepare_writer
 from klaw.store.sql import fulltext, messages

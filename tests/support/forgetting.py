@@ -8,7 +8,7 @@ from klaw.actor.threads import Threads
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary
-from klaw.memory.forget import Forgetter
+from klaw.memory.forget.forget import Forgetter
 from klaw.store.store import Store
 from klaw.store.summary_records import copy_path
 from tests.support.facts import fact

@@ -6,7 +6,7 @@ from typing import Any
 from klaw.actor.clock import SystemClock
 from klaw.domain.names import UserId
 from klaw.domain.person import Mention, Person, PersonId, PersonSource
-from klaw.memory.people import People
+from klaw.memory.people.people import People
 from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.store.sql import people as sql
 from klaw.store.store import Store

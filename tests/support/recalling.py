@@ -14,9 +14,9 @@ from klaw.config.schema import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.recall import Recalled
-from klaw.memory import embedder as embedder_actor
-from klaw.memory.embedder import Embedder
-from klaw.memory.recall import Recall
+from klaw.memory.embed import embedder as embedder_actor
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.recall import Recall
 from klaw.store.sql.candidates import Scope
 from klaw.store.store import Store
 from tests.support.making import new, running_store

@@ -16,7 +16,7 @@ from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Request
 from klaw.memory import archivist as archivist_actor
 from klaw.memory.archivist import Archivist, ArchivistServices
-from klaw.memory.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.store.store import Store

@@ -22,8 +22,8 @@ from klaw.domain.names import UserId
 from klaw.domain.topic import TopicId
 from klaw.errors import StorageError
 from klaw.llm.router import Route
-from klaw.memory.embedder import Embedder
-from klaw.memory.query import Query, read_query
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.query import Query, read_query
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.judging import Judged, judge
 from klaw.memory.topics.metrics import TopicMetrics

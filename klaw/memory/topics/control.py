@@ -23,7 +23,7 @@ from klaw.errors import (
     ProviderError,
     TopicChanged,
 )
-from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.topics.answers import shorten
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.merging import MAX_MERGED_CHARS

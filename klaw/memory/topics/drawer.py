@@ -20,7 +20,7 @@ from klaw.domain.quoting import tagged
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchFact, TopicChanged
 from klaw.llm.types import JsonSchema
-from klaw.memory.facts import Facts, NoOlder, Saved
+from klaw.memory.facts.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.answers import BadAnswer
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.people_drawer import PeopleDrawer, line

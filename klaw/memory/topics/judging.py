@@ -6,8 +6,8 @@ import attrs
 
 from klaw.domain.chosen import Fate, TopicCandidate
 from klaw.domain.recall import PASSED
-from klaw.memory.gate import AS_FAR_AS_CHANCE, Evidence, Gate, calibrated
-from klaw.memory.query import Query
+from klaw.memory.recall.gate import AS_FAR_AS_CHANCE, Evidence, Gate, calibrated
+from klaw.memory.recall.query import Query
 from klaw.memory.topics.search import TopicHit
 from klaw.store.tokenizer import forms_in
 

@@ -15,7 +15,7 @@ from klaw.domain.naming import Words, words_of
 from klaw.domain.person import InvalidPerson, Mention, Person, PersonSource, normal_name
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchPerson
-from klaw.memory.people import People, SamePerson
+from klaw.memory.people.people import People, SamePerson
 from klaw.memory.topics.people_answers import PeopleChanges, PersonChange
 from klaw.memory.topics.texts import middle_out
 from klaw.store.readers import Readers

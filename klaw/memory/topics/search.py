@@ -9,9 +9,9 @@ from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ActorStopped
-from klaw.memory.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.query import Query, read_query, read_search_words
-from klaw.memory.rank import rank
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.recall.query import Query, read_query, read_search_words
+from klaw.memory.recall.rank import rank
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.ranking import MAX_MESSAGES, rank_topics
 from klaw.store.readers import Readers

@@ -20,8 +20,8 @@ from klaw.config.paths import Paths
 from klaw.domain.fact import Origin
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
-from klaw.memory.embedder import Embedder
-from klaw.memory.search import MemorySearch
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.search.search import MemorySearch
 from klaw.parts import App
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from tests.actors.admin.conftest import SETTINGS, sources_of

@@ -14,7 +14,7 @@ from klaw.domain.names import UserId
 from klaw.errors import ProviderNetworkError, ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
-from klaw.memory.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.store import Store
 from tests.support.making import START, new, running_store

@@ -8,8 +8,8 @@ import trio.testing
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.errors import StorageError
-from klaw.memory import compactor as compactor_actor
-from klaw.memory.compactor import ACTOR_NAME, ANEW_EVERY_S, EMPTY_EVERY_S, Compactor
+from klaw.memory.forget import compactor as compactor_actor
+from klaw.memory.forget.compactor import ACTOR_NAME, ANEW_EVERY_S, EMPTY_EVERY_S, Compactor
 
 
 async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.MockClock) -> None:

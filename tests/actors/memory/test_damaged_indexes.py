@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from klaw.errors import VectorsDamaged
-from klaw.memory import embedder
+from klaw.memory.embed import embedder
 from klaw.store.sql import vectors
 from tests.support.recalling import Recalling, recalling
 from tests.support.waiting import HANG_S

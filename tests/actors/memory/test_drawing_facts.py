@@ -16,8 +16,8 @@ from klaw.domain.names import UserId
 from klaw.errors import ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
-from klaw.memory.facts import Facts
-from klaw.memory.people import People
+from klaw.memory.facts.facts import Facts
+from klaw.memory.people.people import People
 from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.memory.topics.statements import MAX_CHANGES, MAX_CHARS

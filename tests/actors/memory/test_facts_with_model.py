@@ -17,11 +17,11 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.fact import FactSource, Origin
 from klaw.domain.names import UserId
 from klaw.domain.search import FactResult, FileResult
-from klaw.memory import embedder as actor
-from klaw.memory.embedder import Embedder
-from klaw.memory.facts import Facts, Known, Outcome, Saved
-from klaw.memory.passage import vectors_id
-from klaw.memory.search import MemorySearch
+from klaw.memory.embed import embedder as actor
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.passage import vectors_id
+from klaw.memory.facts.facts import Facts, Known, Outcome, Saved
+from klaw.memory.search.search import MemorySearch
 from klaw.store.sql import facts, passages
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.sql.history_search import HistoryFilters

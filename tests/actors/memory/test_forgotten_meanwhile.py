@@ -12,7 +12,7 @@ from klaw.domain.fact import Fact
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary
 from klaw.errors import SourceForgotten
-from klaw.memory.facts import Facts
+from klaw.memory.facts.facts import Facts
 from klaw.memory.topics.drawer import FactDrawer
 from klaw.store.sql import meta, topics
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell

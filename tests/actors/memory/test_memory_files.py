@@ -7,8 +7,8 @@ import pytest
 
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
-from klaw.memory import files
-from klaw.memory.files import MAX_BYTES, find, look
+from klaw.memory.facts import memory_files as files
+from klaw.memory.facts.memory_files import MAX_BYTES, find, look
 from klaw.store.sql import chunks, passages
 from klaw.store.sql.passages import PassageVector
 from klaw.store.store import Store

@@ -19,10 +19,10 @@ from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.config.schema import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.health import embedder_problems
-from klaw.memory import embedder as actor
-from klaw.memory.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed import embedder as actor
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.passage import Passage, passage, vectors_id
 from klaw.store.sql import vector_search, vectors
 from klaw.store.store import Store
 from tests.support.making import new, running_store

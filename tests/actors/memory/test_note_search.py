@@ -13,9 +13,9 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import NoteResult
 from klaw.domain.summary import NewSummary, ToolNote
-from klaw.memory.embedder import Embedder
-from klaw.memory.search import MemorySearch
-from klaw.memory.shown import show
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.search.format_results import show
+from klaw.memory.search.search import MemorySearch
 from klaw.store.sql import passages
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.passages import PassageVector

@@ -9,11 +9,11 @@ from klaw.domain.fact import Origin
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.person import PersonId
 from klaw.domain.search import SearchPage
-from klaw.memory.embedder import Embedder
-from klaw.memory.people_search import FACTS_EACH, MOST, named
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.people.people_search import FACTS_EACH, MOST, named
 from klaw.memory.people_slash import PeopleAnswers
-from klaw.memory.search import MemorySearch
-from klaw.memory.shown import show
+from klaw.memory.search.format_results import show
+from klaw.memory.search.search import MemorySearch
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.support.facts import fact

@@ -18,7 +18,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.llm.types import ChatMessage
-from klaw.memory.facts import Facts
+from klaw.memory.facts.facts import Facts
 from klaw.memory.summaries.noting import Call, notes_prompt
 from klaw.memory.summaries.rendering import summary_prompt, transcript
 from klaw.memory.topics.drawer import FactDrawer

@@ -15,7 +15,7 @@ from klaw.llm.meter import Accounts
 from klaw.llm.registry import Registry
 from klaw.llm.slots import Slots
 from klaw.llm.types import ChatMessage, Completion, Request, TextDelta, Usage
-from klaw.memory.facts import Facts
+from klaw.memory.facts.facts import Facts
 from klaw.memory.spending import Spending
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.drawer import FactDrawer

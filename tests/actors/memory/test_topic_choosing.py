@@ -12,7 +12,7 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
 from klaw.domain.chosen import ChosenTopics, Fate
-from klaw.memory.embedder import Embedder
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics import reranking
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.choosing import TopicChooser

@@ -18,8 +18,8 @@ from klaw.domain.search import TopicResult
 from klaw.domain.topic import TopicId
 from klaw.errors import ProviderNetworkError
 from klaw.llm.types import Completion, Request, ToolCall
-from klaw.memory.embedder import Embedder
-from klaw.memory.search import MemorySearch
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.search.search import MemorySearch
 from klaw.memory.topics import reranking
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.ranking import rank_topics

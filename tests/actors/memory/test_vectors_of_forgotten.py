@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from klaw.domain.names import UserId
+from klaw.memory.embed.passage import passage
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.passage import passage
 from klaw.store.sql import meta, topic_vectors, topics, vectors
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.store import Store

@@ -22,7 +22,7 @@ from klaw.domain.search import FactResult, FileResult, NamedFact, PersonResult, 
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.llm.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
-from klaw.memory.shown import show
+from klaw.memory.search.format_results import show
 from klaw.memory.summaries import noting, rendering
 from klaw.memory.topics import merger, reranking
 from klaw.memory.topics.merging import Like

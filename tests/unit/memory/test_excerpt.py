@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.domain import tokens
-from klaw.memory.excerpt import excerpt
+from klaw.memory.recall.excerpt import excerpt
 from klaw.store.tokenizer import stem
 
 

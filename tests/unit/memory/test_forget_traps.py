@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.memory import forget_files
+from klaw.memory.forget import forget_files
 from klaw.store import forget_logs
 from klaw.store.sql.derivation import FileMade
 

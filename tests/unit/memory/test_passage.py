@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.memory.passage import CONTEXT_CHARACTERS, RECIPE, RECIPES, Passage, passage, vectors_id
+from klaw.memory.embed.passage import CONTEXT_CHARACTERS, RECIPE, RECIPES, Passage, passage, vectors_id
 
 
 def test_the_recipes() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klaw.memory.reasons import place_of, reason, remedy
+from klaw.memory.recall.reasons import place_of, reason, remedy
 
 SETTINGS = {"topK": 2, "maxTokens": 100, "relevanceThreshold": 0.5, "timeBudgetMs": 150}
 

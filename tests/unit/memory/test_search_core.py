@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.message import Role
-from klaw.memory.cursor import MAX_PAGE, BadCursor, Cursor, read_cursor
-from klaw.memory.ordering import matches_first, newer_first
-from klaw.memory.query import MAX_WORDS, read_search_words
-from klaw.memory.rank import Ranked
-from klaw.memory.snippet import snippet
-from klaw.memory.when import BadTime, read_since, read_until
+from klaw.memory.recall.query import MAX_WORDS, read_search_words
+from klaw.memory.recall.rank import Ranked
+from klaw.memory.recall.snippet import snippet
+from klaw.memory.recall.when import BadTime, read_since, read_until
+from klaw.memory.search.cursor import MAX_PAGE, BadCursor, Cursor, read_cursor
+from klaw.memory.search.search_order import matches_first, newer_first
 from klaw.store.sql.candidates import Place
 from klaw.store.tokenizer import stem
 

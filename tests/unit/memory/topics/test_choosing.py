@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from klaw.domain.chosen import Fate
-from klaw.memory.query import read_query
-from klaw.memory.replay import Replayed
+from klaw.memory.recall.query import read_query
+from klaw.memory.recall.replay import Replayed
 from klaw.memory.topics.choosing import worths
 from klaw.memory.topics.judging import judge
 from klaw.memory.topics.search import TopicHit

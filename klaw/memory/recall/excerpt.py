@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import attrs
 
 from klaw.domain import tokens
-from klaw.memory.speakers import speaker_prefix
+from klaw.memory.recall.speakers import speaker_prefix
 from klaw.store.tokenizer import find_form, forms
 
 MAX_READ_CHARACTERS = 8_000

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from klaw.domain.message import Message
 from klaw.domain.recall import Candidate
-from klaw.memory.gate import Evidence, Gate, calibrated
-from klaw.memory.pack import LINE_TOKENS
-from klaw.memory.rank import Ranked
+from klaw.memory.recall.gate import Evidence, Gate, calibrated
+from klaw.memory.recall.pack import LINE_TOKENS
+from klaw.memory.recall.rank import Ranked
 from klaw.store.tokenizer import stem
 
 COMPARED = 2_000

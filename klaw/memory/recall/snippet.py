@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import attrs
 
-from klaw.memory.excerpt import excerpt
+from klaw.memory.recall.excerpt import excerpt
 from klaw.store.tokenizer import READ_WHOLE_CHARACTERS, forms, forms_in, is_lone
 
 SNIPPET_TOKENS = 80

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from klaw.memory.rank import Ranked
+from klaw.memory.recall.rank import Ranked
 from klaw.store.sql.candidates import HEAD_CHARACTERS
 from klaw.store.tokenizer import words
 

@@ -6,7 +6,7 @@ import attrs
 
 from klaw.domain import tokens
 from klaw.domain.recall import Candidate, Decision
-from klaw.memory.excerpt import excerpt
+from klaw.memory.recall.excerpt import excerpt
 
 MIN_SHARE_TOKENS = 48
 """A message may always take so many tokens: about two sentences. A longer one is first shown as an excerpt, so that

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from klaw.memory.fuse import RRF_K
+from klaw.memory.recall.fuse import RRF_K
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from klaw.domain.names import UserId
 from klaw.domain.prompt_files import MEMORY_FILE as TOP
 from klaw.domain.prompt_files import MEMORY_FOLDER as FOLDER
 from klaw.errors import StorageError
-from klaw.memory.chunking import chunks_of
+from klaw.memory.facts.chunking import chunks_of
 from klaw.store.readers import Readers
 from klaw.store.sql import chunks
 from klaw.store.sql.chunks import MemoryFile

@@ -15,8 +15,8 @@ from klaw.actor.clock import Clock, iso
 from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, FactExists, KlawError, NoSuchFact
-from klaw.memory.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.same import NEAR_COSINE, adds_nothing
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
 from klaw.store.memory_requests import FactVector
 from klaw.store.readers import Readers
 from klaw.store.sql import facts, memory_journal, passages, vectors

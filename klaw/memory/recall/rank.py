@@ -9,9 +9,9 @@ from datetime import date, datetime, timedelta
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
-from klaw.memory.dates import Period
-from klaw.memory.fuse import RRF_K, reciprocal_rank_fusion
-from klaw.memory.speakers import speaker_stems
+from klaw.memory.recall.dates import Period
+from klaw.memory.recall.fuse import RRF_K, reciprocal_rank_fusion
+from klaw.memory.recall.speakers import speaker_stems
 from klaw.store.sql.candidates import Lists, Place
 
 VECTOR_WEIGHT = 1.0

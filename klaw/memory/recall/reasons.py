@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klaw.domain.recall import PASSED
-from klaw.memory.gate import AS_FAR_AS_CHANCE, COMMAND_THRESHOLD, enough_overlap
+from klaw.memory.recall.gate import AS_FAR_AS_CHANCE, COMMAND_THRESHOLD, enough_overlap
 
 Recall = Mapping[str, Any]
 """The ``recall`` of a receipt."""

@@ -8,7 +8,7 @@ import attrs
 from klaw.actor.clock import FixedClock, from_iso
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.recall import NOTHING, Candidate, Recalled
-from klaw.memory.ready import OfflineRecall
+from klaw.memory.recall.offline_recall import OfflineRecall
 from klaw.store.sql.replay import StoredRecall
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.domain.recall import Decision
-from klaw.memory.smalltalk import is_about_us
+from klaw.memory.recall.smalltalk import is_about_us
 
 ENOUGH_OVERLAP = 1 / 3
 """Share of the query's content words in one message that shows relevance without a near vector …"""

@@ -27,9 +27,9 @@ from klaw.config.schema import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ActorStopped, ModelError, StorageFull, VectorsDamaged
-from klaw.memory.backlog import split_batches
-from klaw.memory.embed_passages import embed_passages
-from klaw.memory.passage import RECIPE, Passage, passage, vectors_id
+from klaw.memory.embed.backfill import embed_passages
+from klaw.memory.embed.backlog import split_batches
+from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.readers import Readers
 from klaw.store.sql import meta, vectors
 from klaw.store.writer import Writer

@@ -22,16 +22,16 @@ from klaw.actor.threads import Threads
 from klaw.domain.message import Message
 from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult, TopicResult
 from klaw.errors import ActorStopped
-from klaw.memory.cursor import MAX_PAGE, Cursor
-from klaw.memory.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.gate import calibrated
-from klaw.memory.kept import KeptEntry, find_kept, read_kept
-from klaw.memory.mixing import mix
-from klaw.memory.ordering import matches_first, newer_first
-from klaw.memory.people_search import PeopleSearch
-from klaw.memory.query import Query, read_query, read_search_words
-from klaw.memory.rank import rank
-from klaw.memory.snippet import forms_there, snippet
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.people.people_search import PeopleSearch
+from klaw.memory.recall.gate import calibrated
+from klaw.memory.recall.mixing import mix
+from klaw.memory.recall.query import Query, read_query, read_search_words
+from klaw.memory.recall.rank import rank
+from klaw.memory.recall.snippet import forms_there, snippet
+from klaw.memory.search.cursor import MAX_PAGE, Cursor
+from klaw.memory.search.passage_search import KeptEntry, find_kept, read_kept
+from klaw.memory.search.search_order import matches_first, newer_first
 from klaw.memory.topics.search import TopicHit, TopicSearch
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Lists

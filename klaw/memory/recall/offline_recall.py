@@ -11,9 +11,9 @@ from klaw.actor.threads import Threads
 from klaw.config.schema import AutoRagConfig, EngineConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import ModelError
-from klaw.memory.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.passage import vectors_id
-from klaw.memory.recall import Recall
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.passage import vectors_id
+from klaw.memory.recall.recall import Recall
 from klaw.store.offline import read_offline
 from klaw.store.readers import Readers, open_readers
 from klaw.store.sql import vectors

@@ -6,7 +6,7 @@ every word of it that means something is in that one too, and both deny as much.
 kept.
 """
 
-from klaw.memory.stopwords import content_words
+from klaw.memory.recall.stopwords import content_words
 from klaw.store.tokenizer import stem, words
 
 NEAR_COSINE = 0.97

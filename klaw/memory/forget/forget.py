@@ -19,9 +19,9 @@ from klaw.domain.forget import Thing
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import StorageError
-from klaw.memory import forget_files, forget_finding
-from klaw.memory.forget_files import of_runs
-from klaw.memory.forget_finding import NothingToForget, Wanted
+from klaw.memory.forget import forget_files, forget_finding
+from klaw.memory.forget.forget_files import of_runs
+from klaw.memory.forget.forget_finding import NothingToForget, Wanted
 from klaw.store import forget_logs
 from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_logs import Held

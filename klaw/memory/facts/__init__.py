@@ -1,0 +1,1 @@
+"""Facts, and the memory files of a workspace."""

@@ -1,0 +1,1 @@
+"""Forgetting: what goes, what stays, and the proof."""

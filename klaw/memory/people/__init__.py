@@ -1,0 +1,1 @@
+"""People whom a user speaks of."""

@@ -1,0 +1,1 @@
+"""``memory_search``: over all that was said, and what is kept beside it."""
