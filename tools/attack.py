@@ -187,7 +187,8 @@ class Attack:
         disk = checks.read_logs(self.server.data)
         self.counts["acknowledged"] = len(acked)
         self.counts["stored"] = len(disk.messages)
-        return checks.check_acked(disk, acked) + checks.check_order(disk)
+        honest = [message for message in disk.messages if message.user.startswith("honest-")]  # ids are a user's own
+        return checks.check_acked(attrs.evolve(disk, messages=honest), acked) + checks.check_order(disk)
 
     def _judge_memory(self) -> None:
         sizes = [size for _, size in self.memory_mb]

@@ -241,14 +241,13 @@ def answers(chance: random.Random) -> Callable[[Recorded], llm_server.Reply]:
         return Pause(chance.choice((0, 0, 0.02, 0.2)))
 
     def respond(request: Recorded) -> llm_server.Reply:
-        last = request.messages[-1]
         since = [message for message in request.messages if message["role"] != "system"]
         place = max(number for number, message in enumerate(since) if message["role"] == "user")
         results = sum(message["role"] == "tool" for message in since[place:])
         asked = str(since[place]["content"])
         if work := WORK.search(asked):
             return _work(work.group(1), work.group(2), results)
-        if (order := ORDER.search(asked)) and last["role"] != "tool":
+        if (order := ORDER.search(asked)) and not results:  # a turn that goes on after a kill sees that it has ordered
             return _order(*order.groups())
         return text_reply("Ordered. ", "Заказано.")
 
