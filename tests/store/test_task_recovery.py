@@ -19,7 +19,7 @@ from klaw.actor.clock import iso
 from klaw.actor.reply import Reply
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.task import RunStatus, TaskName
+from klaw.domain.task import Run, RunStatus, Task, TaskName
 from klaw.store import connect, memory_records, migrations, run_records
 from klaw.store.commit import commit_group
 from klaw.store.journal import Journal
@@ -167,12 +167,15 @@ def test_records_with_a_field_missing_or_of_another_type_are_malformed(kind: str
         "spoken": (run_records.transcript_line(run, 1, new()), run_records.parse_transcript),
     }[kind]
     unused = {"rowid", "channel", "segment"} if kind == "spoken" else set()
+    fields = (*attrs.fields(Run), *attrs.fields(Task))
+    defaulted = {field.name for field in fields if field.default is not attrs.NOTHING}
 
     def broken(record: dict[str, Any]) -> Any:
         for name, value in record.items():
             if name in unused:
                 continue
-            yield {key: kept for key, kept in record.items() if key != name}
+            if name not in defaulted:
+                yield {key: kept for key, kept in record.items() if key != name}
             yield {**record, name: [value] if not isinstance(value, dict) else 7}
             if isinstance(value, dict) and name == "value":
                 yield from ({**record, name: inner} for inner in broken(value))
@@ -183,7 +186,7 @@ def test_records_with_a_field_missing_or_of_another_type_are_malformed(kind: str
         seen += 1
         with pytest.raises((KeyError, TypeError, ValueError)):
             parse(wrong)
-    assert seen >= 20
+    assert seen >= 15
 
 
 # -- crashes -----------------------------------------------------------------------------------------------------------
