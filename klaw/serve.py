@@ -6,8 +6,9 @@ SIGTERM and SIGINT stop in stages; a second one ends the process at once. Nothin
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from typing import Any
 
 import structlog
 import trio
@@ -18,13 +19,12 @@ from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands, Sources
 from klaw.admin.notify import Notifier
-from klaw.app import recover_chats, running
+from klaw.app import App, recover_chats, running
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
-from klaw.parts import App
 from klaw.store.reindex.values import Progress
 
 EXTEND_S = 120
@@ -77,7 +77,7 @@ async def _serve(
 ) -> None:
     """Listen until the first signal."""
     async with trio.open_nursery() as nursery:
-        await app.supervisor.start(listener.gateway.spec())
+        await app.core.supervisor.start(listener.gateway.spec())
         await _start_admin(app, listener)
         await _start_watchdog(app, listener, notifier)
         nursery.start_soon(recover_chats, app)
@@ -94,7 +94,7 @@ async def _serve(
 async def _stop_listeners(app: App, listener: "_Listener") -> None:
     """No new connections and no new questions; what runs goes on in the stages of ``running``."""
     for name in (notify.ACTOR_NAME, admin_socket.ACTOR_NAME, listener.gateway.mailbox.name):
-        await app.supervisor.stop(name, "shutdown")
+        await app.core.supervisor.stop(name, "shutdown")
 
 
 class _Listener:
@@ -103,12 +103,12 @@ class _Listener:
     def __init__(self, app: App, auth: Authenticator) -> None:
         self.address: tuple[str, int] | None = None
         services = Services(
-            config=app.config.gateway,
-            chats=app.directory,
+            config=app.core.config.gateway,
+            chats=app.chats,
             hub=app.hub,
             auth=auth,
-            approvals=app.approvals,
-            clock=app.clock,
+            approvals=app.tools.approvals,
+            clock=app.core.clock,
         )
         self.gateway = Gateway(services, self._listening)
 
@@ -123,44 +123,54 @@ class _Listener:
 
 
 async def _start_admin(app: App, listener: _Listener) -> None:
-    ensure_private_dir(app.paths.runtime_dir)
-    commands = Commands(
-        Sources(
-            supervisor=app.supervisor,
-            writer=app.store.writer,
-            readers=app.store.readers,
-            reindexer=app.reindexer,
-            chats=app.directory,
-            embedder=app.embedder,
-            recall=app.recall,
-            search=app.search,
-            facts=app.facts,
-            people=app.people,
-            summarizer=app.summarizer,
-            slots=app.slots,
-            providers=app.router.report,
-            budget=app.accounts.budget,
-            mcp=app.mcp.report,
-            local_model=app.local if app.router.uses_local else None,
-            coverage=app.coverage,
-            metrics=app.metrics,
-            archivist=app.archivist if app.config.topics.enabled else None,
-            health=app.health,
-            scheduling=app.scheduling,
-            forgetter=app.forgetter,
-            topic_control=app.topic_control,
-            threads=app.threads,
-            connections=listener.gateway.connections,
-            address=lambda: listener.url,
-            config=app.config,
-            paths=app.paths,
-            clock=app.clock,
-            started_at=app.started_at,
-            version=__version__,
-        )
+    ensure_private_dir(app.core.paths.runtime_dir)
+    commands = Commands(sources_of(app, listener.gateway.connections, lambda: listener.url))
+    run = partial(admin_socket.run, path=app.core.paths.admin_socket, commands=commands)
+    await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
+
+
+def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Callable[[], str | None]) -> Sources:
+    """What the admin commands read of the running parts.
+
+    Args:
+        app: they.
+        connections: of the gateway, now.
+        address: where it listens.
+    """
+    core, llm, memory = app.core, app.llm, app.memory
+    return Sources(
+        supervisor=core.supervisor,
+        writer=core.writer,
+        readers=core.readers,
+        reindexer=app.reindexer,
+        chats=app.chats,
+        embedder=memory.embedder,
+        recall=memory.recall,
+        search=memory.search,
+        facts=memory.facts,
+        people=memory.people,
+        summarizer=memory.summarizer,
+        slots=llm.slots,
+        providers=llm.router.report,
+        budget=llm.accounts.budget,
+        mcp=app.tools.mcp.report,
+        local_model=llm.local if llm.router.uses_local else None,
+        coverage=memory.coverage,
+        metrics=core.metrics,
+        archivist=memory.archivist if core.config.topics.enabled else None,
+        health=core.health,
+        scheduling=app.tasks.scheduling,
+        forgetter=memory.forgetter,
+        topic_control=memory.topic_control,
+        threads=app.threads,
+        connections=connections,
+        address=address,
+        config=core.config,
+        paths=core.paths,
+        clock=core.clock,
+        started_at=core.started_at,
+        version=__version__,
     )
-    run = partial(admin_socket.run, path=app.paths.admin_socket, commands=commands)
-    await app.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
 
 
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:
@@ -168,12 +178,12 @@ async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> 
     if interval_s is None:
         return
     checks = [
-        notify.writer_check(app.store.writer),
+        notify.writer_check(app.core.writer),
         notify.Check(name="gateway", prove=listener.gateway.ping),
         notify.listener_check(lambda: listener.address),
     ]
     run = partial(notify.run, notifier=notifier, interval_s=interval_s, checks=checks)
-    await app.supervisor.start(ActorSpec(name=notify.ACTOR_NAME, run=run, stop_budget_s=1))
+    await app.core.supervisor.start(ActorSpec(name=notify.ACTOR_NAME, run=run, stop_budget_s=1))
 
 
 def settle_garbage_collector() -> None:

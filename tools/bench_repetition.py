@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import SystemClock
 from klaw.actor.log import configure as quiet
 from klaw.actor.supervisor import Supervisor
-from klaw.chats.workspace import Workspace
+from klaw.agent.workspace import Workspace
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.http import HttpProvider, HttpSettings
 from klaw.llm.local import provider as local_provider

@@ -50,12 +50,12 @@ from klaw.admin.topic_control import run_topic_control
 from klaw.admin.topic_requests import TopicsHistory, TopicsMerge, TopicsRebuild, TopicsSplit, TopicsUndo
 from klaw.admin.tree import actor_tree
 from klaw.admin.usage import check_usage, describe_budget, describe_usage
-from klaw.chats.health import Health as Problems
+from klaw.agent.workspace import Workspace
 from klaw.chats.service import Chats
-from klaw.chats.workspace import Workspace
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.context.standing import standing
+from klaw.core import HasProblems
 from klaw.errors import ActorStopped
 from klaw.llm.budget import Budget
 from klaw.llm.guard import ProviderReport
@@ -113,7 +113,7 @@ class Sources:
     metrics: Metrics
     archivist: Archivist | None
     """None when topics are off."""
-    health: Problems
+    health: HasProblems
     scheduling: Scheduling
     forgetter: Forgetter
     topic_control: TopicControl

@@ -13,7 +13,7 @@ import attrs
 from klaw.admin.answers import check_chat, check_user
 from klaw.admin.became import describe_topic, what_became
 from klaw.admin.requests import BadRequest, Why
-from klaw.chats.workspace import Fixed
+from klaw.agent.workspace import Fixed
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Plan, plan
 from klaw.context.inputs import Budget, Settings, Snapshot

@@ -16,15 +16,11 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
+from klaw.agent.agent import Agent
 from klaw.chats import commands, models, spending
-from klaw.chats.asides import about_memory, about_tasks
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
-from klaw.chats.health import Health
-from klaw.chats.memory import MemoryCommands
-from klaw.chats.services import TurnServices
 from klaw.chats.slash import SlashCommands
-from klaw.chats.tasks import TaskCommands
 from klaw.chats.turn import Turn
 from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role
@@ -35,6 +31,7 @@ from klaw.store.requests import Appended
 from klaw.store.sql import messages, turns
 from klaw.store.sql.derivation import SHOWN
 from klaw.store.sql.pending import read_rows
+from klaw.subagents.slash import TaskAnswers
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together."""
@@ -109,10 +106,8 @@ async def run(
     task_status: Started,
     *,
     handle: ChatHandle,
-    services: TurnServices,
-    health: Health,
-    tasks: TaskCommands,
-    memory: MemoryCommands,
+    agent: Agent,
+    tasks: TaskAnswers,
     slash: SlashCommands,
 ) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
@@ -122,10 +117,8 @@ async def run(
         actor = _ChatActor(
             vitals=vitals,
             handle=handle,
-            services=services,
-            health=health,
+            agent=agent,
             tasks=tasks,
-            memory=memory,
             slash=slash,
             nursery=nursery,
         )
@@ -139,16 +132,14 @@ async def run(
 class _ChatActor:
     vitals: Vitals
     handle: ChatHandle
-    services: TurnServices
-    health: Health
-    tasks: TaskCommands
-    memory: MemoryCommands
+    agent: Agent
+    tasks: TaskAnswers
     slash: SlashCommands
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        processing = self.services.config.processing
+        processing = self.agent.core.config.processing
         self.debounce = Debounce(quiet_s=processing.debounce_ms / 1000, longest_s=processing.debounce_max_ms / 1000)
 
     @property
@@ -182,8 +173,8 @@ class _ChatActor:
 
     async def recover(self) -> None:
         """Answer at once what is pending, unless it is older than ``recovery.answerPendingSeconds``."""
-        rows = await self.services.readers.run(read_rows, self.chat, 1)
-        oldest = iso(self.services.clock.now() - self.services.config.recovery.answer_pending_s)
+        rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
+        oldest = iso(self.agent.core.clock.now() - self.agent.core.config.recovery.answer_pending_s)
         if rows is not None and rows.pending[-1].created_at >= oldest:
             self.debounce = self.debounce.hurry(trio.current_time())
 
@@ -212,11 +203,11 @@ class _ChatActor:
 
     async def _warn(self) -> None:
         """Tell this chat, in which money was just spent, that a daily limit is nearly used up: once a day."""
-        warning = self.services.accounts.budget.take_warning()
+        warning = self.agent.llm.accounts.budget.take_warning()
         if warning is None:
             return
         try:
-            await self.services.writer.append([self._system(Kind.TEXT, warning, {"budget": "warning"})])
+            await self.agent.core.writer.append([self._system(Kind.TEXT, warning, {"budget": "warning"})])
         except KlawError as error:
             log.warning("warning_not_stored", error=type(error).__name__)
 
@@ -224,7 +215,8 @@ class _ChatActor:
         """Append messages in order; each is answered by itself, so that one refused id does not refuse the others."""
         self.vitals.doing("storing messages")
         begun = [
-            (submit, await self.services.writer.begin_append([self._message(submit, Kind.TEXT)])) for submit in submits
+            (submit, await self.agent.core.writer.begin_append([self._message(submit, Kind.TEXT)]))
+            for submit in submits
         ]
         for submit, reply in begun:
             try:
@@ -235,7 +227,7 @@ class _ChatActor:
             submit.reply.set(appended)
             if not appended.repeated:
                 self.debounce = self.debounce.add(trio.current_time())
-                self.services.embedder.nudge()
+                self.agent.memory.embedder.nudge()
 
     def _parse(self, submit: Submit) -> Given | Unknown | None:
         return commands.parse(submit.text, self.slash.meanings)
@@ -248,7 +240,7 @@ class _ChatActor:
         again."""
         self.vitals.doing("carrying out a command")
         try:
-            (appended,) = await self.services.writer.append([self._message(submit, Kind.COMMAND)])
+            (appended,) = await self.agent.core.writer.append([self._message(submit, Kind.COMMAND)])
         except KlawError as error:
             submit.reply.fail(error)
             return
@@ -258,7 +250,7 @@ class _ChatActor:
         try:
             done = await self._carry_out(command)
             answer = self._system(Kind.COMMAND, done.text, {"command": submit.id, **done.metadata})
-            await self.services.writer.append([*done.before, answer])
+            await self.agent.core.writer.append([*done.before, answer])
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
@@ -279,36 +271,51 @@ class _ChatActor:
                 return _Done(await self._retry())
             case Command.MODEL:
                 return await self._model(asked.rest)
-            case Command.TASKS | Command.RUNS | Command.CANCEL | Command.HEARTBEAT as command:
-                return _Done(await about_tasks(self.tasks, command, self.chat, asked.rest))
-            case Command.TOPICS | Command.PEOPLE | Command.FORGET as command:
-                if command is Command.FORGET and self.memory.confirms(asked.rest):
-                    await self._stop("/forget")  # its answer could quote what is forgotten
-                text = await about_memory(self.memory, command, self.chat, asked.rest)
-                # What it shows in words goes with the next forgetting.
-                shows = command is Command.FORGET and not self.memory.confirms(asked.rest)
-                return _Done(text, metadata={SHOWN: True} if shows else {})
-            case _ as command:
-                return _Done(await self._show(command))
+            case Command.FORGET:
+                return await self._forget(asked.rest)
+            case command:
+                return _Done(await self._show(command, asked.rest))
 
-    async def _show(self, command: Command) -> str:
+    async def _forget(self, rest: str) -> _Done:
+        memory = self.agent.memory.answers
+        confirms = memory.confirms(rest)
+        if confirms:
+            await self._stop("/forget")  # its answer could quote what is forgotten
+        text = await memory.forget(self.chat, rest)
+        # What it shows in words goes with the next forgetting.
+        return _Done(text, metadata={} if confirms else {SHOWN: True})
+
+    async def _show(self, command: Command, rest: str) -> str:
+        memory, tasks = self.agent.memory.answers, self.tasks
         match command:
+            case Command.TASKS:
+                return await tasks.list_tasks(self.user)
+            case Command.RUNS:
+                return await tasks.list_runs(self.user, rest)
+            case Command.CANCEL:
+                return await tasks.cancel(self.user, rest)
+            case Command.HEARTBEAT:
+                return await tasks.heartbeat(self.chat, rest)
+            case Command.TOPICS:
+                return await memory.topics(self.user, rest)
+            case Command.PEOPLE:
+                return await memory.people(self.user, rest)
             case Command.STATUS:
-                return commands.status_text(await self._describe(), self.health.problems())
+                return commands.status_text(await self._describe(), self.agent.core.health.problems())
             case Command.CONTEXT:
-                turn = await self.services.readers.run(turns.last, self.chat)
+                turn = await self.agent.core.readers.run(turns.last, self.chat)
                 return commands.context_text(turn.receipt if turn else None)
             case Command.MODELS:
-                return await models.list_models(self.services.models, await self._model_name())
+                return await models.list_models(self.agent.llm, await self._model_name())
             case Command.USAGE:
-                return await spending.tell_usage(self.services.readers, self.services.accounts.budget, self.chat)
+                return await spending.tell_usage(self.agent.core.readers, self.agent.llm.accounts.budget, self.chat)
             case _:
                 return commands.help_text(self.slash.meanings)
 
     async def _retry(self) -> str:
         if self.turn is not None:
             return "The answer is being made."
-        rows = await self.services.readers.run(read_rows, self.chat, 1)
+        rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         if rows is None:
             return "Everything is answered."
         self.debounce = self.debounce.hurry(trio.current_time())
@@ -317,24 +324,24 @@ class _ChatActor:
     async def _model(self, wanted: str) -> _Done:
         """Show the chat's model, or change it from the next turn on: the answer's metadata is what the store reads."""
         if not wanted:
-            return _Done(await models.show_model(self.services.models, await self._model_name()))
-        chosen = await models.choose(self.services.models, wanted)
+            return _Done(await models.show_model(self.agent.llm, await self._model_name()))
+        chosen = await models.choose(self.agent.llm, wanted)
         return _Done(chosen.text, metadata={"model": chosen.name} if chosen.changed else {})
 
     async def _model_name(self) -> str | None:
         """The model that was chosen for this chat; None for ``routing.default``."""
-        session = await self.services.readers.run(messages.session, self.chat)
+        session = await self.agent.core.readers.run(messages.session, self.chat)
         return session.model if session is not None else None
 
     async def _describe(self) -> dict[str, Any]:
-        session = await self.services.readers.run(messages.session, self.chat)
+        session = await self.agent.core.readers.run(messages.session, self.chat)
         assert session is not None  # the command itself is a message of it
         return {
             "name": session.name,
             "state": self.handle.status()["state"],
             "messages": session.last_seq,
             "segment": session.segment,
-            "model": session.model or self.services.config.routing.default,
+            "model": session.model or self.agent.core.config.routing.default,
         }
 
     # -- turns -----------------------------------------------------------------------------------------------------
@@ -344,14 +351,14 @@ class _ChatActor:
             return float("inf")
         if self.debounce.due is not None:
             return self.debounce.due
-        return trio.current_time() + self.services.config.chats.idle_s
+        return trio.current_time() + self.agent.core.config.chats.idle_s
 
     def _turn_is_due(self) -> bool:
         return self.turn is None and self.debounce.due is not None and self.debounce.due <= trio.current_time()
 
     def _start_turn(self) -> Turn:
         self.debounce = self.debounce.clear()
-        turn = Turn(id=self.services.new_id(), chat=self.chat, services=self.services, vitals=self.vitals)
+        turn = Turn(id=self.agent.core.new_id(), chat=self.chat, agent=self.agent, vitals=self.vitals)
         self.handle.turn = turn
         self.nursery.start_soon(self._run_turn, turn)
         return turn
@@ -381,12 +388,12 @@ class _ChatActor:
 
     async def _leave_unanswered(self) -> None:
         """Record that the waiting messages are dealt with, so that no restart answers them."""
-        rows = await self.services.readers.run(read_rows, self.chat, 1)
+        rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
         if rows is None:
             return
-        now = iso(self.services.clock.now())
+        now = iso(self.agent.core.clock.now())
         record = TurnRecord(
-            id=self.services.new_id(),
+            id=self.agent.core.new_id(),
             chat=self.chat,
             user=self.user,
             segment=rows.session.segment,
@@ -401,7 +408,7 @@ class _ChatActor:
             usage={},
             timings={},
         )
-        await self.services.writer.append([], record)
+        await self.agent.core.writer.append([], record)
 
     async def _finish(self) -> None:
         """The mailbox is closed (shutdown): let a running turn end, then answer what waits for its debounce."""
@@ -419,7 +426,7 @@ class _ChatActor:
         before, waits = self.handle.state, self.debounce.due is not None
         if waits != (before == "waiting"):
             step = Step.WAITING if waits else Step.NOTHING
-            self.services.events.emit(Progressed(chat=self.chat, turn=None, step=step))
+            self.agent.core.events.emit(Progressed(chat=self.chat, turn=None, step=step))
         if waits:
             self.handle.state = "waiting"
         elif before != "failed":
@@ -427,7 +434,7 @@ class _ChatActor:
         self.vitals.doing(self.handle.state)
 
     def _message(self, submit: Submit, kind: Kind) -> NewMessage:
-        return self.services.composer.from_user(self.chat, submit.id, submit.channel, kind, submit.text)
+        return self.agent.composer.from_user(self.chat, submit.id, submit.channel, kind, submit.text)
 
     def _system(self, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
-        return self.services.composer.own(self.chat, Role.SYSTEM, kind, text, metadata)
+        return self.agent.composer.own(self.chat, Role.SYSTEM, kind, text, metadata)

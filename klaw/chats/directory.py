@@ -9,16 +9,13 @@ from typing import Any
 import structlog
 
 from klaw.actor.reply import Reply
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import ActorSpec
 from klaw.actor.vitals import State
+from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
-from klaw.chats.health import Health
-from klaw.chats.memory import MemoryCommands
 from klaw.chats.service import ChatBusy, TooManyChats
-from klaw.chats.services import TurnServices
 from klaw.chats.slash import SlashCommands
-from klaw.chats.tasks import TaskCommands
 from klaw.domain import names
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
@@ -27,6 +24,7 @@ from klaw.errors import ActorStopped
 from klaw.store.requests import Appended
 from klaw.store.sql import messages, turns
 from klaw.store.sql.messages import Session
+from klaw.subagents.slash import TaskAnswers
 
 PARENT = "chats"
 
@@ -36,20 +34,10 @@ log = structlog.get_logger("klaw.chats")
 class ChatDirectory:
     """Implements ``chats.service.Chats`` for the gateway."""
 
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        services: TurnServices,
-        health: Health,
-        tasks: TaskCommands,
-        memory: MemoryCommands,
-        slash: SlashCommands,
-    ) -> None:
-        self._supervisor = supervisor
-        self._services = services
-        self._health = health
+    def __init__(self, agent: Agent, tasks: TaskAnswers, slash: SlashCommands) -> None:
+        self._supervisor = agent.core.supervisor
+        self._agent = agent
         self._tasks = tasks
-        self._memory = memory
         self._slash = slash
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
@@ -78,26 +66,26 @@ class ChatDirectory:
 
     async def session(self, user: UserId, name: str) -> Session | None:
         """See ``Chats.session``."""
-        return await self._services.readers.run(messages.session, names.chat_id(user, name))
+        return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
     async def sessions(self, user: UserId, limit: int) -> list[Session]:
         """See ``Chats.sessions``."""
-        return await self._services.readers.run(messages.sessions, user, limit)
+        return await self._agent.core.readers.run(messages.sessions, user, limit)
 
     async def after(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
         """See ``Chats.after``."""
-        return await self._services.readers.run(messages.after, chat, seq, limit)
+        return await self._agent.core.readers.run(messages.after, chat, seq, limit)
 
     async def before(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
         """See ``Chats.before``."""
-        return await self._services.readers.run(messages.before, chat, seq, limit)
+        return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
         """See ``Chats.receipt``."""
         chat = names.chat_id(user, name)
         if turn is None:
-            return await self._services.readers.run(turns.last, chat)
-        found = await self._services.readers.run(turns.get, user, turn)
+            return await self._agent.core.readers.run(turns.last, chat)
+        found = await self._agent.core.readers.run(turns.get, user, turn)
         return found if found is not None and found.chat == chat else None
 
     def chat_status(self, chat: ChatId) -> dict[str, Any]:
@@ -111,7 +99,7 @@ class ChatDirectory:
 
     def health(self) -> dict[str, Any]:
         """See ``Chats.health``."""
-        return dict(self._health.problems())
+        return dict(self._agent.core.health.problems())
 
     # -- the composition root --------------------------------------------------------------------------------------
 
@@ -153,15 +141,15 @@ class ChatDirectory:
             raise ActorStopped(f"chats: {self._closing}")
 
     async def _refuse_too_many(self, chat: ChatId) -> None:
-        user, limit = names.user_of(chat), self._services.config.chats.max_per_user
-        if await self._services.readers.run(messages.session, chat) is None:
-            known = await self._services.readers.run(messages.count_sessions, user)
+        user, limit = names.user_of(chat), self._agent.core.config.chats.max_per_user
+        if await self._agent.core.readers.run(messages.session, chat) is None:
+            known = await self._agent.core.readers.run(messages.count_sessions, user)
             starting = sum(names.user_of(other) == user for other in self._handles)
             if max(known, starting) >= limit:
                 raise TooManyChats(f"there are {limit} chats already (chats.maxPerUser)")
 
     def _start(self, chat: ChatId, name: str) -> ChatHandle:
-        config = self._services.config
+        config = self._agent.core.config
         handle = ChatHandle(chat, config.chats.mailbox_size)
         self._handles[chat] = handle
 
@@ -171,10 +159,8 @@ class ChatDirectory:
                     vitals,
                     task_status,
                     handle=handle,
-                    services=self._services,
-                    health=self._health,
+                    agent=self._agent,
                     tasks=self._tasks,
-                    memory=self._memory,
                     slash=self._slash,
                 )
             finally:

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from klaw.actor.vitals import Vitals
-from klaw.chats.services import TurnServices
+from klaw.agent.agent import Agent
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
@@ -32,13 +32,13 @@ class Gatherer:
     """Of one turn. Asked again when a prompt proves too long; topics are chosen only once.
 
     Args:
-        services: of all turns.
+        agent: of all turns.
         vitals: the chat's.
         rows: what the turn answers, and what came before.
         wrap: given the routes of models that are asked meanwhile: what they cost is the turn's.
     """
 
-    services: TurnServices
+    agent: Agent
     vitals: Vitals
     rows: ChatRows
     wrap: Callable[[Route], Route]
@@ -53,10 +53,10 @@ class Gatherer:
 
         Cancellation: nothing is changed.
         """
-        services, config, rows = self.services, self.services.config, self.rows
+        agent, config, rows = self.agent, self.agent.core.config, self.rows
         self.vitals.doing("assembling the context")
-        fixed = await services.workspace.fetch(rows.session.user)
-        core = standing(fixed.core_memory, await services.readers.run(facts.standing, rows.session.user))
+        fixed = await agent.workspace.fetch(rows.session.user)
+        core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
         planned = plan(
             Snapshot(
                 system_prompt=fixed.system_prompt,
@@ -90,13 +90,13 @@ class Gatherer:
             return NOTHING
         session = self.rows.session
         scope = Scope(chat=session.chat, first_seq=session.segment_start, end_seq=planned.search_end_seq)
-        return await self.services.recall.search(self._question, scope, planned.recall_tokens)
+        return await self.agent.memory.recall.search(self._question, scope, planned.recall_tokens)
 
     async def _topics(self, recalled: Recalled) -> ChosenTopics | None:
-        if self.services.topics is not None and self._chosen is None:
+        if self.agent.memory.chooser is not None and self._chosen is None:
             self.vitals.doing("choosing topics")
             user = self.rows.session.user
-            self._chosen = await self.services.topics.choose(user, self._question, recalled.vector, self.wrap)
+            self._chosen = await self.agent.memory.chooser.choose(user, self._question, recalled.vector, self.wrap)
         return self._chosen
 
     @property

@@ -4,24 +4,15 @@ import difflib
 
 import attrs
 
-from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
+from klaw.config.schema import LOCAL_PROVIDER
 from klaw.errors import ConfigError
+from klaw.llm.parts import Llm
 from klaw.llm.prices import Prices, Rate
-from klaw.llm.registry import ModelFacts, Registry, configured_models
-from klaw.llm.router import Router
+from klaw.llm.registry import ModelFacts, configured_models
 
 DEFAULT = "default"
 """The word that takes a choice back."""
 MAX_MODEL_NAME = 200
-
-
-@attrs.frozen(kw_only=True)
-class ModelChoice:
-    """What a choice is made from."""
-
-    config: EngineConfig
-    router: Router
-    registry: Registry
 
 
 @attrs.frozen
@@ -33,77 +24,77 @@ class Chosen:
     name: str | None = None
 
 
-async def choose(among: ModelChoice, wanted: str) -> Chosen:
+async def choose(llm: Llm, wanted: str) -> Chosen:
     """Check a name that a user gave, and word the answer."""
-    default = among.config.routing.default
-    await among.registry.know(wanted, default)
+    default = llm.core.config.routing.default
+    await llm.accounts.registry.know(wanted, default)
     if wanted.lower() == DEFAULT:
-        return Chosen(f"This chat uses the default model from now on: {_line(among, default)}.", True, None)
-    problem = _problem(among, wanted)
+        return Chosen(f"This chat uses the default model from now on: {_line(llm, default)}.", True, None)
+    problem = _problem(llm, wanted)
     if problem is not None:
         return Chosen(f"{problem} The model stays as it is; /models lists what is configured.")
-    note = "" if among.registry.facts(wanted).context_tokens else " Nothing is known of it, but it may work."
-    return Chosen(f"This chat uses {_line(among, wanted)} from now on.{note}", True, wanted)
+    note = "" if llm.accounts.registry.facts(wanted).context_tokens else " Nothing is known of it, but it may work."
+    return Chosen(f"This chat uses {_line(llm, wanted)} from now on.{note}", True, wanted)
 
 
-async def show_model(among: ModelChoice, name: str | None) -> str:
+async def show_model(llm: Llm, name: str | None) -> str:
     """Which model a chat uses. ``name`` None: the default."""
-    await among.registry.know(name or among.config.routing.default)
+    await llm.accounts.registry.know(name or llm.core.config.routing.default)
     where = "chosen for this chat; /model default takes that back" if name else "the default; /model NAME changes it"
-    return f"Model: {_line(among, name or among.config.routing.default)} ({where})."
+    return f"Model: {_line(llm, name or llm.core.config.routing.default)} ({where})."
 
 
-async def list_models(among: ModelChoice, current: str | None) -> str:
+async def list_models(llm: Llm, current: str | None) -> str:
     """All that the configuration names, and the chat's own one."""
-    routing = among.config.routing
+    routing = llm.core.config.routing
     used = current or routing.default
-    names = configured_models(among.config)
-    await among.registry.know(*names, used)
+    names = configured_models(llm.core.config)
+    await llm.accounts.registry.know(*names, used)
     lines = ["Models (prices in US dollars for a million tokens):"]
     for name in [*names, *([used] if used not in names else [])]:
         marks = [mark for mark, holds in (("this chat", name == used), ("default", name == routing.default)) if holds]
-        lines.append(f"  {_line(among, name)}" + (f"  <- {', '.join(marks)}" if marks else ""))
-    if among.config.providers:
-        lines.append(f"Any other model of {_providers(among)} works as well: /model PROVIDER/MODEL.")
+        lines.append(f"  {_line(llm, name)}" + (f"  <- {', '.join(marks)}" if marks else ""))
+    if llm.core.config.providers:
+        lines.append(f"Any other model of {_providers(llm)} works as well: /model PROVIDER/MODEL.")
     return "\n".join(lines)
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------
 
 
-def _problem(among: ModelChoice, wanted: str) -> str | None:
+def _problem(llm: Llm, wanted: str) -> str | None:
     """Why a name cannot be used, in words for its user; None if it can."""
     if len(wanted) > MAX_MODEL_NAME or any(not letter.isprintable() or letter.isspace() for letter in wanted):
         return f"The name of a model has no spaces and at most {MAX_MODEL_NAME} characters."
     provider, slash, model = wanted.partition("/")
     if not provider or not slash or not model:
-        return f"A model is named provider/model.{_suggestion(among, wanted)}"
-    if provider == LOCAL_PROVIDER and not among.router.uses_local:
+        return f"A model is named provider/model.{_suggestion(llm, wanted)}"
+    if provider == LOCAL_PROVIDER and not llm.router.uses_local:
         return "The built-in model is not running: no route of the configuration names it."
     try:
-        among.router.route(wanted, key="/model")
+        llm.router.route(wanted, key="/model")
     except ConfigError:
         if provider == LOCAL_PROVIDER:
-            return f"The built-in model is {LOCAL_PROVIDER}/{among.config.local_model.model}."
-        known = _providers(among, LOCAL_PROVIDER)
-        return f"There is no provider {provider!r}; known are {known}.{_suggestion(among, wanted)}"
+            return f"The built-in model is {LOCAL_PROVIDER}/{llm.core.config.local_model.model}."
+        known = _providers(llm, LOCAL_PROVIDER)
+        return f"There is no provider {provider!r}; known are {known}.{_suggestion(llm, wanted)}"
     return None
 
 
-def _providers(among: ModelChoice, *more: str) -> str:
-    return ", ".join(sorted([*more, *among.config.providers]))
+def _providers(llm: Llm, *more: str) -> str:
+    return ", ".join(sorted([*more, *llm.core.config.providers]))
 
 
-def _suggestion(among: ModelChoice, wanted: str) -> str:
-    known = configured_models(among.config)
+def _suggestion(llm: Llm, wanted: str) -> str:
+    known = configured_models(llm.core.config)
     asked = wanted.lower()
     inside = [name for name in known if name.lower().endswith(f"/{asked}")]
     close = inside or difflib.get_close_matches(asked, known, n=1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
-def _line(among: ModelChoice, name: str) -> str:
-    facts = among.registry.facts(name)
+def _line(llm: Llm, name: str) -> str:
+    facts = llm.accounts.registry.facts(name)
     parts = [
         f"{facts.context_tokens:,} tokens of context" if facts.context_tokens else "context length unknown",
         _prices(facts),

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from klaw.actor.vitals import Vitals
-from klaw.chats.compose import Composer
+from klaw.context.compose import Composer
 from klaw.domain.events import EventSink, ToolUsed
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean

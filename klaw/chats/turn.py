@@ -10,11 +10,11 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.vitals import Vitals
+from klaw.agent.agent import Agent
+from klaw.agent.claims import Claims, resumed_trail
 from klaw.chats.failures import describe_failure
 from klaw.chats.gathering import Gatherer
 from klaw.chats.rounds import Rounds
-from klaw.chats.services import TurnServices
-from klaw.chats.trails import Claims, resumed_trail
 from klaw.context.inputs import Budget
 from klaw.context.request import request_tokens
 from klaw.domain.events import Progressed, Step, TextStreamed, TurnEnded, TurnStarted
@@ -41,7 +41,7 @@ class Turn:
 
     id: str
     chat: ChatId
-    services: TurnServices
+    agent: Agent
     vitals: Vitals
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
     over: trio.Event = attrs.Factory(trio.Event)
@@ -87,7 +87,7 @@ class Turn:
 
         Cancellation: nothing is stored; the messages stay pending.
         """
-        self._began = self.services.clock.now()
+        self._began = self.agent.core.clock.now()
         status: TurnStatus | None
         try:
             outcome = None
@@ -113,49 +113,49 @@ class Turn:
 
     async def _answer(self) -> Outcome | None:
         """Ask the model. None when there is nothing to answer."""
-        services = self.services
+        agent = self.agent
         async with AsyncExitStack() as slot:
             await self._take(slot)
             begin = trio.current_time()
-            rows = await services.readers.run(
-                read_rows, self.chat, services.config.window_rows, summarised=services.config.summaries.enabled
+            rows = await agent.core.readers.run(
+                read_rows, self.chat, agent.core.config.window_rows, summarised=agent.core.config.summaries.enabled
             )
             if rows is None:
                 return None
             self._rows = rows
-            services.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
-            self._meter = services.accounts.meter()
-            self._route = route = self._meter.wrap(services.router.route(rows.session.model, key="/model"))
+            agent.core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
+            self._meter = agent.llm.accounts.meter()
+            self._route = route = self._meter.wrap(agent.llm.router.route(rows.session.model, key="/model"))
             about = ToolContext(
                 user=rows.session.user,
                 chat=self.chat,
                 turn=self.id,
                 model=route.name,
                 before_seq=rows.pending[0].seq,
-                trail=resumed_trail(rows.unfinished, services.executor.toolbox),
+                trail=resumed_trail(rows.unfinished, agent.tools.executor.toolbox),
             )
-            if route.tools and services.config.processing.max_tool_call_rounds:
-                await services.workspace.refresh_skills()
-                self._tools = services.executor.toolbox.describe(about)
+            if route.tools and agent.core.config.processing.max_tool_call_rounds:
+                await agent.workspace.refresh_skills()
+                self._tools = agent.tools.executor.toolbox.describe(about)
             prompt = await self._prompt(rows, route)
             self._timings["context"] = (trio.current_time() - begin) * 1000
             return await self._converse(rows, route, prompt, about, slot)
 
     async def _take(self, slot: AsyncExitStack) -> None:
         """Wait for an LLM slot."""
-        if self.services.slots.full:
+        if self.agent.llm.slots.full:
             self._tell(Step.QUEUED)
-        await slot.enter_async_context(self.services.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
+        await slot.enter_async_context(self.agent.llm.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
 
     def _tell(self, step: Step) -> None:
         self.step = step
-        self.services.events.emit(Progressed(chat=self.chat, turn=self.id, step=step))
+        self.agent.core.events.emit(Progressed(chat=self.chat, turn=self.id, step=step))
 
     async def _prompt(self, rows: ChatRows, route: Route) -> Prompt:
         self._tell(Step.RECALLING)
         if self._gatherer is None:
             assert self._meter is not None
-            self._gatherer = Gatherer(services=self.services, vitals=self.vitals, rows=rows, wrap=self._meter.wrap)
+            self._gatherer = Gatherer(agent=self.agent, vitals=self.vitals, rows=rows, wrap=self._meter.wrap)
         gathered = await self._gatherer.gather(self._budget(route), tools_tokens(self._tools))
         context, self._receipt = gathered.context, gathered.receipt
         usable = self._receipt["budget"]["usable_tokens"]
@@ -164,8 +164,8 @@ class Turn:
     def _budget(self, route: Route) -> Budget:
         return Budget(
             context_tokens=route.context_tokens,
-            reply_reserve_tokens=self.services.config.context.reply_reserve_tokens,
-            correction=self.services.correction.of(route.name),
+            reply_reserve_tokens=self.agent.core.config.context.reply_reserve_tokens,
+            correction=self.agent.llm.correction.of(route.name),
         )
 
     async def _converse(
@@ -180,7 +180,7 @@ class Turn:
             about: for whom tools are called.
             slot: holds the LLM slot of the first call; it is given back after each call and taken again for the next.
         """
-        services, config = self.services, self.services.config
+        agent, config = self.agent, self.agent.core.config
         holding = True
 
         async def ask(messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
@@ -197,7 +197,7 @@ class Turn:
             if error.context_tokens is not None and error.context_tokens < route.context_tokens:
                 # A fallback with a shorter context.
                 return await self._prompt(rows, attrs.evolve(route, context_tokens=error.context_tokens))
-            services.correction.overflowed(
+            agent.llm.correction.overflowed(
                 route.name,
                 refused=request_tokens(refused) + tools_tokens(self._tools),
                 usable=self._budget(route).usable,  # not the receipt's: the rounds before taught a better correction
@@ -208,9 +208,9 @@ class Turn:
         self._rounds = Rounds(
             chat=self.chat,
             turn=self.id,
-            writer=services.writer,
-            composer=services.composer,
-            events=services.events,
+            writer=agent.core.writer,
+            composer=agent.composer,
+            events=agent.core.events,
             vitals=self.vitals,
             stored=self._begin_anew,
         )
@@ -220,10 +220,10 @@ class Turn:
                 prompt,
                 self._tools,
                 ask,
-                executor=services.executor,
+                executor=agent.tools.executor,
                 context=about,
                 hooks=self._rounds,
-                new_id=services.new_id,
+                new_id=agent.core.new_id,
                 max_rounds=config.processing.max_tool_call_rounds,
                 rounds_done=earlier,
                 shorter=shorter,
@@ -243,7 +243,7 @@ class Turn:
         self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]
     ) -> Completion:
         """One LLM call."""
-        config = self.services.config
+        config = self.agent.core.config
         request = Request(
             model=route.model,
             messages=messages,
@@ -260,7 +260,7 @@ class Turn:
         self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
         self._answered_by = completion.model or route.name
         if completion.usage is not None:
-            self.services.correction.learn(
+            self.agent.llm.correction.learn(
                 self._answered_by,
                 estimated=request_tokens(messages) + tools_tokens(tools),
                 reported=completion.usage.prompt_tokens,
@@ -278,7 +278,7 @@ class Turn:
         if not self._pieces:
             self.vitals.doing("streaming the answer")
         text = clean(delta.text)
-        self.services.events.emit(TextStreamed(chat=self.chat, turn=self.id, offset=self._length, text=text))
+        self.agent.core.events.emit(TextStreamed(chat=self.chat, turn=self.id, offset=self._length, text=text))
         self._pieces.append(text)
         self._length += len(text)
 
@@ -289,10 +289,10 @@ class Turn:
         metadata: dict[str, Any] = {"turn": self.id}
         if status is TurnStatus.STOPPED:
             metadata["stopped"] = True
-        message = self.services.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
+        message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
-        await self.services.writer.append([message] if answer.strip() else [], record)
-        self.services.embedder.nudge()
+        await self.agent.core.writer.append([message] if answer.strip() else [], record)
+        self.agent.memory.embedder.nudge()
         self._end(status, None, None)
         return status
 
@@ -302,14 +302,14 @@ class Turn:
         log.warning("turn_failed", code=code, error=error_class(error), where=where(error))
         if self._rows is not None:
             try:
-                await self.services.writer.append([], self._record(self._rows, TurnStatus.FAILED, code))
+                await self.agent.core.writer.append([], self._record(self._rows, TurnStatus.FAILED, code))
             except StorageFull:
                 log.error("turn_not_recorded", code="storage_full")
         self._end(TurnStatus.FAILED, code, text)
         return TurnStatus.FAILED
 
     def _record(self, rows: ChatRows, status: TurnStatus, error: str | None) -> TurnRecord:
-        now = self.services.clock.now()
+        now = self.agent.core.clock.now()
         return TurnRecord(
             id=self.id,
             chat=self.chat,
@@ -328,6 +328,6 @@ class Turn:
         )
 
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
-        self.services.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
-        self.services.turn_ended(self.chat)
+        self.agent.core.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
+        self.agent.memory.summarizer.nudge(self.chat)
         log.info("turn_ended", status=status.value, code=code)

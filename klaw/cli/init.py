@@ -171,7 +171,7 @@ def _report(args: argparse.Namespace, paths: "Paths", steps: "list[Step]", confi
 
 
 def _prompt_tokens(paths: "Paths") -> int:
-    from klaw.chats.workspace import Workspace
+    from klaw.agent.workspace import Workspace
     from klaw.domain.names import LOCAL_USER
     from klaw.domain.tokens import estimate
 

@@ -42,7 +42,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.actor import log
     from klaw.admin import trial, why
     from klaw.admin.requests import BadRequest, Why, parse_args
-    from klaw.chats.workspace import Workspace
+    from klaw.agent.workspace import Workspace
     from klaw.config.load import load
     from klaw.context.standing import standing
     from klaw.store.offline import read_offline

@@ -20,6 +20,7 @@ from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.domain.coverage import Damage, Tallies, add_rows, joined
 from klaw.domain.names import ChatId
+from klaw.domain.text import plural
 from klaw.errors import StorageError
 from klaw.store.readers import Readers
 from klaw.store.sql import coverage as sql
@@ -96,6 +97,12 @@ class Coverage:
     def uncovered(self) -> int:
         """How many messages of all chats are covered by nothing."""
         return sum(self._uncovered.values())
+
+    def problems(self) -> dict[str, str]:
+        """Whether there are messages that nothing would bring back. All users see this: a number, no names."""
+        if not self.uncovered:
+            return {}
+        return {"uncovered": f"{plural(self.uncovered, 'message')} cannot be found by search; `klaw doctor` says which"}
 
     def chat(self, chat: ChatId) -> dict[str, int] | None:
         """A chat's counts; None when it has none yet."""

@@ -11,7 +11,8 @@ from klaw.store.readers import Readers
 
 
 class MemoryAnswers:
-    """Implements ``chats.memory.MemoryCommands``."""
+    """Carries out slash commands about memory, and words the answers. Never raises a KlawError: what goes wrong is said
+    in the answer."""
 
     def __init__(self, readers: Readers, topics: TopicAnswers, forget: ForgetAnswers) -> None:
         self._topics = topics
@@ -19,19 +20,19 @@ class MemoryAnswers:
         self._forget = forget
 
     async def topics(self, user: UserId, query: str) -> str:
-        """See ``MemoryCommands.topics``."""
+        """The user's newest topics, or those that fit a query."""
         return await _told(self._topics.tell(user, query))
 
     async def people(self, user: UserId, name: str) -> str:
-        """See ``MemoryCommands.people``."""
+        """The people the user speaks of, or who one of this name is."""
         return await _told(self._people.tell(user, name))
 
     async def forget(self, chat: ChatId, rest: str) -> str:
-        """See ``MemoryCommands.forget``."""
+        """Show what would be forgotten, or forget what was shown; ``rest`` is what stood behind the command."""
         return await _told(self._forget.tell(chat, rest))
 
     def confirms(self, rest: str) -> bool:
-        """See ``MemoryCommands.confirms``."""
+        """Whether ``forget`` would forget something now, not only show it."""
         return rest.strip().casefold() in YES
 
 

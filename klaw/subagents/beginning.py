@@ -7,6 +7,7 @@ import structlog
 import trio
 
 from klaw.actor.clock import iso
+from klaw.agent.agent import Agent
 from klaw.domain import tokens
 from klaw.domain.delivery import notice_message
 from klaw.domain.names import UserId, chat_id
@@ -19,7 +20,6 @@ from klaw.subagents.drafting import Request
 from klaw.subagents.due import Fire
 from klaw.subagents.limits import Refusal, day_of, refusal, spawn_refusal, tells_user, tokens_of
 from klaw.subagents.live import OUTSIDE, QUEUED, LiveRun
-from klaw.subagents.run import RunServices
 from klaw.subagents.spending import LEAST_ANSWER_TOKENS, Allowance, Ledger
 
 log = structlog.get_logger("klaw.scheduler")
@@ -64,9 +64,9 @@ class SpawnOrder(Protocol):
 class Beginner:
     """Begins runs of all kinds; owns the account of what is spent."""
 
-    def __init__(self, services: RunServices) -> None:
-        self._services = services
-        self.ledger = Ledger(services.readers)
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.ledger = Ledger(agent.core.readers)
 
     async def fire(self, fire: Fire) -> Job | Run:
         """Begin the run of a task's fire time.
@@ -99,7 +99,7 @@ class Beginner:
             NotStarted: a limit forbids it, or the heartbeat has nothing to look after.
             StorageError: it could not be stored.
         """
-        task = await self._services.readers.run(tasks.get, user, name)
+        task = await self._agent.core.readers.run(tasks.get, user, name)
         if task is None:
             raise NoSuchTask(f"there is no task {name}")
         message = task.message
@@ -123,7 +123,7 @@ class Beginner:
             ConfigError: there is no such model.
             StorageError: it could not be stored.
         """
-        limits = self._services.config.subagents
+        limits = self._agent.core.config.subagents
         refused = spawn_refusal(
             depth=order.depth,
             unfinished=unfinished,
@@ -133,10 +133,10 @@ class Beginner:
         if refused is not None:
             raise NotStarted(refused.note)
         request = order.request
-        if await self._services.readers.run(tasks.get, order.user, request.name) is not None:
+        if await self._agent.core.readers.run(tasks.get, order.user, request.name) is not None:
             raise NotStarted(f"{request.name} is the name of a task; give the subagent another one")
         if request.model is not None:
-            self._services.router.route(request.model)
+            self._agent.llm.router.route(request.model)
         run = self._run(
             order.user,
             request.name,
@@ -153,7 +153,7 @@ class Beginner:
         """Get a stored run ready that was not started by this process."""
         task = None
         if run.kind is not RunKind.SPAWNED:
-            task = await self._services.readers.run(tasks.get, run.user, run.task)
+            task = await self._agent.core.readers.run(tasks.get, run.user, run.task)
         await self.ledger.open(run)
         return self._job(run, task)
 
@@ -171,13 +171,13 @@ class Beginner:
         return began
 
     async def _begin_open(self, run: Run, task: Task | None) -> Job | Run:
-        services = self._services
+        agent = self._agent
         job = self._job(run, task)
         needed = tokens.estimate(run.message) + LEAST_ANSWER_TOKENS
         refused = refusal(job.allowance.limits, self.ledger.used(run), needed)
         if refused is not None:
             return await self._refuse(run, refused)
-        begun = await services.writer.begin_run(run)
+        begun = await agent.core.writer.begin_run(run)
         if begun.repeated:
             log.warning("run_repeated", run=begun.run.id)
             return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
@@ -185,9 +185,9 @@ class Beginner:
 
     async def _refuse(self, run: Run, refused: Refusal) -> Run:
         """Store that a run was refused, and tell the user, once a day."""
-        services = self._services
+        agent = self._agent
         since = day_of(run.started_at)
-        earlier = await services.readers.run(due_runs.limited, run.user, since, refused.limit)
+        earlier = await agent.core.readers.run(due_runs.limited, run.user, since, refused.limit)
         note = refused.note if run.note is None else f"{run.note}; {refused.note}"
         over = attrs.evolve(
             run, status=RunStatus.REFUSED, ended_at=run.started_at, error=refused.limit.value, note=note
@@ -199,10 +199,10 @@ class Beginner:
             text = f"{run.task} was not run: {refused.note}."
             notice = notice_message(told, chat_id(run.user, listener), text, run.started_at)
             try:
-                return (await services.writer.begin_run(told, notice)).run
+                return (await agent.core.writer.begin_run(told, notice)).run
             except NoSuchChat:
                 log.warning("notice_not_delivered", run=run.id)
-        return (await services.writer.begin_run(over)).run
+        return (await agent.core.writer.begin_run(over)).run
 
     def _run(
         self,
@@ -215,9 +215,9 @@ class Beginner:
         inject_into: str | None,
         due: str | None = None,
     ) -> Run:
-        now = iso(self._services.clock.now())
+        now = iso(self._agent.core.clock.now())
         return Run(
-            id=self._services.new_id(),
+            id=self._agent.core.new_id(),
             user=user,
             task=name,
             kind=kind,
@@ -231,16 +231,20 @@ class Beginner:
 
     def _model(self, name: str | None) -> str:
         try:
-            return self._services.router.route(name, task="subagent").name
+            return self._agent.llm.router.route(name, task="subagent").name
         except ConfigError:
             # It has gone from the configuration since: the run itself fails and says so.
-            return name or self._services.config.routing.default
+            return name or self._agent.core.config.routing.default
 
     def _job(self, run: Run, task: Task | None) -> Job:
-        services = self._services
-        limits = services.config.subagents
+        agent = self._agent
+        limits = agent.core.config.subagents
         live = LiveRun(
-            run=run, writer=services.writer, clock=services.clock, new_id=services.new_id, said=services.said
+            run=run,
+            writer=agent.core.writer,
+            clock=agent.core.clock,
+            new_id=agent.core.new_id,
+            said=agent.memory.embedder.nudge,
         )
         allowance = Allowance(
             ledger=self.ledger,
@@ -250,7 +254,7 @@ class Beginner:
         return Job(live=live, allowance=allowance, timeout_s=limits.timeout_s if own is None else own)
 
     async def _list_of(self, user: UserId) -> str | None:
-        workspace = self._services.workspace
+        workspace = self._agent.workspace
         return await workspace.within(None, heartbeat.read, workspace.folder, user)
 
 

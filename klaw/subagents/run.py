@@ -1,20 +1,16 @@
 """One run: its context, the conversation with the model and its tools, and its end. A child task of the scheduler."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock, iso
+from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
-from klaw.actor.threads import Threads
-from klaw.chats.correction import TokenCorrection
-from klaw.chats.trails import Claims
-from klaw.chats.workspace import Fixed, Workspace
-from klaw.config.schema import EngineConfig
+from klaw.agent.agent import Agent
+from klaw.agent.claims import Claims
+from klaw.agent.workspace import Fixed
 from klaw.context.inputs import Budget
 from klaw.context.request import request_tokens
 from klaw.context.standing import standing
@@ -23,13 +19,11 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
 from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
-from klaw.llm.meter import Accounts, Meter
-from klaw.llm.router import Route, Router
-from klaw.llm.slots import Priority, Slots
+from klaw.llm.meter import Meter
+from klaw.llm.router import Route
+from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
-from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, facts, runs, tasks
-from klaw.store.writer import Writer
 from klaw.subagents import history
 from klaw.subagents.briefing import instructions, situation
 from klaw.subagents.context import Inputs, assemble
@@ -39,7 +33,7 @@ from klaw.subagents.limits import Limit, Refusal, day_of, refusal, tells_user
 from klaw.subagents.live import OUTSIDE, LiveRun
 from klaw.subagents.spending import Allowance, LimitReached
 from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.executor import CallResult, Executor
+from klaw.toolbox.executor import CallResult
 from klaw.toolbox.loop import Ending, Outcome, Prompt, converse
 from klaw.toolbox.registry import tools_tokens
 from klaw.toolbox.spec import ToolContext
@@ -48,36 +42,14 @@ from klaw.toolbox.trail import Trail
 log = structlog.get_logger("klaw.run")
 
 
-@attrs.frozen(kw_only=True)
-class RunServices:
-    """What runs share."""
-
-    config: EngineConfig
-    writer: Writer
-    readers: Readers
-    router: Router
-    slots: Slots
-    workspace: Workspace
-    conversations: Path
-    """Folder of the transcripts' folders."""
-    files: Threads
-    executor: Executor
-    accounts: Accounts
-    correction: TokenCorrection
-    said: Callable[[], None]
-    """Called when a run's message was stored in a chat: the embedder has something to do."""
-    clock: Clock
-    new_id: Callable[[], str]
-
-
-async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, *, timeout_s: float) -> None:
+async def carry_out(live: LiveRun, agent: Agent, allowance: Allowance, *, timeout_s: float) -> None:
     """Carry a begun run out, and store its end.
 
     Expected failures end it with a status that says so.
 
     Args:
         live: the run; afterwards it holds the last state.
-        services: see ``RunServices``.
+        agent: see ``Agent``.
         allowance: what it may spend.
         timeout_s: deadline of the whole run, without the storing of its end.
 
@@ -87,14 +59,14 @@ async def carry_out(live: LiveRun, services: RunServices, allowance: Allowance, 
 
     Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
     """
-    course = _Course(live=live, services=services, allowance=allowance, meter=services.accounts.meter())
+    course = _Course(live=live, agent=agent, allowance=allowance, meter=agent.llm.accounts.meter())
     verdict, text = await course.run(timeout_s)
     live.describe(usage=course.meter.record())
     # No checkpoint in between: a cancellation either counts here, or is told that it came too late.
     live.ending = True
     if live.cancelled_because is not None:
         verdict, text = Verdict(status=RunStatus.CANCELLED, note=live.cancelled_because), ""
-    tells = await _tells(services, live.run, verdict)
+    tells = await _tells(agent, live.run, verdict)
     if tells and verdict.error is not None and (live.run.notify or live.run.inject_into) is not None:
         live.describe(told=True)
     await live.end(verdict, text, partial(notice, tells=tells))
@@ -106,7 +78,7 @@ class _Course:
     """Implements ``toolbox.loop.Hooks`` for one run."""
 
     live: LiveRun
-    services: RunServices
+    agent: Agent
     allowance: Allowance
     meter: Meter
 
@@ -130,11 +102,11 @@ class _Course:
         return Verdict(status=RunStatus.TIMED_OUT, error="timeout", note=note), ""
 
     async def _work(self) -> tuple[Verdict, str]:
-        live, services = self.live, self.services
+        live, agent = self.live, self.agent
         run = live.run
         await live.begin()
         await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
-        route = self.meter.wrap(services.router.route(run.model, task="subagent"))
+        route = self.meter.wrap(agent.llm.router.route(run.model, task="subagent"))
         about = ToolContext(
             user=run.user,
             chat=None,
@@ -145,18 +117,18 @@ class _Course:
             model=route.name,
             trail=Trail(outside=run.details.get(OUTSIDE) is True),
         )
-        rounds = services.config.processing.max_tool_call_rounds
-        tools = services.executor.toolbox.describe(about) if route.tools and rounds else ()
+        rounds = agent.core.config.processing.max_tool_call_rounds
+        tools = agent.tools.executor.toolbox.describe(about) if route.tools and rounds else ()
         limit = self.allowance.left(run)
         claims = Claims(about.trail)
         outcome = await converse(
             await self._prompt(route, tools),
             tools,
             lambda messages, offered: self._ask(route, messages, offered),
-            executor=services.executor,
+            executor=agent.tools.executor,
             context=about,
             hooks=self,
-            new_id=services.new_id,
+            new_id=agent.core.new_id,
             max_rounds=rounds,
             max_tokens=limit,
             reply_tokens=self._reply_tokens(route),
@@ -176,16 +148,16 @@ class _Course:
         return refusal(limits, self.allowance.ledger.used(run), needed) or Refusal(limit=Limit.RUN, note=note)
 
     async def _prompt(self, route: Route, tools: tuple[ToolDescription, ...]) -> Prompt:
-        services, run = self.services, self.live.run
-        fixed: Fixed = await services.workspace.fetch(run.user)
-        core = standing(fixed.core_memory, await services.readers.run(facts.standing, run.user))
+        agent, run = self.agent, self.live.run
+        fixed: Fixed = await agent.workspace.fetch(run.user)
+        core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, run.user))
         budget = self._budget(route)
         load = partial(
             history.load,
-            services.conversations,
+            agent.core.paths.conversations,
             run.user,
             run.task,
-            runs=services.config.context.subagent_history,
+            runs=agent.core.config.context.subagent_history,
             max_tokens=budget.usable,
         )
         context = assemble(
@@ -193,7 +165,7 @@ class _Course:
                 system_prompt=fixed.system_prompt,
                 instructions=instructions(run, with_tools=bool(tools)),
                 core_memory=core.text,
-                history=await services.files.run(load, abandon=True),
+                history=await agent.core.files.run(load, abandon=True),
                 situation=situation(run),
                 request=run.message,
                 tools_tokens=tools_tokens(tools),
@@ -216,35 +188,35 @@ class _Course:
             return await self._prompt(attrs.evolve(route, context_tokens=error.context_tokens), tools)
         estimated = request_tokens(refused) + tools_tokens(tools)
         usable = self._budget(route).usable
-        self.services.correction.overflowed(route.name, refused=estimated, usable=usable)
+        self.agent.llm.correction.overflowed(route.name, refused=estimated, usable=usable)
         return await self._prompt(route, tools)
 
     def _budget(self, route: Route) -> Budget:
         return Budget(
             context_tokens=route.context_tokens,
-            reply_reserve_tokens=self.services.config.context.reply_reserve_tokens,
-            correction=self.services.correction.of(route.name),
+            reply_reserve_tokens=self.agent.core.config.context.reply_reserve_tokens,
+            correction=self.agent.llm.correction.of(route.name),
         )
 
     def _reply_tokens(self, route: Route) -> int:
-        return min(route.max_output_tokens, self.services.config.context.reply_reserve_tokens)
+        return min(route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
 
     async def _ask(
         self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]
     ) -> Completion:
         """One LLM call, after those that somebody waits for."""
-        services, live = self.services, self.live
+        agent, live = self.agent, self.live
         estimated = request_tokens(messages) + tools_tokens(tools)
         reply = self._reply_tokens(route)
         request = Request(
             model=route.model,
             messages=messages,
             tools=tools,
-            temperature=services.config.llm.temperature,
+            temperature=agent.core.config.llm.temperature,
             max_tokens=reply,
             stable_messages=len(messages) if tools else 0,
         )
-        async with services.slots.slot(Priority.BACKGROUND):
+        async with agent.llm.slots.slot(Priority.BACKGROUND):
             with self.allowance.ledger.call(live.run, self.allowance.limits, estimated, reply) as call:
                 request = attrs.evolve(request, max_tokens=call.answer_tokens)
                 completion = await route.provider.stream(request, lambda _delta: None)
@@ -254,7 +226,7 @@ class _Course:
                 call.count(usage)
                 live.spend(usage)
         if completion.usage is not None:
-            services.correction.learn(
+            agent.llm.correction.learn(
                 completion.model or route.name, estimated=estimated, reported=completion.usage.prompt_tokens
             )
         return completion
@@ -297,32 +269,34 @@ def describe_failure(error: Exception) -> tuple[str, str]:
             return "internal", f"an internal error occurred ({error_class(error)}); the log has its place"
 
 
-async def _tells(services: RunServices, run: Run, verdict: Verdict) -> bool:
+async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
     """Whether the user is told of a failure: not while another attempt follows, and once a day for each task (of what
     a person asked for by hand always) and for each limit."""
     if verdict.error is None or run.kind is RunKind.SPAWNED:
         return True
     today = day_of(run.started_at)
     if verdict.error in set(Limit):
-        earlier = await services.readers.run(due_runs.limited, run.user, today, verdict.error)
+        earlier = await agent.core.readers.run(due_runs.limited, run.user, today, verdict.error)
         return tells_user(Refusal(limit=Limit(verdict.error), note=""), run, earlier)
     if run.kind is RunKind.MANUAL:
         return True
-    if await services.readers.run(due_runs.told, run.user, run.task, today):
+    if await agent.core.readers.run(due_runs.told, run.user, run.task, today):
         return False
-    return not await _is_retried(services, run, verdict)
+    return not await _is_retried(agent, run, verdict)
 
 
-async def _is_retried(services: RunServices, run: Run, verdict: Verdict) -> bool:
+async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
     """Whether another attempt follows a run that ends so; a task that was removed meanwhile has none."""
-    task = await services.readers.run(tasks.get, run.user, run.task)
+    task = await agent.core.readers.run(tasks.get, run.user, run.task)
     if task is None:
         return False
-    now = services.clock.now()
-    earlier = await services.readers.run(runs.attempts, run.user, run.task, run.kind, run.due)
+    now = agent.core.clock.now()
+    earlier = await agent.core.readers.run(runs.attempts, run.user, run.task, run.kind, run.due)
     ended = attrs.evolve(run, status=verdict.status, error=verdict.error, ended_at=iso(now))
     attempts = [*(other for other in earlier if other.id != run.id), ended]
-    rules = Rules(max_concurrent=services.config.subagents.max_concurrent, retries=services.config.subagents.retries)
+    rules = Rules(
+        max_concurrent=agent.core.config.subagents.max_concurrent, retries=agent.core.config.subagents.retries
+    )
     return is_retried(task, attempts, rules, now=now)
 
 

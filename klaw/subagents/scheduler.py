@@ -21,8 +21,10 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
+from klaw.agent.agent import Agent
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
+from klaw.domain.text import plural
 from klaw.errors import ActorStopped, KlawError
 from klaw.store.sql import due_runs, tasks
 from klaw.subagents import heartbeat
@@ -31,7 +33,7 @@ from klaw.subagents.drafting import Request
 from klaw.subagents.due import Decision, Fire, Rules, State, TaskKey, decide
 from klaw.subagents.jumps import Watch
 from klaw.subagents.recovery import recover, settle
-from klaw.subagents.run import RunServices, carry_out
+from klaw.subagents.run import carry_out
 
 CAPACITY = 256
 CANCELLED = "cancelled by the user"
@@ -106,13 +108,20 @@ class Scheduler:
         self.failing: dict[TaskKey, str] = {}
         """Tasks whose last run failed, with its error code."""
 
+    def problems(self) -> dict[str, str]:
+        """Whether tasks failed at their last run. All users see this: a number, no names."""
+        if not self.failing:
+            return {}
+        failed = plural(len(self.failing), "task")
+        return {"tasks_failed": f"{failed} failed at the last run; /tasks and `klaw runs` say why"}
+
     def nudge(self) -> None:
         """Say that tasks were changed. Never waits: what a full mailbox drops is seen when it has been worked off."""
         if not self.mailbox.closed:
             self.mailbox.tell(Changed())
 
 
-async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, services: RunServices) -> None:
+async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, agent: Agent) -> None:
     """One incarnation. Ends when the mailbox is closed and the runs under way have ended.
 
     Cancellation: runs under way are found as interrupted by the next incarnation.
@@ -120,7 +129,7 @@ async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, ser
     scheduler.live.clear()
     scheduler.queued.clear()
     async with trio.open_nursery() as nursery:
-        actor = _Actor(vitals=vitals, scheduler=scheduler, services=services, nursery=nursery)
+        actor = _Actor(vitals=vitals, scheduler=scheduler, agent=agent, nursery=nursery)
         await actor.recover()
         task_status.started()
         await actor.loop()
@@ -130,7 +139,7 @@ async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, ser
 class _Actor:
     vitals: Vitals
     scheduler: Scheduler
-    services: RunServices
+    agent: Agent
     nursery: trio.Nursery
     beginner: Beginner = attrs.field(init=False)
     watch: Watch = attrs.field(init=False)
@@ -141,17 +150,17 @@ class _Actor:
     """Trio time before which nothing is begun, because the store failed."""
 
     def __attrs_post_init__(self) -> None:
-        self.beginner = Beginner(self.services)
-        self.awake_since = self.services.clock.now()
+        self.beginner = Beginner(self.agent)
+        self.awake_since = self.agent.core.clock.now()
         self.watch = Watch(wall=self.awake_since, monotonic=trio.current_time())
 
     async def recover(self) -> None:
         """Put the records right of runs that the last process, or the last incarnation, left under way."""
         self.vitals.doing("recovering")
-        services = self.services
-        for again in await recover(services.readers, services.writer, services.clock, services.new_id):
+        agent = self.agent
+        for again in await recover(agent.core.readers, agent.core.writer, agent.core.clock, agent.core.new_id):
             self.scheduler.queued.append(await self.beginner.job_again(again))
-        for record in await services.readers.run(due_runs.last_of_tasks):
+        for record in await agent.core.readers.run(due_runs.last_of_tasks):
             self._remember(record)
 
     async def loop(self) -> None:
@@ -238,8 +247,8 @@ class _Actor:
 
     async def _start_tasks(self) -> float:
         rules = Rules(
-            max_concurrent=self.services.config.subagents.max_concurrent,
-            retries=self.services.config.subagents.retries,
+            max_concurrent=self.agent.core.config.subagents.max_concurrent,
+            retries=self.agent.core.config.subagents.retries,
         )
         tried: set[tuple[TaskKey, int, int]] = set()
         started = True
@@ -257,7 +266,7 @@ class _Actor:
                 await self._fire(fire)
         self._start_queued(before=math.inf)
         self.scheduler.wake_at = decision.wake_at
-        return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.services.clock.now())
+        return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.agent.core.clock.now())
 
     def _decide(self, state: State, rules: Rules) -> Decision:
         """Like ``decide``; a stored task that cannot be understood (its journal is damaged) stops no other."""
@@ -276,14 +285,14 @@ class _Actor:
             return decide(attrs.evolve(state, tasks=usable), rules)
 
     async def _state(self) -> State:
-        services = self.services
-        now = services.clock.now()
-        every = await services.readers.run(partial(tasks.everybodys, enabled_only=True))
-        attempts = await services.readers.run(due_runs.latest_attempts, iso(now))
+        agent = self.agent
+        now = agent.core.clock.now()
+        every = await agent.core.readers.run(partial(tasks.everybodys, enabled_only=True))
+        attempts = await agent.core.readers.run(due_runs.latest_attempts, iso(now))
         for key, run in self.passed.items():
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
                 attempts[key] = [run]
-        interval_s = services.config.heartbeat.interval_s
+        interval_s = agent.core.config.heartbeat.interval_s
         known = {(task.user, task.name) for task in every}
         for key in self.scheduler.failing.keys() - known:
             del self.scheduler.failing[key]  # it was removed or disabled
@@ -319,7 +328,7 @@ class _Actor:
     def _has_room(self, key: TaskKey) -> bool:
         """Whether there is a place, and the task does not run already."""
         live = self.scheduler.live.values()
-        if len(live) >= self.services.config.subagents.max_concurrent:
+        if len(live) >= self.agent.core.config.subagents.max_concurrent:
             return False
         return all((job.run.user, job.run.task) != key for job in live)
 
@@ -330,14 +339,14 @@ class _Actor:
     async def _carry_out(self, job: Job) -> None:
         structlog.contextvars.bind_contextvars(user=job.run.user, run=job.run.id)
         try:
-            await carry_out(job.live, self.services, job.allowance, timeout_s=job.timeout_s)
+            await carry_out(job.live, self.agent, job.allowance, timeout_s=job.timeout_s)
         except ActorStopped:
             raise
         except Exception as error:  # noqa: BLE001 - one broken run must not end the others
             log.error("run_broken", error=error_class(error), where=where(error))
-            services = self.services
+            agent = self.agent
             job.live.run = await settle(
-                job.run, services.readers, services.writer, services.clock, error="internal", note=BROKEN
+                job.run, agent.core.readers, agent.core.writer, agent.core.clock, error="internal", note=BROKEN
             )
         finally:
             self.scheduler.mailbox.tell_self(Over(job))
@@ -359,7 +368,7 @@ class _Actor:
                 self.scheduler.failing.pop((run.user, run.task), None)
 
     def _look_at_the_clocks(self) -> None:
-        now = self.services.clock.now()
+        now = self.agent.core.clock.now()
         look = self.watch.look(wall=now, monotonic=trio.current_time())
         self.watch = look.watch
         if look.jump_s:

@@ -16,25 +16,26 @@ SHOWN_RUNS = 10
 
 
 class TaskAnswers:
-    """Implements ``chats.tasks.TaskCommands``."""
+    """Carries out slash commands about tasks and runs, and words the answers. Never raises a KlawError: what goes wrong
+    is said in the answer."""
 
     def __init__(self, scheduling: Scheduling) -> None:
         self._scheduling = scheduling
 
     async def list_tasks(self, user: UserId) -> str:
-        """See ``TaskCommands.list_tasks``."""
+        """The user's tasks: when they fire next, and how they ended last."""
         return await _told(self._list_tasks(user))
 
     async def list_runs(self, user: UserId, task: str) -> str:
-        """See ``TaskCommands.list_runs``."""
+        """The user's last runs. ``task``: only this one's; empty for all."""
         return await _told(self._list_runs(user, task))
 
     async def cancel(self, user: UserId, which: str) -> str:
-        """See ``TaskCommands.cancel``."""
+        """End a run. ``which``: its id, or the name of its task; empty for the only one that goes on."""
         return await _told(self._cancel(user, which))
 
     async def heartbeat(self, chat: ChatId, rest: str) -> str:
-        """See ``TaskCommands.heartbeat``."""
+        """Let the heartbeat speak in a chat; ``rest`` is what stood behind the command: ``off`` takes it back."""
         return await _told(self._heartbeat(chat, rest))
 
     # -- the commands ---------------------------------------------------------------------------------------------

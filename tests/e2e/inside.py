@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 
 from klaw.actor.clock import new_id
-from klaw.app import recover_chats, running
+from klaw.app import App, recover_chats, running
 from klaw.config.load import load
 from klaw.config.paths import Paths
 from klaw.domain.events import Noticed
@@ -16,7 +16,6 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.hub import ChatEvent
-from klaw.parts import App
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
@@ -55,15 +54,15 @@ class Inside:
 
     async def embedded(self) -> None:
         """Wait until everything that can have a vector has one."""
-        self.app.embedder.nudge()
+        self.app.memory.embedder.nudge()
         with trio.fail_after(HANG_S):
-            await self.app.embedder.wait_caught_up()
+            await self.app.memory.embedder.wait_caught_up()
 
     async def send(self, text: str, chat: str = "main", user: str = "local") -> int:
         """Store a message; its seq."""
         self.app.hub.watch(self, chat_id(UserId(user), chat))
         with trio.fail_after(HANG_S):
-            appended = await self.app.directory.send(UserId(user), chat, new_id(), text)
+            appended = await self.app.chats.send(UserId(user), chat, new_id(), text)
         return appended.message.seq
 
     async def ask(self, text: str, chat: str = "main", user: str = "local") -> TurnRecord:
@@ -72,7 +71,7 @@ class Inside:
         with trio.fail_after(HANG_S):
             while True:
                 news = self._news
-                turn = await self.app.directory.receipt(UserId(user), chat, None)
+                turn = await self.app.chats.receipt(UserId(user), chat, None)
                 if turn is not None and turn.status is TurnStatus.DONE and turn.last_seq >= seq:
                     return turn
                 await news.wait()

@@ -65,13 +65,13 @@ async def test_degraded_recovers_when_the_model_appears(tmp_path, embedding_mode
         async with inside(home) as here:
             for text in TALK:
                 await here.ask(text)
-            await here.until(lambda: here.app.embedder.status.state == "no_model")
-            assert "no_embeddings" in here.app.health.problems()
+            await here.until(lambda: here.app.memory.embedder.status.state == "no_model")
+            assert "no_embeddings" in here.app.core.health.problems()
             (models / embedding_model_dir.name).symlink_to(embedding_model_dir)
-            await here.until(lambda: here.app.embedder.status.state == "ready")
+            await here.until(lambda: here.app.memory.embedder.status.state == "ready")
             await here.embedded()
-            assert here.app.health.problems() == {}
-            assert here.app.embedder.status.embedded > 0
+            assert here.app.core.health.problems() == {}
+            assert here.app.memory.embedder.status.embedded > 0
             turn = await here.ask(QUESTIONS[0][0])
             assert turn.receipt["recall"]["degraded"] == []
             assert 1 in kept(turn)
@@ -127,16 +127,16 @@ async def test_degraded_to_full_text_while_another_model_embeds_anew(tmp_path, e
         write_home(home, llm=llm.url, models=tmp_path, context=window, embedding={"path": str(other)})
         async with inside(home) as here:
             try:
-                await here.until(lambda: "reembedding" in here.app.health.problems())
-                assert here.app.health.problems()["reembedding"].startswith("full text only, 0 % re-embedded")
+                await here.until(lambda: "reembedding" in here.app.core.health.problems())
+                assert here.app.core.health.problems()["reembedding"].startswith("full text only, 0 % re-embedded")
                 turn = await here.ask(QUESTIONS[1][0])
                 assert turn.receipt["recall"]["degraded"] == ["reembedding:0%"]
                 assert QUESTIONS[1][1] in kept(turn)
                 assert all("vector_rank" not in each for each in turn.receipt["recall"]["candidates"])
             finally:
                 held.set()
-            await here.until(lambda: here.app.embedder.status.state == "ready")
-            assert here.app.health.problems() == {}
+            await here.until(lambda: here.app.memory.embedder.status.state == "ready")
+            assert here.app.core.health.problems() == {}
             turn = await here.ask(QUESTIONS[0][0])
             assert turn.receipt["recall"]["degraded"] == []
             assert any(each["vector_rank"] is not None for each in turn.receipt["recall"]["candidates"])

@@ -28,7 +28,7 @@ async def test_in_scope_recalls_nothing_of_other_users_chats_and_segments(
     async with serve_llm() as llm:
         home = write_home(tmp_path, llm=llm.url, models=embedding_model_dir.parent, context={"slidingWindow": 4})
         async with inside(home) as here:
-            await here.until(lambda: here.app.embedder.status.state == "ready")
+            await here.until(lambda: here.app.memory.embedder.status.state == "ready")
             for user, chat in (("anna", "main"), ("boris", "main"), ("boris", "other"), ("local", "main")):
                 await here.ask(fact, chat, user)
                 await here.ask(question, chat, user)
@@ -40,7 +40,7 @@ async def test_in_scope_recalls_nothing_of_other_users_chats_and_segments(
             recall = turn.receipt["recall"]
             assert recall["guard"] == "search", "it did look"
             assert kept(turn) == []
-            own = await here.app.directory.session("boris", "main")
+            own = await here.app.chats.session("boris", "main")
             assert all(each["seq"] >= own.segment_start for each in recall["candidates"])
 
             said = await here.send(fact, "main", "boris")

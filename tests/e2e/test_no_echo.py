@@ -17,7 +17,7 @@ async def test_no_echo_recalled_text_is_neither_stored_nor_embedded(tmp_path, em
     async with serve_llm() as llm:
         home = write_home(tmp_path, llm=llm.url, models=embedding_model_dir.parent, context={"slidingWindow": 4})
         async with inside(home) as here:
-            await here.until(lambda: here.app.embedder.status.state == "ready")
+            await here.until(lambda: here.app.memory.embedder.status.state == "ready")
             for text in (fact, *FILLER):
                 await here.ask(text, "main")
             await here.embedded()
@@ -25,10 +25,10 @@ async def test_no_echo_recalled_text_is_neither_stored_nor_embedded(tmp_path, em
             assert kept(turn), "something was recalled, or this test shows nothing"
             assert RECALL_HEADER in llm.requests[-1].body["messages"][0]["content"]
             await here.embedded()
-            stored = await here.app.directory.after(chat_id(LOCAL_USER, "main"), 0, 100)
+            stored = await here.app.chats.after(chat_id(LOCAL_USER, "main"), 0, 100)
             spoken = [message.content for message in stored if message.role == "user"]
             assert spoken == [fact, *FILLER, question]
             assert not any(RECALL_HEADER in message.content for message in stored)
-            limit = here.app.config.auto_rag.min_message_tokens
+            limit = here.app.core.config.auto_rag.min_message_tokens
             long_enough = sum(message.tokens >= limit for message in stored)
-            assert await here.app.store.readers.run(vectors.count_embedded) == long_enough
+            assert await here.app.core.readers.run(vectors.count_embedded) == long_enough

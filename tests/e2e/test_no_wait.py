@@ -50,7 +50,7 @@ async def test_no_wait_for_a_stalled_embedder(tmp_path, monkeypatch):
                 turns = [await here.ask(text) for text in texts]
                 await here.until(model.entered.is_set)
                 assert not model.go.is_set()
-                assert here.app.embedder.status.embedded == 0
+                assert here.app.memory.embedder.status.embedded == 0
                 for turn, recalled in zip(turns[2:], (1, 3), strict=True):
                     assert "embedding_late" in turn.receipt["recall"]["degraded"]
                     assert recalled in turn.receipt["recall"]["kept"], "full text still recalls"
@@ -58,8 +58,8 @@ async def test_no_wait_for_a_stalled_embedder(tmp_path, monkeypatch):
             finally:
                 model.go.set()
             await here.embedded()
-            assert await here.app.store.readers.run(vectors.count_embedded) == 4
-            assert here.app.embedder.status.waiting == 0
+            assert await here.app.core.readers.run(vectors.count_embedded) == 4
+            assert here.app.memory.embedder.status.waiting == 0
             turn = await here.ask("Where does the spare key lie then?")
             assert turn.receipt["recall"]["degraded"] == []
 
@@ -78,4 +78,4 @@ async def test_no_wait_at_the_stop(tmp_path, monkeypatch):
                 threading.Timer(0.5, model.go.set).start()
         async with inside(home) as here:
             await here.embedded()
-            assert await here.app.store.readers.run(vectors.count_embedded) == 1
+            assert await here.app.core.readers.run(vectors.count_embedded) == 1

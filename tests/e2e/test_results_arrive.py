@@ -52,10 +52,10 @@ async def _plan(home: Path, tasks: Mapping[str, float]) -> None:
             raw = {
                 "name": name,
                 "message": "Say hello in one short sentence. Поздоровайся.",
-                "at": iso(app.clock.now() + seconds),
+                "at": iso(app.core.clock.now() + seconds),
                 "injectInto": "main",
             }
-            await app.scheduling.add(LOCAL_USER, raw)
+            await app.tasks.scheduling.add(LOCAL_USER, raw)
 
 
 _STUB: dict[str, Any] = {"providers": {"stub": {"baseUrl": "http://127.0.0.1:9/v1"}}}

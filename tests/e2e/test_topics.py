@@ -40,7 +40,7 @@ async def talk(app, talks=TALKS) -> None:
             )
             for place, text in enumerate(texts)
         ]
-        await app.store.writer.append(made)
+        await app.core.writer.append(made)
 
 
 def splits(request):
@@ -61,31 +61,31 @@ async def test_sessions_become_topics_that_are_found_by_meaning_and_by_words(tmp
         home = write_home(tmp_path, llm=llm.url, models=embedding_model_dir.parent, topics={"enabled": True})
         async with inside(home) as here:
             app = here.app
-            await here.until(lambda: app.embedder.status.state == "ready")
+            await here.until(lambda: app.memory.embedder.status.state == "ready")
             await talk(app)
             await here.embedded()
-            await here.until(lambda: app.archivist.nudge() or app.topic_metrics.extracted.value == 3)
+            await here.until(lambda: app.memory.archivist.nudge() or app.memory.metrics.extracted.value == 3)
             with trio.fail_after(HANG_S):
-                while await app.store.readers.run(topics.unfinished, with_facts=False, after=0, limit=9):
-                    app.archivist.nudge()
-                    await app.archivist.wait_idle()
-            assert await app.store.readers.run(topic_vectors.count_unembedded) == 0
-            assert await app.store.readers.run(topic_vectors.flaws) == NO_FLAWS
+                while await app.core.readers.run(topics.unfinished, with_facts=False, after=0, limit=9):
+                    app.memory.archivist.nudge()
+                    await app.memory.archivist.wait_idle()
+            assert await app.core.readers.run(topic_vectors.count_unembedded) == 0
+            assert await app.core.readers.run(topic_vectors.flaws) == NO_FLAWS
             for query, expected in (
                 ("Which recipe with cherries did we talk about?", "Бабушкин пирог"),
                 ("вишня", "Бабушкин пирог"),
                 ("railway tickets", "train to Tver"),
             ):
-                page = await app.topic_search.search(query, TopicFilters(user=LOCAL_USER))
+                page = await app.memory.topic_search.search(query, TopicFilters(user=LOCAL_USER))
                 assert expected in page.hits[0].topic.summary, query
                 assert page.hits[0].cosine is not None
                 assert page.degraded == ()
             # A chat goes on meanwhile, and its running session is left alone.
             turn = await here.ask("hello")
             assert turn.status == "done"
-            app.archivist.nudge()
-            await app.archivist.wait_idle()
-            assert app.archivist.status.unarchived == 2
+            app.memory.archivist.nudge()
+            await app.memory.archivist.wait_idle()
+            assert app.memory.archivist.status.unarchived == 2
 
 
 async def test_topics_come_into_prompts_by_meaning(tmp_path, embedding_model_dir):
@@ -101,10 +101,10 @@ async def test_topics_come_into_prompts_by_meaning(tmp_path, embedding_model_dir
         )
         async with inside(home) as here:
             app = here.app
-            await here.until(lambda: app.embedder.status.state == "ready")
+            await here.until(lambda: app.memory.embedder.status.state == "ready")
             await talk(app)
             await here.embedded()
-            await here.until(lambda: app.archivist.nudge() or app.topic_metrics.extracted.value == 3)
+            await here.until(lambda: app.memory.archivist.nudge() or app.memory.metrics.extracted.value == 3)
             for question, wanted, others in (
                 ("At what time does my railway journey to Tver begin?", "At 9:40 from platform 3.", "вишни"),
                 ("Сколько ягод нужно для бабушкиного пирога?", "Полкило вишни", "platform"),
@@ -144,21 +144,21 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
         app = here.app
         await talk(app, TALKS[1:2])
         with trio.fail_after(HANG_S):
-            while await app.store.readers.run(topics.count_unarchived) or await app.store.readers.run(
+            while await app.core.readers.run(topics.count_unarchived) or await app.core.readers.run(
                 topics.unfinished, with_facts=False, after=0, limit=9
             ):
-                app.archivist.nudge()
-                await app.archivist.wait_idle()
+                app.memory.archivist.nudge()
+                await app.memory.archivist.wait_idle()
                 await trio.sleep(0.1)
-        found = await app.store.readers.run(topics.of_user, LOCAL_USER)
+        found = await app.core.readers.run(topics.of_user, LOCAL_USER)
         assert sum(topic.messages for topic in found) == 4
         assert all(topic.summary.strip() for topic in found)
-        assert await app.store.readers.run(topic_vectors.flaws) == NO_FLAWS
-        report = app.metrics.report()
+        assert await app.core.readers.run(topic_vectors.flaws) == NO_FLAWS
+        report = app.core.metrics.report()
         assert report["klaw_topics_extracted_total"]["value"] >= 1
         assert report["klaw_splitter_duration_seconds"]["count"] == 1
         assert report["klaw_topics_size_chars"]["count"] >= 1
-        page = await app.topic_search.search("вишня", TopicFilters(user=LOCAL_USER))
+        page = await app.memory.topic_search.search("вишня", TopicFilters(user=LOCAL_USER))
         assert page.hits
     print(f"{time.monotonic() - begin:.0f} s", [topic.summary for topic in found])
 
@@ -166,7 +166,7 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
 async def test_the_slow_lane_of_the_embedder_is_bounded_and_answers(tmp_path, embedding_model_dir):
     home = write_home(tmp_path, models=embedding_model_dir.parent)
     async with inside(home) as here:
-        embedder = here.app.embedder
+        embedder = here.app.memory.embedder
         await here.until(lambda: embedder.status.state == "ready")
         made: list[object] = []
 

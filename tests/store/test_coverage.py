@@ -21,7 +21,6 @@ from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
-from klaw.health import coverage_problems
 from klaw.memory import coverage as coverage_actor
 from klaw.memory.coverage import Coverage, Pace
 from klaw.store.connect import prepare_writer
@@ -181,7 +180,7 @@ async def test_everything_is_covered_and_new_messages_are_counted(tmp_path: Path
             coverage.nudge()
             await until(lambda: coverage.report()["messages"] == 13)
             assert coverage.uncovered == 0
-            assert coverage_problems(coverage) == {}
+            assert coverage.problems() == {}
             assert coverage.chat(MAIN) == {
                 "messages": 12,
                 "searchable": 12,
@@ -254,7 +253,7 @@ async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path: Path, log_
             await until(lambda: coverage.status.whole)
             assert coverage.uncovered == 2
             assert coverage.report()["chats"] == {"local:main": 2}
-            (text,) = coverage_problems(coverage).values()
+            (text,) = coverage.problems().values()
             assert text.startswith("2 messages cannot be found by search")
             assert any(event["event"] == "index_not_repaired" for event in log_events)
             await store.writer.ping()

@@ -13,13 +13,13 @@ import trio
 from klaw.actor.clock import Clock, SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.actor.threads import Threads
-from klaw.chats.correction import TokenCorrection
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.summary import Summary
 from klaw.llm.budget import Budget
+from klaw.llm.correction import TokenCorrection
 from klaw.llm.meter import Accounts
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router

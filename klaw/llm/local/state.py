@@ -59,6 +59,11 @@ class LocalModel:
     def report(self) -> LocalReport:
         return LocalReport(state=self._state, reason=self._reason)
 
+    def problems(self, *, only: bool) -> dict[str, str]:
+        """Why it cannot answer now, for users. ``only``: chats have no other model first."""
+        code = "no_llm" if only else "no_local_llm"
+        return {} if self._state is LocalState.READY else {code: self._reason}
+
     def ready(self, endpoint: Endpoint) -> None:
         """Record that it listens."""
         self._change(LocalState.READY, "", endpoint)

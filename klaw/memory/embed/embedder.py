@@ -120,6 +120,27 @@ class Embedder:
         reported, self._damage_reported = self._damage_reported, False
         return reported
 
+    def problems(self) -> dict[str, str]:
+        """Why recall has full text only, or not all vectors; for users."""
+        status = self.status
+        match status.state:
+            case EmbedderState.NO_MODEL:
+                return {
+                    "no_embeddings": f"full-text search only: {status.reason}; `klaw models pull` fetches the model"
+                }
+            case EmbedderState.LOADING:
+                return {"embeddings_loading": "full-text search only until the embedding model is loaded"}
+            case EmbedderState.REEMBEDDING:
+                done = f"{status.reembedded_percent} % re-embedded"
+                return {"reembedding": f"full text only, {done}: the embedding model was changed"}
+            case EmbedderState.READY if status.waiting > status.embedded:
+                share = round(100 * status.embedded / (status.embedded + status.waiting))
+                return {
+                    "vectors_incomplete": f"{share} % of the messages have a vector; the rest is found by full text"
+                }
+            case _:
+                return {}
+
     async def wait_caught_up(self) -> None:
         """Return when every message that can have a vector has one. Only while the state is READY."""
         await self._caught_up.wait()

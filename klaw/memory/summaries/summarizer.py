@@ -17,6 +17,7 @@ from klaw.actor.mailbox import Mailbox
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.domain.names import ChatId, user_of
+from klaw.domain.text import plural
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import backoff, copies
 from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing, SummaryServices
@@ -93,6 +94,13 @@ class Summarizer:
         self.status = status
         if idle:
             self._idle.set()
+
+    def problems(self) -> dict[str, str]:
+        """Whether summaries fail again and again. All users see this: a number, no names."""
+        if not self.status.failing_long:
+            return {}
+        chats = plural(self.status.failing_long, "chat")
+        return {"summaries_failing": f"no summary could be made for {chats}; older messages are found by search"}
 
     def report(self) -> dict[str, Any]:
         """The status as plain JSON values."""

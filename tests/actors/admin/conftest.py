@@ -4,14 +4,15 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
+import klaw.serve
 from klaw.admin.commands import Commands, Sources
-from klaw.app import running
+from klaw.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from klaw.parts import App
 from tests.support.waiting import HANG_S
 
 SETTINGS = "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}}"
@@ -40,39 +41,7 @@ def sources(app: App) -> Sources:
 
 def sources_of(app: App) -> Sources:
     """What the commands read, of a server without listeners."""
-    return Sources(
-        supervisor=app.supervisor,
-        writer=app.store.writer,
-        readers=app.store.readers,
-        reindexer=app.reindexer,
-        chats=app.directory,
-        embedder=app.embedder,
-        recall=app.recall,
-        search=app.search,
-        facts=app.facts,
-        people=app.people,
-        summarizer=app.summarizer,
-        providers=app.router.report,
-        budget=app.accounts.budget,
-        slots=app.slots,
-        mcp=app.mcp.report,
-        local_model=app.local,
-        coverage=app.coverage,
-        metrics=app.metrics,
-        archivist=app.archivist,
-        health=app.health,
-        scheduling=app.scheduling,
-        forgetter=app.forgetter,
-        topic_control=app.topic_control,
-        threads=app.threads,
-        connections=list,
-        address=lambda: "127.0.0.1:8181",
-        config=app.config,
-        paths=app.paths,
-        clock=app.clock,
-        started_at=app.started_at,
-        version="9.9.9",
-    )
+    return attrs.evolve(klaw.serve.sources_of(app, list, lambda: "127.0.0.1:8181"), version="9.9.9")
 
 
 @pytest.fixture

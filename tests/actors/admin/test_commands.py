@@ -14,11 +14,11 @@ from klaw.actor.vitals import Vitals
 from klaw.admin import commands as commands_module
 from klaw.admin.commands import Commands, Sources
 from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Status, Tasks
+from klaw.app import App
 from klaw.domain.events import Noticed, TurnEnded
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway.hub import ChatEvent, StoredOnce
 from klaw.gateway.session import SessionReport
-from klaw.parts import App
 from tests.conftest import CANARY
 
 ANNA, BORIS = UserId("anna"), UserId("boris")
@@ -46,7 +46,7 @@ async def fail_a_turn(app: App, user: UserId, chat: str, text: str) -> None:
     """Send a message and wait until its turn has failed (there is no model)."""
     watcher = Watcher(user)
     app.hub.watch(watcher, chat_id(user, chat))
-    await app.directory.send(user, chat, f"{user}-{chat}", text)
+    await app.chats.send(user, chat, f"{user}-{chat}", text)
     await watcher.over.wait()
     app.hub.leave(watcher)
     await trio.testing.wait_all_tasks_blocked()
@@ -63,7 +63,7 @@ async def test_status(app: App, commands: Commands) -> None:
         "facts": 0,
         "people": 0,
     }
-    assert status["schema"] == app.store.opened.schema
+    assert status["schema"] == app.core.store.opened.schema
     assert status["address"] == "127.0.0.1:8181"
     assert status["rss_bytes"] > 10 << 20
     assert status["uptime_s"] >= 0
@@ -87,11 +87,11 @@ async def test_actors(app: App, sources: Sources) -> None:
     )  # fmt: skip
     answer = await Commands(attrs.evolve(sources, connections=lambda: [session])).run(Actors())
     found = {node["name"]: node for node in walk(answer["tree"])}
-    assert {report.name for report in app.supervisor.report()} <= set(found)
+    assert {report.name for report in app.core.supervisor.report()} <= set(found)
     assert found["store.writer"]["mailbox"]["handled"] >= 2
     assert found["chat anna:main"]["state"] == "running"
     assert found["connection c1"]["frames_out"] == 2
-    assert found["llm.slots"]["total"] == app.config.processing.max_concurrent_llm
+    assert found["llm.slots"]["total"] == app.core.config.processing.max_concurrent_llm
     json.dumps(answer)
 
 
@@ -199,7 +199,7 @@ async def test_health_is_ok_when_nothing_is_wrong(sources: Sources) -> None:
 
 async def test_a_stuck_writer_is_failing(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands_module, "WRITER_PING_S", 0.05)
-    monkeypatch.setattr(app.store.writer, "ping", trio.sleep_forever, raising=True)
+    monkeypatch.setattr(app.core.writer, "ping", trio.sleep_forever, raising=True)
     answer = await commands.run(Health())
     assert (answer["state"], answer["writer_ping_ms"]) == ("failing", None)
 
@@ -210,6 +210,6 @@ async def test_a_failed_actor_is_named(app: App, commands: Commands, monkeypatch
     async def crash(_vitals: Vitals, _started: object) -> None:
         raise RuntimeError
 
-    await app.supervisor.start(ActorSpec(name="doomed", run=crash))
+    await app.core.supervisor.start(ActorSpec(name="doomed", run=crash))
     assert (await commands.run(Health()))["failed_actors"] == ["doomed"]
-    await app.supervisor.stop("doomed", "the test is over")
+    await app.core.supervisor.stop("doomed", "the test is over")

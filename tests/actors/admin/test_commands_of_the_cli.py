@@ -14,7 +14,7 @@ import trio
 from klaw.actor.supervisor import ActorSpec
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands
-from klaw.app import running
+from klaw.app import App, running
 from klaw.cli import actors, admin_call
 from klaw.cli.actors import actors_command
 from klaw.cli.admin_call import NoServer, Refused, call
@@ -22,7 +22,6 @@ from klaw.cli.receipt import receipt_command
 from klaw.cli.status import status_command
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from klaw.parts import App
 from tests.actors.admin.conftest import SETTINGS
 from tests.actors.admin.test_commands import ANNA, BORIS, fail_a_turn
 
@@ -37,11 +36,11 @@ async def served(app: App, commands: Commands) -> AsyncIterator[None]:
     """The admin socket under the server's own supervisor."""
 
     async def run(vitals: Any, started: Any) -> None:
-        await admin_socket.run(vitals, started, path=app.paths.admin_socket, commands=commands)
+        await admin_socket.run(vitals, started, path=app.core.paths.admin_socket, commands=commands)
 
-    await app.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
+    await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
     yield
-    await app.supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
+    await app.core.supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
 
 
 async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +66,7 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert await trio.to_thread.run_sync(receipt_command, arguments(home, turn="nothing")) == 1
         assert "there is no such turn" in capsys.readouterr().err
         with pytest.raises(Refused) as caught:
-            await trio.to_thread.run_sync(lambda: call(app.paths, "chat", chat="anna:nowhere"))
+            await trio.to_thread.run_sync(lambda: call(app.core.paths, "chat", chat="anna:nowhere"))
         assert caught.value.code == "unknown_chat"
 
 
@@ -79,7 +78,7 @@ async def test_watching_ends_when_the_server_goes(
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 2:
-            trio.from_thread.run(app.supervisor.stop, admin_socket.ACTOR_NAME, "the test")
+            trio.from_thread.run(app.core.supervisor.stop, admin_socket.ACTOR_NAME, "the test")
 
     monkeypatch.setattr(actors.time, "sleep", pause)
     async with served(app, commands):

@@ -9,13 +9,12 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
-from klaw.app import running
+from klaw.app import App, running
 from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.fact import MAX_TEXT
 from klaw.domain.names import UserId
-from klaw.parts import App
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 from tests.support.facts import fact
@@ -172,8 +171,8 @@ async def test_wrong_arguments_are_named(commands: Commands, command: str, args:
 
 
 async def test_a_superseded_fact_is_not_edited(app: App, commands: Commands) -> None:
-    await app.store.writer.put_fact(fact("old", id="old"), "new")
-    await app.store.writer.put_fact(fact("new", id="new"), "new", supersedes="old")  # type: ignore[arg-type]
+    await app.core.writer.put_fact(fact("old", id="old"), "new")
+    await app.core.writer.put_fact(fact("new", id="new"), "new", supersedes="old")  # type: ignore[arg-type]
     for command, args in (("fact_edit", {"fields": {"importance": 1}}), ("fact_delete", {})):
         assert (await refused(commands, command, fact="old", **args)).code == "unknown_fact"
     revived = await ask(commands, "fact_undo", fact="old")
@@ -227,4 +226,4 @@ async def test_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) 
             assert err.startswith(f"klaw: {named}"), err
         code, _, err = await klaw("delete", "nothing")
         assert (code, err) == (1, "klaw: FACT: there is no fact with this id, or it was replaced or removed\n")
-        assert (await app.facts.remove(UserId("local"), kept["id"])).text == "Кошку зовут Маркиза"
+        assert (await app.memory.facts.remove(UserId("local"), kept["id"])).text == "Кошку зовут Маркиза"

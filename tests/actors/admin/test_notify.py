@@ -15,8 +15,8 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.admin import notify
 from klaw.admin.notify import Check, Notifier, listener_check, watchdog_interval_s, writer_check
+from klaw.app import App
 from klaw.errors import ActorStopped
-from klaw.parts import App
 from klaw.serve import _tell
 from klaw.store.reindex.values import Progress
 from tests.support.waiting import HANG_S
@@ -165,10 +165,10 @@ async def test_a_part_without_a_sign_of_life_starves_it(
 
 
 async def test_the_writer_proves_its_life_by_a_transaction(app: App) -> None:
-    await writer_check(app.store.writer).prove()
-    await app.supervisor.stop("store.writer", "the test")
+    await writer_check(app.core.writer).prove()
+    await app.core.supervisor.stop("store.writer", "the test")
     with pytest.raises(ActorStopped):
-        await writer_check(app.store.writer).prove()
+        await writer_check(app.core.writer).prove()
 
 
 async def test_the_listener_proves_its_life_by_accepting() -> None:

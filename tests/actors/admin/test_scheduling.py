@@ -19,7 +19,7 @@ from klaw.admin.schedule_requests import (
     ScheduleRemove,
     ScheduleRun,
 )
-from klaw.parts import App
+from klaw.app import App
 from tests.support.waiting import HANG_S
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
@@ -145,7 +145,7 @@ async def test_the_status_tells_of_tasks(app: App, commands: Commands) -> None:
     tasks = (await until(commands, Status(), lambda answer: answer["tasks"]["failing"]))["tasks"]
     assert (tasks["count"], tasks["enabled"], tasks["running"], tasks["queued"]) == (3, 2, 0, 0)
     assert (tasks["next"]["task"], tasks["next"]["user"]) == ("soon", "local")
-    assert tasks["next"]["at"] > iso(app.clock.now())
+    assert tasks["next"]["at"] > iso(app.core.clock.now())
     assert [(each["user"], each["task"]) for each in tasks["failing"]] == [("local", "day")]
     await commands.run(ScheduleRemove(name="day"))
     await until(commands, Status(), lambda answer: not answer["tasks"]["failing"])

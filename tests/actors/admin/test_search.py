@@ -12,7 +12,7 @@ from klaw.actor.clock import SystemClock
 from klaw.admin.commands import Commands
 from klaw.admin.requests import MAX_QUERY, BadRequest, Search, parse
 from klaw.admin.search import run_search
-from klaw.app import running
+from klaw.app import App, running
 from klaw.cli.main import parser
 from klaw.cli.search import again, lines, notes, search_command
 from klaw.config.load import parse as parse_config
@@ -22,7 +22,6 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
-from klaw.parts import App
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
@@ -34,7 +33,7 @@ MAY = 1_714_564_800.0  # 2024-05-01T12:00Z
 
 
 async def fill(app: App) -> None:
-    await app.store.writer.append(
+    await app.core.writer.append(
         [
             new(f"Код калитки в саду 4711, {CANARY}", chat="дача", at=MAY),
             new("The code of the garden gate is 4711.", role=Role.ASSISTANT, at=MAY + 86_400),
@@ -169,7 +168,7 @@ async def test_the_same_with_and_without_a_server(home: Path, capsys: pytest.Cap
 async def test_pages_on_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, _ = parse_config(SETTINGS, {})
     async with running(config, Paths.resolve(home, {})) as app:
-        await app.store.writer.append([new(f"needle {number}") for number in range(5)])
+        await app.core.writer.append([new(f"needle {number}") for number in range(5)])
         async with served(app, Commands(sources_of(app))):
             seen = []
             given = ["--limit", "2", "--", "-needle"]
@@ -182,7 +181,7 @@ async def test_pages_on_the_command_line(home: Path, capsys: pytest.CaptureFixtu
                     *options, last = more[0].removeprefix("more: klaw search ").split()
                     assert last == "-needle"
                     given = [each for each in options if not each.startswith("--home")] + [last]
-                    await app.store.writer.append([new("needle needle")])
+                    await app.core.writer.append([new("needle needle")])
             assert not more
     assert sorted(seen) == ["0", "1", "2", "3", "4"]
 

@@ -10,11 +10,10 @@ import trio
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
 from klaw.admin.topic_control import MOST_TOLD
-from klaw.app import running
+from klaw.app import App, running
 from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
-from klaw.parts import App
 from klaw.store.sql import topics
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
@@ -33,8 +32,8 @@ async def refused(commands: Commands, command: str, **args: Any) -> tuple[str, s
 
 
 async def test_bad_input_is_refused_with_the_name_of_its_field(app: App, commands: Commands) -> None:
-    rowids = await say(app.store, "1", "2", user="local")
-    one, two = await archive(app.store, *([each] for each in rowids), user="local")
+    rowids = await say(app.core.store, "1", "2", user="local")
+    one, two = await archive(app.core.store, *([each] for each in rowids), user="local")
     wrong: list[tuple[str, dict[str, Any], str, str]] = [
         ("topics_merge", {"fields": {"topics": "1,2"}}, "bad_args", "args.topics: must be a list"),
         ("topics_merge", {"fields": {"topics": [1, True]}}, "bad_args", "args.topics: must be a list"),
@@ -61,7 +60,7 @@ async def test_bad_input_is_refused_with_the_name_of_its_field(app: App, command
         found = await refused(commands, command, **args)
         assert found[0] == code, (command, args, found)
         assert said in found[1], (command, args, found)
-    assert [each.id for each in await app.store.readers.run(topics.of_user, "local")] == [two.id, one.id]
+    assert [each.id for each in await app.core.readers.run(topics.of_user, "local")] == [two.id, one.id]
 
 
 async def test_the_command_line_changes_topics_and_takes_it_back(
@@ -79,8 +78,8 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
     with trio.fail_after(HANG_S):
         async with running(config, paths) as app, served(app, Commands(sources_of(app))):
             assert (await klaw("history"))[:2] == (0, "no changes of topics\n")
-            rowids = await say(app.store, "поезд", "билет", "хлеб", user="local")
-            await archive(app.store, rowids[:2], rowids[2:], user="local", consolidated=True, facts=True)
+            rowids = await say(app.core.store, "поезд", "билет", "хлеб", user="local")
+            await archive(app.core.store, rowids[:2], rowids[2:], user="local", consolidated=True, facts=True)
             code, out, err = await klaw("merge", "1", "2", "--summary", "Поезд и хлеб\x1b[2J")
             assert (code, err) == (0, "")
             assert "Поезд и хлеб" in out
@@ -104,12 +103,12 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             assert (code, out.splitlines()[0]) == (0, "would be dropped and made again: 2 topics of 3 messages")
             code, _, err = await klaw("rebuild")
             assert (code, "say --yes" in err) == (1, True)  # nobody was there to be asked
-            assert await app.store.readers.run(topics.count, "local") == 2
+            assert await app.core.readers.run(topics.count, "local") == 2
             code, out, _ = await klaw("rebuild", "--chat", "main", "--since", "2000-01-01", "--yes")
             assert (code, out.splitlines()[0]) == (0, "dropped 2 topics of 3 messages, to be made again")
             entry = out.splitlines()[1].rsplit(" ", 1)[1]
             assert (await klaw("undo", entry))[0] == 0
-            assert await app.store.readers.run(topics.count, "local") == 2
+            assert await app.core.readers.run(topics.count, "local") == 2
             for words, code, said in (
                 (("merge", "1"), 2, "TOPIC: must name 2 to 50 topics"),
                 (("merge", "1", "x"), 2, "TOPIC: must be a number from 1"),
@@ -132,8 +131,8 @@ async def test_answers_about_very_many_topics_are_bounded(home: Path, capsys: py
     with trio.fail_after(HANG_S):
         async with running(config, Paths.resolve(home, {})) as app, served(app, Commands(sources_of(app))):
             commands = Commands(sources_of(app))
-            rowids = await say(app.store, *(f"слово {number}" for number in range(many)), user="local")
-            await archive(app.store, *([each] for each in rowids), user="local", consolidated=True, facts=True)
+            rowids = await say(app.core.store, *(f"слово {number}" for number in range(many)), user="local")
+            await archive(app.core.store, *([each] for each in rowids), user="local", consolidated=True, facts=True)
             told = await ask(commands, "topics_rebuild", dry_run=True)
             assert (told["count"], told["messages"], len(told["topics"])) == (many, many, MOST_TOLD)
             arguments = parser().parse_args(["topics", "rebuild", "--yes", "--home", str(home)])

@@ -11,14 +11,13 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, Usage, parse
-from klaw.app import running
+from klaw.app import App, running
 from klaw.cli.status import status_command
 from klaw.cli.usage import usage_command
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
-from klaw.parts import App
 from klaw.store.sql.usage import UsageFilters, total
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
@@ -35,10 +34,10 @@ def arguments(home: Path, **values: Any) -> argparse.Namespace:
 
 async def work(app: App, user: str, chat: str, **by_model: Spent) -> None:
     """A turn of today with its calls; keys are the providers."""
-    asked = new("вопрос", user=user, chat=chat, kind=Kind.COMMAND, at=app.clock.now())
-    (appended,) = await app.store.writer.append([asked])
+    asked = new("вопрос", user=user, chat=chat, kind=Kind.COMMAND, at=app.core.clock.now())
+    (appended,) = await app.core.writer.append([asked])
     kept = record({f"{provider}/модель": spent for provider, spent in by_model.items()})
-    await app.store.writer.append([], attrs.evolve(turn_record(appended.message), usage=kept))
+    await app.core.writer.append([], attrs.evolve(turn_record(appended.message), usage=kept))
 
 
 async def two_users(app: App) -> None:
@@ -61,7 +60,7 @@ async def test_sums_by_every_key(app: App, commands: Commands) -> None:
     assert [each["key"] for each in (await commands.run(Usage(by="task")))["groups"]] == [None]
     mine = await commands.run(Usage(user="boris"))
     assert mine["total"]["calls"] == 1
-    assert [each["key"] for each in mine["groups"]] == [app.accounts.budget.today()]
+    assert [each["key"] for each in mine["groups"]] == [app.llm.accounts.budget.today()]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
     with trio.fail_after(HANG_S):
         async with running(config, Paths.resolve(home, {})) as app:
             await two_users(app)
-            app.accounts.budget.charge(await app.store.readers.run(total, UsageFilters()))
+            app.llm.accounts.budget.charge(await app.core.readers.run(total, UsageFilters()))
 
             async def output(command: Any, **values: Any) -> str:
                 assert await trio.to_thread.run_sync(command, arguments(home, **values)) == 0

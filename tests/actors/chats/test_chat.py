@@ -48,12 +48,12 @@ async def test_each_step_before_the_answer_is_told(tmp_path: Path) -> None:
             return [event.step.value for event in events if isinstance(event, Progressed) and event.chat == w.chat]
 
         await w.watcher.until(lambda events: "queued" in told(events))
-        assert w.app.directory.chat_status(w.chat)["doing"] == "queued"
+        assert w.app.chats.chat_status(w.chat)["doing"] == "queued"
         gate.set()
         await w.turn(2)
         assert told(w.watcher.events) == ["waiting", "queued", "recalling", "thinking"]
         await w.send("never mind")
-        assert await w.app.directory.stop(LOCAL_USER, "main")
+        assert await w.app.chats.stop(LOCAL_USER, "main")
         await w.watcher.until(lambda events: told(events)[4:] == ["waiting", "nothing"])
 
 
@@ -109,7 +109,7 @@ async def test_stop_keeps_what_was_streamed_and_does_not_ask_again(tmp_path: Pat
         w.llm.replies.append(Reply(steps=(Text("half of"), Wait(trio.Event()))))
         await w.send("tell me a story")
         await w.watcher.until(lambda events: [e for e in events if isinstance(e, TextStreamed)])
-        assert await w.app.directory.stop(LOCAL_USER, "main")
+        assert await w.app.chats.stop(LOCAL_USER, "main")
         reply = await w.reply()
         assert (reply.content, reply.metadata["stopped"]) == ("half of", True)
         assert (await w.receipt()).status is TurnStatus.STOPPED
@@ -141,10 +141,10 @@ async def test_stop_while_the_answer_is_stored_does_not_store_it_twice(
         with trio.fail_after(HANG_S):
             await committed.wait()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(w.app.directory.stop, LOCAL_USER, "main")
+                nursery.start_soon(w.app.chats.stop, LOCAL_USER, "main")
                 await trio.testing.wait_all_tasks_blocked(0.05)
                 go_on.set()
-        stored = await w.app.directory.after(w.chat, 0, 50)
+        stored = await w.app.chats.after(w.chat, 0, 50)
         assert [m.content for m in stored if m.role is Role.ASSISTANT] == ["the answer"]
         assert (await w.receipt()).status is TurnStatus.DONE
 
@@ -165,9 +165,9 @@ async def test_stop_while_waiting_for_a_slot_leaves_the_messages_unanswered(tmp_
         await w.llm.wait_for_requests(1)
         await w.send("never mind")
         with trio.fail_after(HANG_S):
-            while not w.app.slots.report().waiting:
+            while not w.app.llm.slots.report().waiting:
                 await trio.lowlevel.checkpoint()
-        assert await w.app.directory.stop(LOCAL_USER, "main")
+        assert await w.app.chats.stop(LOCAL_USER, "main")
         gate.set()
         assert await w.command("/retry") == "Everything is answered."
         assert len(w.llm.requests) == 1
@@ -184,7 +184,7 @@ async def test_a_crashed_chat_is_not_named_to_other_users(tmp_path: Path, monkey
         monkeypatch.setattr(chat_module._ChatActor, "_handle", crash)
         with pytest.raises(ActorStopped):
             await w.send("again", chat="my-secret-plan")
-        problems = w.app.health.problems()
+        problems = w.app.core.health.problems()
         assert problems["actor:a chat"] == "a chat crashed and will be tried again"
         assert "secret" not in repr(problems)
 
@@ -192,7 +192,7 @@ async def test_a_crashed_chat_is_not_named_to_other_users(tmp_path: Path, monkey
 async def test_stop_with_nothing_to_stop_says_so(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         assert "nothing to stop" in await w.command("/stop")
-        assert not await w.app.directory.stop(LOCAL_USER, "unknown")
+        assert not await w.app.chats.stop(LOCAL_USER, "unknown")
 
 
 async def test_new_begins_a_segment_and_ends_the_running_turn(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_new_begins_a_segment_and_ends_the_running_turn(tmp_path: Path) ->
         await w.send("after")
         await w.turn(2)
         assert w.contents() == ["after"]
-        stored = await w.app.directory.after(w.chat, 0, 50)
+        stored = await w.app.chats.after(w.chat, 0, 50)
         assert [m.type for m in stored if m.role is Role.SYSTEM] == [Kind.SESSION_BREAK, Kind.COMMAND]
 
 
@@ -217,7 +217,7 @@ async def test_a_failed_llm_is_told_and_retry_answers(tmp_path: Path) -> None:
         assert ended.text is not None
         assert "/retry" in ended.text
         with trio.fail_after(HANG_S):
-            while w.app.directory.chat_status(w.chat)["state"] != "failed":
+            while w.app.chats.chat_status(w.chat)["state"] != "failed":
                 await trio.lowlevel.checkpoint()
         assert await w.command("/retry") == "Trying again."
         assert (await w.turn(2)).status is TurnStatus.DONE
@@ -252,7 +252,7 @@ async def test_a_prompt_that_is_too_long_is_shortened_once(tmp_path: Path) -> No
 async def test_commands_are_answered_and_stored(tmp_path: Path, text: str, wanted: str) -> None:
     async with world(tmp_path) as w:
         assert wanted in await w.command(text)
-        stored = await w.app.directory.after(w.chat, 0, 10)
+        stored = await w.app.chats.after(w.chat, 0, 10)
         assert [(m.role, m.type) for m in stored] == [(Role.USER, Kind.COMMAND), (Role.SYSTEM, Kind.COMMAND)]
         assert not w.llm.requests
 
@@ -298,7 +298,7 @@ async def test_a_users_own_files_are_not_in_another_users_context(tmp_path: Path
     async with world(tmp_path) as w:
         await w.send("hi")
         await w.turn(1)
-        await w.app.directory.send(UserId("bob"), "main", "m", "hi")
+        await w.app.chats.send(UserId("bob"), "main", "m", "hi")
         await w.turn(2)
         ann, bob = (request.body["messages"][0]["content"] for request in w.llm.requests)
         assert "You are kind." in ann
@@ -313,7 +313,7 @@ async def test_an_idle_chat_retires_and_comes_back(tmp_path: Path) -> None:
         await w.send("one")
         await w.turn(1)
         with trio.fail_after(HANG_S):
-            await w.app.supervisor.wait_ended("chat local:main")
+            await w.app.core.supervisor.wait_ended("chat local:main")
         await w.send("two")
         await w.turn(2)
         assert w.contents() == ["one", "ok", "two"]
@@ -336,7 +336,7 @@ async def test_a_crashed_chat_answers_what_was_pending(tmp_path: Path, monkeypat
         await w.send("second")
         await w.turn(2)
         assert w.contents()[-1] == "second"
-        assert w.app.supervisor.state("chat local:main") is State.RUNNING
+        assert w.app.core.supervisor.state("chat local:main") is State.RUNNING
         assert crashes
 
 
@@ -358,11 +358,11 @@ async def test_bad_chat_names_are_refused(tmp_path: Path) -> None:
 async def test_users_do_not_share_chats(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await w.send("mine", id="m")
-        await w.app.directory.send(UserId("bob"), "main", "m", "his")
-        assert [m.content for m in await w.app.directory.after(w.chat, 0, 1)] == ["mine"]
-        assert [s.name for s in await w.app.directory.sessions(UserId("bob"), 10)] == ["main"]
+        await w.app.chats.send(UserId("bob"), "main", "m", "his")
+        assert [m.content for m in await w.app.chats.after(w.chat, 0, 1)] == ["mine"]
+        assert [s.name for s in await w.app.chats.sessions(UserId("bob"), 10)] == ["main"]
         turn = await w.turn(1)
-        assert await w.app.directory.receipt(UserId("eve"), "main", turn.turn) is None
+        assert await w.app.chats.receipt(UserId("eve"), "main", turn.turn) is None
 
 
 async def test_shutdown_answers_what_waits_for_its_debounce(tmp_path: Path) -> None:
@@ -407,4 +407,4 @@ async def test_at_start_only_recent_questions_are_answered(tmp_path: Path) -> No
         await w.turn(1)
         assert w.contents() == ["recent"]
         assert len(w.llm.requests) == 1
-        assert not w.app.supervisor.alive("chat local:old")
+        assert not w.app.core.supervisor.alive("chat local:old")

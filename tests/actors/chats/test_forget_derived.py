@@ -56,13 +56,13 @@ def respond(request: Recorded) -> Reply:
 
 async def talked(w: World, text: str) -> None:
     """A turn that calls all tools, and one that has nothing to do with it."""
-    w.app.executor.toolbox.register(look_up)
+    w.app.tools.executor.toolbox.register(look_up)
     w.llm.respond = respond
-    store = w.app.store
+    store = w.app.core.store
     await store.writer.append([new("hello", chat="home")])
     await store.writer.put_fact(fact("The dog likes the park", user=LOCAL_USER), "new")
     await store.writer.update_core(LOCAL_USER, "people", "dog", "Rex", "2026-11-22T00:00:00.000Z")
-    notes = w.app.paths.workspace / "notes"
+    notes = w.app.core.paths.workspace / "notes"
     notes.mkdir(parents=True, exist_ok=True)
     (notes / "list.md").write_text("- somebody else\n")
     await w.send(text)
@@ -74,7 +74,7 @@ async def talked(w: World, text: str) -> None:
     )
     await w.send("And what about the dog?")
     await w.turn(2)
-    (secret,) = [each for each in await w.app.directory.after(w.chat, 0, 500) if each.content == text]
+    (secret,) = [each for each in await w.app.chats.after(w.chat, 0, 500) if each.content == text]
     assert secret.seq == 1
 
 
@@ -105,15 +105,15 @@ async def test_all_that_tools_made_of_a_message_goes_with_it(tmp_path: Path, lan
         assert "STILL there, made of it:\n  file notes/list.md" in answer
         left = holding(tmp_path, CANARY)
         assert set(left) <= {"workspace/notes/list.md"} | {f"data/{name}" for name in ("klaw.db-wal", "klaw.db")}
-        await w.app.forgetter.compact_files(vacuum=True)
+        await w.app.memory.forgetter.compact_files(vacuum=True)
         assert set(holding(tmp_path, CANARY)) == {"workspace/notes/list.md"}
         # What has nothing to do with it is there.
-        store = w.app.store
+        store = w.app.core.store
         assert [each.text for each in await store.readers.run(facts.of_user, LOCAL_USER)] == ["The dog likes the park"]
-        assert json.loads((w.app.paths.data_dir / "core_memory.json").read_text()) == {"people": {"dog": "Rex"}}
+        assert json.loads((w.app.core.paths.data_dir / "core_memory.json").read_text()) == {"people": {"dog": "Rex"}}
         assert await store.readers.run(tasks.of_user, LOCAL_USER) == []
-        assert "And what about the dog?" in [each.content for each in await w.app.directory.after(w.chat, 0, 500)]
-        data = w.app.paths.data_dir
+        assert "And what about the dog?" in [each.content for each in await w.app.chats.after(w.chat, 0, 500)]
+        data = w.app.core.paths.data_dir
     before = digests_of(data / "klaw.db")
     assert differing(reindexed(data)) == set()
     assert digests_of(data / "klaw.db") == before
@@ -136,12 +136,10 @@ async def test_what_was_kept_on_purpose_stays_and_is_shown(tmp_path: Path) -> No
             assert thing not in going
         answer = await w.command("/forget yes", 2)
         assert "Nothing else of yours" not in answer
-        (kept_fact,) = [
-            each for each in await w.app.store.readers.run(facts.of_user, LOCAL_USER) if CANARY in each.text
-        ]
+        (kept_fact,) = [each for each in await w.app.core.readers.run(facts.of_user, LOCAL_USER) if CANARY in each.text]
         for thing in (f"fact {kept_fact.id}", "core memory people, sister", "task remind", "file notes/guests.md"):
             assert thing in answer
         assert CANARY not in answer
-        assert not any(CANARY in each.content for each in await w.app.directory.after(w.chat, 0, 500))
-        assert not list(w.app.paths.workspace.glob("tool-output/*"))
-        assert [each.name for each in await w.app.store.readers.run(tasks.of_user, LOCAL_USER)] == ["remind"]
+        assert not any(CANARY in each.content for each in await w.app.chats.after(w.chat, 0, 500))
+        assert not list(w.app.core.paths.workspace.glob("tool-output/*"))
+        assert [each.name for each in await w.app.core.readers.run(tasks.of_user, LOCAL_USER)] == ["remind"]

@@ -27,12 +27,12 @@ CANARY = "Kanarienvogel8842"
 async def test_topics_are_listed_and_found(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         assert "topics.enabled" in await w.command("/topics")
-        (trip,) = await say(w.app.store, "Поезд в Тверь уходит в девять", user="local")
-        (bread,) = await say(w.app.store, "buy bread", user="local", chat="дом")
-        (his,) = await say(w.app.store, "secret train", user="boris")
-        await archive(w.app.store, [trip], user="local")
-        await archive(w.app.store, [bread], user="local", chat="дом")
-        await archive(w.app.store, [his], user="boris")
+        (trip,) = await say(w.app.core.store, "Поезд в Тверь уходит в девять", user="local")
+        (bread,) = await say(w.app.core.store, "buy bread", user="local", chat="дом")
+        (his,) = await say(w.app.core.store, "secret train", user="boris")
+        await archive(w.app.core.store, [trip], user="local")
+        await archive(w.app.core.store, [bread], user="local", chat="дом")
+        await archive(w.app.core.store, [his], user="boris")
         lines = (await w.command("/topics", 2)).split("\n")
         assert lines[0] == "Topics, the last talked about first:"
         assert [line.split()[:2] for line in lines[1:]] == [["2", "дом"], ["1", "main"]]
@@ -48,8 +48,8 @@ async def test_topics_are_listed_and_found(tmp_path: Path) -> None:
 async def test_people_are_listed_and_told(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         assert "No people are known" in await w.command("/people")
-        await add(w.app.store, "Аня", user="local", relation="сестра")
-        await add(w.app.store, "Аня", user="boris", relation="secret")
+        await add(w.app.core.store, "Аня", user="local", relation="сестра")
+        await add(w.app.core.store, "Аня", user="boris", relation="secret")
         assert (await w.command("/people", 2)).endswith("\n  Аня  сестра")
         assert (await w.command("/people Аню", 3)).startswith("Аня  сестра  person:")
         assert await w.command("/people Zoe", 4) == "Nobody of that name is known."
@@ -61,31 +61,31 @@ async def test_what_was_shown_is_forgotten_when_it_is_confirmed(tmp_path: Path, 
     async with world(tmp_path) as w:
         assert "nothing goes before" in await w.command("/forget")
         assert await w.command("/forget yes", 2) == "There is nothing to confirm: say first what is to be forgotten."
-        await w.app.store.writer.append([new("Hello there, my friend"), new(SECRET)])
+        await w.app.core.writer.append([new("Hello there, my friend"), new(SECRET)])
         shown = await w.command("/forget last 1", 3)
         assert "This would be forgotten" in shown
         assert "main#6  user" in shown
         assert f"“{SECRET}”" in shown  # such an answer is stored itself, and goes with it
-        assert holding(w.app.paths.data_dir, CANARY)
+        assert holding(w.app.core.paths.data_dir, CANARY)
         assert await w.command("/forget no", 4) == "Nothing was forgotten."
         assert await w.command("/forget yes", 5) == "There is nothing to confirm: say first what is to be forgotten."
         for number, what in enumerate(["#6", "6", "main#6", "последнее 1"], 6):
             assert "main#6  user" in await w.command(f"/forget {what}", number)
         done = await w.command(yes, 10)
         assert done.startswith("Forgotten.\nNothing else of yours says it any more.")
-        assert holding(w.app.paths.data_dir, CANARY) == {}
-        left = [each.content for each in await w.app.store.readers.run(messages.after, CHAT, 0, 99)]
+        assert holding(w.app.core.paths.data_dir, CANARY) == {}
+        left = [each.content for each in await w.app.core.readers.run(messages.after, CHAT, 0, 99)]
         assert "Hello there, my friend" in left
         assert "forgotten already" in await w.command("/forget #6", 11)
 
 
 async def test_nobody_forgets_what_is_another_users(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        rowids = await say(w.app.store, SECRET, user="boris")
-        (topic,) = await archive(w.app.store, rowids, user="boris")
+        rowids = await say(w.app.core.store, SECRET, user="boris")
+        (topic,) = await archive(w.app.core.store, rowids, user="boris")
         kept = fact("Boris has a safe", user="boris")
-        await w.app.store.writer.put_fact(kept, "new")
-        (message,) = await w.app.store.readers.run(messages.by_rowids, rowids)
+        await w.app.core.writer.put_fact(kept, "new")
+        (message,) = await w.app.core.readers.run(messages.by_rowids, rowids)
         wrong = [
             f"topic:{topic.id}",
             f"fact:{kept.id}",
@@ -103,19 +103,19 @@ async def test_nobody_forgets_what_is_another_users(tmp_path: Path) -> None:
             answer = await w.command(f"/forget {what}", 2 * number + 1)
             assert answer.startswith("Nothing can be forgotten: "), what
             assert "nothing to confirm" in await w.command("/forget yes", 2 * number + 2)
-        assert holding(w.app.paths.data_dir, CANARY)
+        assert holding(w.app.core.paths.data_dir, CANARY)
 
 
 async def test_facts_go_too_when_that_is_said(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        (stored,) = await w.app.store.writer.append([new(SECRET)])
+        (stored,) = await w.app.core.writer.append([new(SECRET)])
         made = fact(f"Сказано: {SECRET}", user="local", message=stored.message.id)
-        await w.app.store.writer.put_fact(made, "new")
+        await w.app.core.writer.put_fact(made, "new")
         assert f"takes them too:\n  fact {made.id}: “Сказано: Ключ" in await w.command("/forget main#1")
         assert f"\n  fact {made.id}: “Сказано: Ключ" in await w.command("/forget main#1 с фактами", 2)
         await w.command("/forget yes", 3)
-        assert await w.app.store.readers.run(facts.count, UserId(LOCAL_USER)) == 0
-        assert holding(w.app.paths.data_dir, CANARY) == {}
+        assert await w.app.core.readers.run(facts.count, UserId(LOCAL_USER)) == 0
+        assert holding(w.app.core.paths.data_dir, CANARY) == {}
 
 
 async def test_a_person_is_shown_and_what_still_names_them_is_told(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ async def test_an_answer_that_is_being_made_is_stopped_first(tmp_path: Path) -> 
         done = await w.command("/forget yes", 2)
         gate.set()
         assert done.startswith("Forgotten.")
-        said = await w.app.store.readers.run(messages.after, CHAT, 0, 99)
+        said = await w.app.core.readers.run(messages.after, CHAT, 0, 99)
         assert not any(each.role is Role.ASSISTANT for each in said)
-        assert holding(w.app.paths.data_dir, CANARY) == {}
+        assert holding(w.app.core.paths.data_dir, CANARY) == {}
 
 
 async def test_a_question_is_confirmed_in_its_chat_and_in_time(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from klaw.actor.clock import iso
+from klaw.agent.claims import HINT
 from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.sql import facts
-from klaw.toolbox.claims import HINT
 from klaw.toolbox.spec import Permission, ToolContext, never, tool
 from tests.actors.chats.world import World, world
 from tests.support.facts import fact
@@ -38,15 +38,15 @@ async def web_fetch(_context: ToolContext, url: str) -> str:
 
 async def ask(w: World, *replies: Reply, turn: int = 1, text: str = "Hi") -> list[str]:
     """One turn; returns the results of its tools."""
-    before = len([m for m in await w.app.directory.after(w.chat, 0, 500) if m.type is Kind.TOOL_RESULT])
+    before = len([m for m in await w.app.chats.after(w.chat, 0, 500) if m.type is Kind.TOOL_RESULT])
     w.llm.replies += replies
     await w.send(text, id=f"q{turn}")
     await w.turn(turn)
-    return [m.content for m in await w.app.directory.after(w.chat, 0, 500) if m.type is Kind.TOOL_RESULT][before:]
+    return [m.content for m in await w.app.chats.after(w.chat, 0, 500) if m.type is Kind.TOOL_RESULT][before:]
 
 
 async def known(w: World, user: str = LOCAL_USER) -> list[Any]:
-    return await w.app.store.readers.run(facts.of_user, UserId(user))
+    return await w.app.core.readers.run(facts.of_user, UserId(user))
 
 
 async def test_a_fact_is_saved_found_and_corrected(tmp_path: Path) -> None:
@@ -87,15 +87,15 @@ async def test_a_fact_is_saved_found_and_corrected(tmp_path: Path) -> None:
         )
         assert fixed.startswith("saved as")
         assert [each.text for each in await known(w)] == ["Сестра Аня ест арахис."]
-        past = await w.app.store.readers.run(facts.history, LOCAL_USER, kept.id)
+        past = await w.app.core.readers.run(facts.history, LOCAL_USER, kept.id)
         assert [each.fact.active for each in past if each.fact] == [True, False]
 
 
 async def test_what_was_read_outside_is_never_the_users(tmp_path: Path) -> None:
     async with tool_world(tmp_path, tools={"exec": {"approvalSeconds": 0.05}}) as w:
-        saving = w.app.executor.toolbox.find("memory_save", ToolContext(user=LOCAL_USER, chat=None))
+        saving = w.app.tools.executor.toolbox.find("memory_save", ToolContext(user=LOCAL_USER, chat=None))
         assert saving is not None
-        w.app.executor.toolbox.register(web_fetch)
+        w.app.tools.executor.toolbox.register(web_fetch)
         # The user is asked, is not there, and so it stays as it is.
         results = await ask(
             w,
@@ -108,8 +108,8 @@ async def test_what_was_read_outside_is_never_the_users(tmp_path: Path) -> None:
         assert all("nobody answered" in result for result in results[1:])
         assert not await known(w)
         assert not (tmp_path / "data" / "core_memory.json").exists()
-        w.app.executor.toolbox.remove("memory_save")
-        w.app.executor.toolbox.register(attrs.evolve(saving, lasting=never))  # as if they had said yes
+        w.app.tools.executor.toolbox.remove("memory_save")
+        w.app.tools.executor.toolbox.register(attrs.evolve(saving, lasting=never))  # as if they had said yes
         await ask(w, call("web_fetch", url="x"), call("memory_save", text="He is Mallory."), text_reply("ok"), turn=2)
         assert [each.origin for each in await known(w)] == [Origin.TOOL]
         # The next turn reads nothing from outside.
@@ -156,7 +156,7 @@ async def test_bad_arguments_are_named_and_nothing_is_lost(
     tmp_path: Path, name: str, given: dict[str, Any], told: str
 ) -> None:
     async with tool_world(tmp_path) as w:
-        await w.app.store.writer.put_fact(fact("theirs", id="theirs", user="anna"), "new")
+        await w.app.core.writer.put_fact(fact("theirs", id="theirs", user="anna"), "new")
         (result,) = await ask(w, call(name, **given), text_reply("ok"))
         assert told in result
         assert await known(w) == []
@@ -165,7 +165,7 @@ async def test_bad_arguments_are_named_and_nothing_is_lost(
 
 async def test_no_tool_sees_another_users(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        writer = w.app.store.writer
+        writer = w.app.core.writer
         await writer.put_fact(fact("zebra secret of anna", user="anna"), "new")
         await writer.append([new("zebra said by anna", user="anna", chat="main")])
         await writer.update_core(UserId("anna"), "user", "name", "zebra", iso(START))
@@ -182,12 +182,12 @@ async def test_no_tool_sees_another_users(tmp_path: Path) -> None:
 
 async def test_history_search_has_messages_only(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        await w.app.store.writer.put_fact(fact("zebra fact"), "new")
+        await w.app.core.writer.put_fact(fact("zebra fact"), "new")
         said = [
             new("a zebra", chat="zoo", at=START),
             new("the zebra again", chat="zoo", role=Role.ASSISTANT, at=START + 86_400 * 40),
         ]
-        await w.app.store.writer.append(said)
+        await w.app.core.writer.append(said)
         results = await ask(
             w,
             call("history_search", query="zebra"),
@@ -215,7 +215,7 @@ async def test_a_claim_without_a_write_is_corrected_by_a_write(tmp_path: Path) -
         told = w.llm.requests[1].body["messages"][-2:]
         assert [each["content"] for each in told] == ["I've saved that.", HINT]
         assert (await w.receipt()).receipt["save_claim"] == "corrected"
-        stored = [m.content for m in await w.app.directory.after(w.chat, 0, 99)]
+        stored = [m.content for m in await w.app.chats.after(w.chat, 0, 99)]
         assert HINT not in stored
         assert "I've saved that." not in stored
 
@@ -248,7 +248,7 @@ async def test_without_tools_a_claim_gets_a_note_at_once(tmp_path: Path) -> None
 
 async def test_only_what_succeeded_backs_a_claim(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        w.app.executor.toolbox.register(web_fetch)
+        w.app.tools.executor.toolbox.register(web_fetch)
         await ask(
             w,
             call("web_fetch", url="x"),
@@ -265,11 +265,11 @@ async def test_only_what_succeeded_backs_a_claim(tmp_path: Path) -> None:
 
 async def test_memory_files_are_searched_too(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        folder = w.app.paths.workspace
+        folder = w.app.core.paths.workspace
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "MEMORY.md").write_text("# House\n## Gate\nThe gate code is 4815.\n")
-        w.app.memory_files.nudge()
-        await w.app.memory_files.wait_looked()
+        w.app.memory.files.nudge()
+        await w.app.memory.files.wait_looked()
         (found,) = await ask(w, call("memory_search", query="gate code"), text_reply("ok"), text="?")
         assert found == "1. [file MEMORY.md, line 3, under House > Gate]: The gate code is 4815."
 
@@ -278,7 +278,7 @@ async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         empty = await w.command("/memory")
         assert empty == "Core memory is empty.\nNo facts are kept."
-        writer = w.app.store.writer
+        writer = w.app.core.writer
         await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
         await writer.put_fact(fact("secret of Anna", user="anna"), "new")
         for number in range(22):
@@ -295,7 +295,7 @@ async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
 
 async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        writer = w.app.store.writer
+        writer = w.app.core.writer
         await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
         for given in (
             fact("У Иры аллергия на арахис", importance=95, id="allergy"),
@@ -329,10 +329,10 @@ async def test_the_server_draws_facts_from_what_was_talked_about(tmp_path: Path)
             text_reply("Без арахиса."),
         ]
         # The session is long over: the wall clock is far behind START's.
-        await w.app.store.writer.append([new("У меня аллергия на арахис", at=START)])
-        w.app.archivist.nudge()
+        await w.app.core.writer.append([new("У меня аллергия на арахис", at=START)])
+        w.app.memory.archivist.nudge()
         with trio.fail_after(HANG_S):
-            await w.app.archivist.wait_idle()
+            await w.app.memory.archivist.wait_idle()
         (kept,) = await known(w)
         assert (kept.text, kept.topic, kept.source) == ("У пользователя аллергия на арахис", "1", FactSource.ARCHIVIST)
         assert "/memory" in await w.command("/help")

@@ -60,8 +60,8 @@ async def test_a_failing_provider_is_degraded_until_it_works_again(tmp_path: Pat
         await w.send("b")
         ended = await w.turn(2)
         assert ended.code == "llm_refused"
-        assert set(w.app.health.problems()) >= {"llm:stub"}
-        (report,) = w.app.router.report()
+        assert set(w.app.core.health.problems()) >= {"llm:stub"}
+        (report,) = w.app.llm.router.report()
         assert (report.name, report.breaker.state.value) == ("stub", "open")
         await w.send("c")
         assert (await w.turn(3)).code == "llm_paused"

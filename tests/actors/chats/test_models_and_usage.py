@@ -27,7 +27,7 @@ def priced(**more: Any) -> dict[str, Any]:
 
 
 async def spent_today(w: World) -> Any:
-    return await w.app.store.readers.run(usage.total, UsageFilters(since=w.app.accounts.budget.today()))
+    return await w.app.core.readers.run(usage.total, UsageFilters(since=w.app.llm.accounts.budget.today()))
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------
@@ -75,14 +75,14 @@ async def test_a_stopped_and_a_torn_answer_count(tmp_path: Path) -> None:
         w.llm.replies.append(Reply(steps=(Text("half of the answer"), Wait(trio.Event()))))
         await w.send("one")
         await w.watcher.until(lambda events: [e for e in events if type(e).__name__ == "TextStreamed"])
-        await w.app.directory.stop("local", "main")
+        await w.app.chats.stop("local", "main")
         assert (await w.receipt()).usage["estimated_calls"] == 1
         w.llm.replies.append(Reply(steps=(Text("torn"), Cut())))
         await w.send("two")
         await w.turn(2)
         record = await w.receipt()
         assert (record.status, record.usage["estimated_calls"]) == (TurnStatus.FAILED, 1)
-        assert w.app.accounts.budget.report().spent_nano == (await spent_today(w)).cost_nano > 0
+        assert w.app.llm.accounts.budget.report().spent_nano == (await spent_today(w)).cost_nano > 0
 
 
 async def test_a_refused_call_costs_nothing(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_refused_call_costs_nothing(tmp_path: Path) -> None:
         await w.send("hi")
         await w.turn(1)
         assert (await w.receipt()).usage == {}
-        report = w.app.accounts.budget.report()
+        report = w.app.llm.accounts.budget.report()
         assert (report.spent_nano, report.reserved_nano) == (0, 0)
 
 
@@ -112,15 +112,15 @@ async def test_over_budget_a_turn_is_refused_before_the_call_and_its_message_wai
         assert len(w.llm.requests) == 1
         warning = await w.reply(1, role=Role.SYSTEM)
         assert "97 % of the daily LLM budget is used" in warning.content
-        assert "budget_used_up" in w.app.health.problems()
+        assert "budget_used_up" in w.app.core.health.problems()
         assert "used up" in await w.command("/status")
     # Raised, and after a restart: what was spent is remembered, and the message is answered.
     async with world(tmp_path, **priced(dailyBudget=4), models=PRICED, tools=NO_TOOLS) as w:
-        assert w.app.accounts.budget.report().spent_nano == round(1.95 * NANO)
+        assert w.app.llm.accounts.budget.report().spent_nano == round(1.95 * NANO)
         assert await w.command("/retry") == "Trying again."
         await w.turn(1)
         assert w.contents()[-1] == "второй"
-        assert not [e for e in await w.app.directory.after(w.chat, 0, 99) if e.metadata.get("budget")][1:]
+        assert not [e for e in await w.app.chats.after(w.chat, 0, 99) if e.metadata.get("budget")][1:]
     async with world(tmp_path, **priced(dailyBudget=1.5), models=PRICED, tools=NO_TOOLS) as w:
         await w.send("третий")
         assert (await w.turn(1)).code == "llm_over_budget"
@@ -139,7 +139,7 @@ async def test_chats_that_ask_together_do_not_pass_the_limit_together(tmp_path: 
         gate.set()
         await w.turn(8)
         assert 1 <= len(w.llm.requests) <= 3
-        report = w.app.accounts.budget.report()
+        report = w.app.llm.accounts.budget.report()
         assert report.spent_nano <= round(0.9 * NANO)
         assert report.reserved_nano == 0
         assert report.spent_nano == (await spent_today(w)).cost_nano
@@ -197,7 +197,7 @@ async def test_a_wrong_name_changes_nothing_and_is_explained(tmp_path: Path, wan
         answer = await w.command(f"/model {wanted}")
         assert said in answer
         assert "The model stays as it is" in answer
-        session = await w.app.directory.session("local", "main")
+        session = await w.app.chats.session("local", "main")
         assert session is not None
         assert session.model is None
 
@@ -227,6 +227,6 @@ async def test_corrections_of_token_estimates_survive_a_restart(tmp_path: Path) 
             w.llm.replies.append(text_reply("ok", usage=(5000, 5)))
             await w.send("hi")
             await w.turn(number)
-        assert w.app.correction.of("stub/model") > 1
+        assert w.app.llm.correction.of("stub/model") > 1
     async with world(tmp_path) as w:
-        assert w.app.correction.of("stub/model") > 1
+        assert w.app.llm.correction.of("stub/model") > 1

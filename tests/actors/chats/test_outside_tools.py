@@ -51,7 +51,7 @@ async def test_message_goes_to_another_chat_of_the_user(tmp_path: Path) -> None:
         await w.send("Напиши в чат Дом, что Анна приедет в четверг")
         await w.turn(2)
 
-        other = await w.app.directory.after(chat_id(LOCAL_USER, "Дом"), 0, 10)
+        other = await w.app.chats.after(chat_id(LOCAL_USER, "Дом"), 0, 10)
         sent = other[-1]
         assert (sent.role, sent.type, sent.content) == (Role.ASSISTANT, Kind.TEXT, "Анна приедет в четверг")
         assert sent.metadata["origin"] == "tool"
@@ -71,12 +71,12 @@ async def test_message_that_cannot_be_sent_is_explained(tmp_path: Path) -> None:
         w.llm.replies.append(text_reply("ok"))
         await w.send("x", chat="work")
         await w.turn(1)
-        await w.app.directory.send(UserId("bob"), "Тайна", "b1", "hi")
+        await w.app.chats.send(UserId("bob"), "Тайна", "b1", "hi")
 
         async def say(chat: str, text: str = "hello", user: UserId = LOCAL_USER) -> str:
             context = ToolContext(user=user, chat=chat_id(user, "main"), turn="t1")
             call = ToolCall(id="c1", name="send_message", arguments=json.dumps({"chat": chat, "text": text}))
-            (result,) = await w.app.executor.run(prepare((call,), taken=(), new_id=lambda: "n", most=8), context)
+            (result,) = await w.app.tools.executor.run(prepare((call,), taken=(), new_id=lambda: "n", most=8), context)
             assert result.failed
             return result.text
 
@@ -92,7 +92,7 @@ async def test_message_that_cannot_be_sent_is_explained(tmp_path: Path) -> None:
 async def test_page_of_the_web_is_stored_with_its_origin(tmp_path: Path) -> None:
     """So that nothing ever takes it for what the user said."""
     async with tool_world(tmp_path, tools={"web": {"enabled": True}}) as w, site() as (served, fetcher, _):
-        toolbox = w.app.executor.toolbox
+        toolbox = w.app.tools.executor.toolbox
         toolbox.remove("web_fetch")
         toolbox.register(web_fetch(fetcher, 30))
         served.pages["/"] = answer("<p>Пользователя зовут Ипполит</p>".encode())
@@ -117,9 +117,9 @@ async def test_question_waits_without_a_slot_and_the_answer_decides(tmp_path: Pa
         w.llm.replies.appendleft(text_reply("meanwhile"))
         await w.send("hi", chat="other")
         await w.turn(1)
-        assert w.app.slots.report().busy == 0
+        assert w.app.llm.slots.report().busy == 0
         assert not made(tmp_path)
-        w.app.approvals.answer(asked[0].approval, allow=True)
+        w.app.tools.approvals.answer(asked[0].approval, allow=True)
         await w.turn(2)
 
         assert asked[0].approval.what == f"[NOT in a sandbox{RISK}] touch made.txt"
@@ -133,7 +133,7 @@ async def test_denied_command_does_not_run_and_the_model_is_told(tmp_path: Path)
 
         await w.send("Создай файл")
         asked = await w.watcher.until(lambda events: [e for e in events if isinstance(e, ApprovalAsked)])
-        w.app.approvals.answer(asked[0].approval, allow=False)
+        w.app.tools.approvals.answer(asked[0].approval, allow=False)
         await w.turn(1)
 
         assert "the user said no" in (await results(w))[0].content
@@ -171,15 +171,15 @@ async def test_stopping_the_turn_withdraws_the_question(tmp_path: Path) -> None:
         await w.watcher.until(lambda events: [e for e in events if isinstance(e, ApprovalAsked)])
 
         with trio.fail_after(HANG_S):
-            await w.app.directory.stop(LOCAL_USER, "main")
+            await w.app.chats.stop(LOCAL_USER, "main")
 
-        assert w.app.approvals.open(w.chat) == ()
+        assert w.app.tools.approvals.open(w.chat) == ()
 
 
 async def test_outside_tools_are_not_offered_unless_switched_on(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        offered = {spec.name for spec in w.app.executor.toolbox.all()}
+        offered = {spec.name for spec in w.app.tools.executor.toolbox.all()}
         assert "send_message" in offered
         assert not offered & {"web_fetch", "host_exec"}
     async with tool_world(tmp_path / "on", tools={**EXEC, "web": {"enabled": True}}) as w:
-        assert {spec.name for spec in w.app.executor.toolbox.all()} >= {"web_fetch", "host_exec"}
+        assert {spec.name for spec in w.app.tools.executor.toolbox.all()} >= {"web_fetch", "host_exec"}

@@ -7,7 +7,7 @@ import trio
 
 from klaw.admin import why
 from klaw.admin.requests import Why
-from klaw.chats.workspace import Workspace
+from klaw.agent.workspace import Workspace
 from klaw.cli import receipt_text
 from klaw.cli.why import lines as why_lines
 from klaw.store.sql import summaries, usage, whereabouts
@@ -37,9 +37,9 @@ async def talk(w: World, count: int, first: int = 0, turns: int = 0) -> None:
 
 
 async def idle(w: World) -> None:
-    w.app.summarizer.nudge(w.chat)
+    w.app.memory.summarizer.nudge(w.chat)
     with trio.fail_after(HANG_S):
-        await w.app.summarizer.wait_idle()
+        await w.app.memory.summarizer.wait_idle()
 
 
 def chats_of(w: World) -> list[Recorded]:
@@ -52,9 +52,9 @@ def _tokens_of_turns(connection: Any) -> int:
 
 async def explain(w: World, message: str) -> dict[str, Any]:
     target = why.check_why(Why(message=message, chat="main"))
-    found = why.choose(await w.app.store.readers.run(whereabouts.find, target))
-    config = w.app.config
-    about = await w.app.store.readers.run(
+    found = why.choose(await w.app.core.readers.run(whereabouts.find, target))
+    config = w.app.core.config
+    about = await w.app.core.readers.run(
         whereabouts.locate,
         found,
         why.words_of(found),
@@ -62,7 +62,7 @@ async def explain(w: World, message: str) -> dict[str, Any]:
         window_rows=config.window_rows,
         summarised=config.summaries.enabled,
     )
-    fixed = Workspace(w.app.paths.workspace, w.app.paths.data_dir).read(found.user)
+    fixed = Workspace(w.app.core.paths.workspace, w.app.core.paths.data_dir).read(found.user)
     return why.describe(why.combine(found, about, config, fixed), config)
 
 
@@ -73,12 +73,12 @@ async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
         w.llm.respond = respond
         await talk(w, 10)
         await idle(w)
-        live = await w.app.store.readers.run(summaries.live, w.chat, 0)
+        live = await w.app.core.readers.run(summaries.live, w.chat, 0)
         assert live
         covered = live[-1].last_seq
-        every = await w.app.store.readers.run(summaries.of_chat, w.chat)
-        charged = await w.app.store.readers.run(usage.total, UsageFilters())
-        turns = await w.app.store.readers.run(_tokens_of_turns)
+        every = await w.app.core.readers.run(summaries.of_chat, w.chat)
+        charged = await w.app.core.readers.run(usage.total, UsageFilters())
+        turns = await w.app.core.readers.run(_tokens_of_turns)
         assert charged.prompt_tokens == turns + sum(each.prompt_tokens for each in every)
         await w.send("В каком доме номер 1 живёт моя сестра Анна?")
         await w.turn(11)
@@ -93,7 +93,7 @@ async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
         assert receipt["recall"]["guard"] == "search"
         assert any(seq <= covered for seq in receipt["recall"]["kept"])
         await idle(w)  # the last turn may have made another one
-        live = await w.app.store.readers.run(summaries.live, w.chat, 0)
+        live = await w.app.core.readers.run(summaries.live, w.chat, 0)
         told = await explain(w, "main#2")
         assert told["summary"] == {
             "number": live[0].number,
@@ -136,7 +136,7 @@ async def test_a_failing_summary_holds_up_nobody(tmp_path: Path) -> None:
         receipt = (await w.receipt()).receipt
         assert "summaries" not in receipt
         assert receipt["window"]["messages"] in (3, 4)
-        assert w.app.summarizer.report()["failing"] == 1
+        assert w.app.memory.summarizer.report()["failing"] == 1
         asked = [request for request in w.llm.requests if ASK in request.messages[0]["content"]]
         assert len(asked) == 1
 
@@ -155,7 +155,7 @@ async def test_a_turn_does_not_wait_for_a_summary(tmp_path: Path) -> None:
         assert any(ASK in request.messages[0]["content"] for request in w.llm.requests)
         gate.set()
         await idle(w)
-        assert await w.app.store.readers.run(summaries.live, w.chat, 0)
+        assert await w.app.core.readers.run(summaries.live, w.chat, 0)
 
 
 async def test_held_messages_stay_until_a_summary_holds_them(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_held_messages_stay_until_a_summary_holds_them(tmp_path: Path) -> 
             assert first is None or first == covered + 1
             assert receipt["window"]["held"] is True
         await idle(w)
-        assert await w.app.store.readers.run(summaries.live, w.chat, 0)
+        assert await w.app.core.readers.run(summaries.live, w.chat, 0)
 
 
 async def test_switched_off_summaries_give_their_messages_back(tmp_path: Path) -> None:
@@ -186,4 +186,4 @@ async def test_switched_off_summaries_give_their_messages_back(tmp_path: Path) -
         await w.turn(1)
         assert SUMMARY not in str(w.llm.requests[-1].messages)
         assert (await w.receipt()).receipt["window"]["messages"] >= 17
-        assert "memory.summarizer" not in {report.name for report in w.app.supervisor.report()}
+        assert "memory.summarizer" not in {report.name for report in w.app.core.supervisor.report()}

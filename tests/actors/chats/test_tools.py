@@ -57,7 +57,7 @@ def calls(*pairs: tuple[str, Any]) -> Reply:
 
 
 async def rows(w: World) -> list[Message]:
-    return await w.app.directory.after(w.chat, 0, 200)
+    return await w.app.chats.after(w.chat, 0, 200)
 
 
 def shape(messages: list[Message]) -> list[tuple[str, str]]:
@@ -66,7 +66,7 @@ def shape(messages: list[Message]) -> list[tuple[str, str]]:
 
 async def test_a_turn_calls_tools_and_answers_with_their_results(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        w.app.executor.toolbox.register(add)
+        w.app.tools.executor.toolbox.register(add)
         first = Reply(
             steps=(Text("Считаю. "), Tool("c1", "add", '{"a": 2, "b": 3}'), Tool("c2", "add", '{"a": "x"}', index=1)),
             finish_reason="tool_calls",
@@ -115,7 +115,7 @@ async def test_a_turn_calls_tools_and_answers_with_their_results(tmp_path: Path)
 
 async def test_the_next_turn_sees_the_calls_of_the_one_before(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        w.app.executor.toolbox.register(add)
+        w.app.tools.executor.toolbox.register(add)
         w.llm.replies += [calls(("add", {"a": 2, "b": 3})), text_reply("Five."), text_reply("As I said: five.")]
         await w.send("How much is 2+3?")
         await w.turn(1)
@@ -131,7 +131,7 @@ async def test_the_next_turn_sees_the_calls_of_the_one_before(tmp_path: Path) ->
 
 async def test_a_model_without_tools_is_offered_none_and_shown_none(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        w.app.executor.toolbox.register(add)
+        w.app.tools.executor.toolbox.register(add)
         w.llm.replies += [calls(("add", {"a": 2, "b": 3})), text_reply("Five.")]
         await w.send("How much is 2+3?")
         await w.turn(1)
@@ -144,7 +144,7 @@ async def test_a_model_without_tools_is_offered_none_and_shown_none(tmp_path: Pa
 
 async def test_rounds_are_limited_and_the_last_call_has_no_tools(tmp_path: Path) -> None:
     async with tool_world(tmp_path, processing={"maxToolCallRounds": 2}) as w:
-        w.app.executor.toolbox.register(add)
+        w.app.tools.executor.toolbox.register(add)
         w.llm.replies += [calls(("add", {"a": 1, "b": n})) for n in range(2)]
         w.llm.replies.append(text_reply("Enough."))
         await w.send("count")
@@ -161,13 +161,13 @@ async def test_rounds_are_limited_and_the_last_call_has_no_tools(tmp_path: Path)
 async def test_stop_in_the_middle_of_a_round_cancels_the_tools_and_repairs(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
         gate = Gate()
-        w.app.executor.toolbox.register(add, gate.spec)
+        w.app.tools.executor.toolbox.register(add, gate.spec)
         w.llm.replies.append(calls(("add", {"a": 1, "b": 1}), ("gate", {})))
         await w.send("wait for it")
         with trio.fail_after(HANG_S):
             await gate.entered.wait()
         await w.reply(kind=Kind.TOOL_RESULT, role=Role.TOOL)
-        assert await w.app.directory.stop(LOCAL_USER, "main")
+        assert await w.app.chats.stop(LOCAL_USER, "main")
         assert gate.cancelled
         assert (await w.receipt()).status is TurnStatus.STOPPED
         assert [c["state"] for c in (await w.receipt()).receipt["tools"]["calls"]] == ["done", "interrupted"]
@@ -182,7 +182,7 @@ async def test_stop_in_the_middle_of_a_round_cancels_the_tools_and_repairs(tmp_p
 async def test_a_failed_turn_goes_on_with_its_rounds(tmp_path: Path) -> None:
     """The tools that ran are not run again: their results stand behind the question."""
     async with tool_world(tmp_path) as w:
-        w.app.executor.toolbox.register(add)
+        w.app.tools.executor.toolbox.register(add)
         w.llm.replies += [calls(("add", {"a": 2, "b": 2})), error_reply(500)]
         await w.send("2+2?")
         assert (await w.turn(1)).status is TurnStatus.FAILED
@@ -201,7 +201,7 @@ async def test_a_failed_turn_goes_on_with_its_rounds(tmp_path: Path) -> None:
 async def test_a_question_during_a_round_belongs_to_the_next_turn(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
         gate = Gate()
-        w.app.executor.toolbox.register(gate.spec)
+        w.app.tools.executor.toolbox.register(gate.spec)
         w.llm.replies += [calls(("gate", {})), text_reply("It opened."), text_reply("You too.")]
         await w.send("open the gate")
         with trio.fail_after(HANG_S):
@@ -218,17 +218,17 @@ async def test_a_question_during_a_round_belongs_to_the_next_turn(tmp_path: Path
 async def test_a_tool_does_not_hold_a_slot(tmp_path: Path) -> None:
     async with tool_world(tmp_path, processing={"maxConcurrentLlm": 1}) as w:
         gate = Gate()
-        w.app.executor.toolbox.register(gate.spec)
+        w.app.tools.executor.toolbox.register(gate.spec)
         w.llm.replies.append(calls(("gate", {})))
         await w.send("open the gate")
         with trio.fail_after(HANG_S):
             await gate.entered.wait()
-        assert w.app.slots.report().busy == 0
+        assert w.app.llm.slots.report().busy == 0
         await w.send("hello", chat="other")
         assert (await w.turn(1)).chat.endswith("other")
         gate.open.set()
         await w.turn(2)
-        assert w.app.slots.report().busy == 0
+        assert w.app.llm.slots.report().busy == 0
 
 
 async def test_a_prompt_that_proves_too_long_after_a_round_is_shortened(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ async def test_a_prompt_that_proves_too_long_after_a_round_is_shortened(tmp_path
             """Say much."""
             return "many words " * 1000
 
-        w.app.executor.toolbox.register(flood)
+        w.app.tools.executor.toolbox.register(flood)
         too_long = error_reply(400, code="context_length_exceeded")
         w.llm.replies += [calls(("flood", {})), too_long, text_reply("Short.")]
         await w.send("say much")
@@ -256,13 +256,13 @@ async def test_long_output_goes_to_a_file_of_the_workspace(tmp_path: Path) -> No
             """Say much."""
             return "слово\x00" * 1000
 
-        w.app.executor.toolbox.register(flood)
+        w.app.tools.executor.toolbox.register(flood)
         w.llm.replies += [calls(("flood", {})), text_reply("ok")]
         await w.send("say much")
         await w.turn(1)
         result = await w.reply(kind=Kind.TOOL_RESULT, role=Role.TOOL)
         assert "first 1000 of 6000 characters" in result.content
-        (file,) = (w.app.paths.workspace / "tool-output").iterdir()
+        (file,) = (w.app.core.paths.workspace / "tool-output").iterdir()
         assert f"tool-output/{file.name}" in result.content
         assert file.read_text() == "слово\ufffd" * 1000
 
@@ -271,12 +271,12 @@ async def test_a_turn_that_was_interrupted_in_a_round_is_answered_at_start(tmp_p
     """As after a crash: the call is stored, its turn is not."""
     async with tool_world(tmp_path) as w:
         gate = Gate()
-        w.app.executor.toolbox.register(gate.spec)
+        w.app.tools.executor.toolbox.register(gate.spec)
         w.llm.replies.append(calls(("gate", {})))
         await w.send("open the gate")
         with trio.fail_after(HANG_S):
             await gate.entered.wait()
-        (handle,) = w.app.directory._handles.values()
+        (handle,) = w.app.chats._handles.values()
         assert handle.turn is not None
         handle.turn.scope.cancel(reason="the test plays a crash")
         await handle.turn.over.wait()

@@ -12,7 +12,7 @@ import trio
 from klaw.admin import why
 from klaw.admin.recalled import explain_message
 from klaw.admin.requests import Why
-from klaw.chats.workspace import Workspace
+from klaw.agent.workspace import Workspace
 from klaw.cli import receipt_text
 from klaw.cli.why import lines as why_lines
 from klaw.domain.message import Kind, Message, Role
@@ -50,8 +50,8 @@ async def archive(w: World, said: tuple[str, ...], summary: str, *, user: str = 
         new(text, user=user, chat=chat, role=(Role.USER, Role.ASSISTANT)[number % 2])
         for number, text in enumerate(said)
     ]
-    rowids = [each.message.rowid for each in await w.app.store.writer.append(made)]
-    (topic,) = await w.app.store.writer.store_topics(
+    rowids = [each.message.rowid for each in await w.app.core.writer.append(made)]
+    (topic,) = await w.app.core.writer.store_topics(
         UserId(user), chat_id(UserId(user), chat), [draft(summary, *rowids)], AT
     )
     return topic
@@ -87,7 +87,7 @@ def decisions(told: dict[str, Any]) -> dict[int, str]:
 
 
 def metric(w: World, name: str) -> dict[str, Any]:
-    return dict(w.app.metrics.report()[name])
+    return dict(w.app.core.metrics.report()[name])
 
 
 # -- what comes in -----------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ async def test_the_chosen_topic_stands_in_the_prompt_and_in_the_receipt(
         assert layers["topics"] == told["tokens"]
         assert all(text not in json.dumps(told, ensure_ascii=False) for text in (*wanted, mine.summary, "helps"))
         # What the choice cost is the turn's.
-        charged = await w.app.store.readers.run(usage.total, UsageFilters())
+        charged = await w.app.core.readers.run(usage.total, UsageFilters())
         assert charged.prompt_tokens == 111
         assert metric(w, "klaw_topics_reranker_selected")["sum"] == 1
         assert metric(w, "klaw_reranker_duration_seconds")["count"] == 1
@@ -146,8 +146,8 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         assert [(each["turn"], each["as"], each["chat"]) for each in told["turns"]] == [(turn, "topic", w.chat)]
         assert told["reach"]["topics"]
         assert not (await explain(w, "main#1"))["reach"]["topics"]
-        await w.app.store.writer.append([], turns.record(await find(w, "old#2")))
-        await w.app.store.writer.append([new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        await w.app.core.writer.append([], turns.record(await find(w, "old#2")))
+        await w.app.core.writer.append([new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
         told = await explain(w, "old#1")
         assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
         lines = why_lines({**told, "turns": [*told["turns"], *({"as": "other_segment"} for _ in "12")]})
@@ -168,12 +168,12 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
 async def find(w: World, name: str) -> Message:
     chat, _, _ = name.partition("#")
     target = why.check_why(Why(message=name, chat=chat))
-    return why.choose(await w.app.store.readers.run(whereabouts.find, target))
+    return why.choose(await w.app.core.readers.run(whereabouts.find, target))
 
 
 async def explain(w: World, name: str) -> dict[str, Any]:
-    found, config = await find(w, name), w.app.config
-    about = await w.app.store.readers.run(
+    found, config = await find(w, name), w.app.core.config
+    about = await w.app.core.readers.run(
         whereabouts.locate,
         found,
         why.words_of(found),
@@ -181,7 +181,7 @@ async def explain(w: World, name: str) -> dict[str, Any]:
         window_rows=config.window_rows,
         summarised=config.summaries.enabled,
     )
-    fixed = Workspace(w.app.paths.workspace, w.app.paths.data_dir).read(found.user)
+    fixed = Workspace(w.app.core.paths.workspace, w.app.core.paths.data_dir).read(found.user)
     return why.describe(why.combine(found, about, config, fixed), config)
 
 
@@ -193,7 +193,7 @@ async def test_forgetting_leaves_no_word_in_receipts(tmp_path: Path) -> None:
         w.llm.respond = answers(lambda _request: text_reply(choice(topic.id, reason=secret, excerpt=secret)))
         assert secret in await ask(w, "Где бабушка прячет ключ?")
         message = await find(w, "old#1")
-        forgetter = w.app.forgetter
+        forgetter = w.app.memory.forgetter
         assert (await forgetter.forget(await forgetter.find("old#1", LOCAL_USER), everywhere=True)).held == ()
         record = await w.receipt()
         assert CANARY not in json.dumps(record.receipt, ensure_ascii=False)
@@ -281,9 +281,9 @@ async def test_recall_does_not_repeat_what_a_topic_shows(tmp_path: Path) -> None
     ) as w:
         for number, text in enumerate(("Бабушка печёт пироги с вишней.", "Тётя печёт с капустой.", "А я ем."), 1):
             await ask(w, text, number)
-        said = await w.app.directory.after(w.chat, 0, 500)
+        said = await w.app.chats.after(w.chat, 0, 500)
         rowids = [message.rowid for message in said]
-        await w.app.store.writer.store_topics(LOCAL_USER, w.chat, [draft("Пироги семьи.", *rowids[:4])], AT)
+        await w.app.core.writer.store_topics(LOCAL_USER, w.chat, [draft("Пироги семьи.", *rowids[:4])], AT)
         system = await ask(w, "Какие пироги с вишней печёт бабушка?", 4)
         assert system.count("Бабушка печёт пироги с вишней.") == 1
         assert HEADER in system
@@ -372,7 +372,7 @@ async def test_a_silent_model_is_given_up_in_time(tmp_path: Path) -> None:
         assert "Пироги бабушки." in await ask(w, "Какие пироги с вишней печёт бабушка?")
         told = await account(w)
         assert told["fallback"] == "timeout"
-        assert w.app.slots.report().busy == 0
+        assert w.app.llm.slots.report().busy == 0
 
 
 async def test_one_slot_is_enough(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ async def test_stop_ends_the_choice(tmp_path: Path) -> None:
         assert (await w.turn(1)).status == "stopped"
         with trio.fail_after(HANG_S):
             await w.llm.requests[0].gone.wait()
-        assert w.app.slots.report().busy == 0
+        assert w.app.llm.slots.report().busy == 0
         assert "No context was put together" in await w.command("/context", 2)
         record = await w.receipt()
         assert (record.status, record.receipt) == ("stopped", {})

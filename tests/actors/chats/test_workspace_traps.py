@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from klaw.chats import workspace as workspace_module
-from klaw.chats.workspace import Workspace
+from klaw.agent import workspace as workspace_module
+from klaw.agent.workspace import Workspace
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import AGENT_FILES
 from klaw.subagents import heartbeat

@@ -9,14 +9,13 @@ from typing import Any
 import attrs
 import trio
 
-from klaw.app import running
+from klaw.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Event, MessageStored, TurnEnded
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, ChatId, chat_id
 from klaw.domain.turn import TurnRecord
-from klaw.parts import App
 from klaw.store.requests import Appended
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.waiting import HANG_S
@@ -50,7 +49,7 @@ class World:
 
     async def send(self, text: str, *, id: str | None = None, chat: str = "main") -> Appended:  # noqa: A002
         message_id = id or f"c{len(self.watcher.events)}-{trio.current_time()}"
-        return await self.app.directory.send(LOCAL_USER, chat, message_id, text)
+        return await self.app.chats.send(LOCAL_USER, chat, message_id, text)
 
     async def turn(self, number: int) -> TurnEnded:
         """The n-th turn that ended, from 1."""
@@ -77,7 +76,7 @@ class World:
         return (await self.reply(number, kind=Kind.COMMAND, role=Role.SYSTEM)).content
 
     async def receipt(self, chat: str = "main") -> TurnRecord:
-        found = await self.app.directory.receipt(LOCAL_USER, chat, None)
+        found = await self.app.chats.receipt(LOCAL_USER, chat, None)
         assert found is not None
         return found
 

@@ -18,7 +18,6 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.config.schema import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
-from klaw.health import embedder_problems
 from klaw.memory.embed import embedder as actor
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.embed.passage import Passage, passage, vectors_id
@@ -142,12 +141,12 @@ async def test_a_new_model_turns_vectors_off_until_all_are_made_anew(
             assert (refused.value.code, refused.value.degraded) == ("reembedding", "reembedding:0%")
             gate.allow(3)
             await until(lambda: embedder.status.embedded == 3)
-            assert embedder_problems(embedder) == {
+            assert embedder.problems() == {
                 "reembedding": "full text only, 75 % re-embedded: the embedding model was changed"
             }
             gate.allow(1)
             await in_state(embedder, EmbedderState.READY)
-            assert embedder_problems(embedder) == {}
+            assert embedder.problems() == {}
             assert embedder.status.reembedded_percent == 100
             query = await embedder.query(TEXTS[2])
             (nearest, *_) = await store.readers.run(vector_search.nearest, query, 1, 1, 10, 4)
@@ -240,7 +239,7 @@ async def test_a_broken_model_replaces_nothing(
         async with running(store, broken) as embedder:
             status = await in_state(embedder, EmbedderState.NO_MODEL)
             assert problem in (status.reason or "")
-            assert problem in embedder_problems(embedder)["no_embeddings"]
+            assert problem in embedder.problems()["no_embeddings"]
         assert await stored_model(store) == before
         assert await store.readers.run(vectors.count_embedded) == len(TEXTS)
         async with running(store, tiny) as embedder:

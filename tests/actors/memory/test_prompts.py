@@ -11,7 +11,7 @@ import pytest
 
 import klaw.prompts
 from klaw.actor.metrics import Metrics
-from klaw.chats.workspace import Workspace
+from klaw.agent.workspace import Workspace
 from klaw.context.inputs import Budget
 from klaw.domain.fact import FactSource
 from klaw.domain.message import Role

@@ -14,7 +14,7 @@ import trio
 import klaw.operations
 from klaw.admin.commands import Commands
 from klaw.admin.requests import parse
-from klaw.app import running
+from klaw.app import App, operation_parts, running
 from klaw.chats.slash import SlashAnswer
 from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
@@ -24,7 +24,6 @@ from klaw.operations import table
 from klaw.operations.operation import OperationError, Scope, plain_type, told
 from klaw.operations.perform import Asker, Call, perform, read
 from klaw.operations.slash import OperationCommands
-from klaw.parts import App, operation_parts
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 

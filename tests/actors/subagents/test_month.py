@@ -50,7 +50,7 @@ async def test_ten_tasks_over_a_month(
         here = there.here
         here.llm.respond = lambda _request: text_reply("Done. Готово.")
         await open_chat(here)
-        add = here.app.scheduling.add
+        add = here.app.tasks.scheduling.add
         wanted = Counter()
         for name, (cron, zone) in CRONS.items():
             raw = {"name": name, "message": f"{name}: подведи итоги", "cron": cron, "zone": zone, "injectInto": "main"}
@@ -69,7 +69,7 @@ async def test_ten_tasks_over_a_month(
         # On time, so nothing is said of it, and the next one never began before the time came.
         assert {run.note for run in runs} == {None}
         assert all(0 <= from_iso(run.started_at) - from_iso(run.due) < 1 for run in runs)
-        said = await here.app.store.readers.run(messages.after, here.chat, 0, len(runs) + 10)
+        said = await here.app.core.readers.run(messages.after, here.chat, 0, len(runs) + 10)
         delivered = Counter(message.metadata["run"] for message in said if message.type is Kind.SCHEDULED)
         assert delivered == Counter(run.id for run in runs)
         assert len(here.llm.requests) == len(runs) + 1

@@ -17,9 +17,9 @@ async def test_tasks_are_listed_with_their_next_fire_and_last_run(tmp_path: Path
         assert await here.command("/runs", 2) == "There are no runs."
         await add(here, injectInto="main")
         await add(here, "off", enabled=False, injectInto="Дача")
-        await here.app.scheduling.add(UserId("anna"), {"name": "annas", "message": "x", "every": "1h"})
+        await here.app.tasks.scheduling.add(UserId("anna"), {"name": "annas", "message": "x", "every": "1h"})
         here.llm.replies.append(text_reply("The day was fine."))
-        run = await ended(here, (await here.app.scheduling.run_now(LOCAL_USER, "day")).id)
+        run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
         assert run.status is RunStatus.DONE
         head, day, off = (await here.command("/tasks", 3)).splitlines()
         assert head == "Tasks:"
@@ -41,9 +41,9 @@ async def test_a_run_is_cancelled_by_its_task_or_its_id(tmp_path: Path) -> None:
         await add(here, "first")
         await add(here, "second")
         here.llm.replies += [Reply(steps=(Hang(),)), Reply(steps=(Hang(),))]
-        first = await here.app.scheduling.run_now(LOCAL_USER, "first")
-        second = await here.app.scheduling.run_now(LOCAL_USER, "second")
-        assert await here.app.scheduling.runs(UserId("anna")) == []
+        first = await here.app.tasks.scheduling.run_now(LOCAL_USER, "first")
+        second = await here.app.tasks.scheduling.run_now(LOCAL_USER, "second")
+        assert await here.app.tasks.scheduling.runs(UserId("anna")) == []
         which = (await here.command("/cancel", 2)).splitlines()
         assert which[0] == "Which one? Give its id:"
         assert [line.split()[:3] for line in which[1:]] == [
@@ -61,7 +61,7 @@ async def test_a_run_is_cancelled_by_its_task_or_its_id(tmp_path: Path) -> None:
 async def test_the_heartbeat_is_paired_with_the_chat(tmp_path: Path, interval_s: int) -> None:
     async with world(tmp_path, heartbeat={"intervalSeconds": interval_s}) as here:
         said = await here.command("/heartbeat")
-        tasks = await here.app.scheduling.tasks(LOCAL_USER)
+        tasks = await here.app.tasks.scheduling.tasks(LOCAL_USER)
         listed = await here.command("/tasks", 2)
         if interval_s:
             assert [(view.task.name, view.task.inject_into) for view in tasks] == [("heartbeat", "main")]
@@ -73,5 +73,5 @@ async def test_the_heartbeat_is_paired_with_the_chat(tmp_path: Path, interval_s:
             assert "There are no tasks" in listed
         assert "/heartbeat off" in await here.command("/heartbeat вкл", 3)
         assert "in no chat" in await here.command("/heartbeat OFF", 4)
-        assert await here.app.scheduling.tasks(LOCAL_USER) == []
+        assert await here.app.tasks.scheduling.tasks(LOCAL_USER) == []
         assert "in no chat" in await here.command("/heartbeat off", 5)

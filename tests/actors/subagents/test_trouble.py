@@ -34,29 +34,31 @@ DOWN = Reply(before_head=(Cut(),))
 async def ended(here: World, run: str) -> Run:
     with trio.fail_after(HANG_S):
         while True:
-            found = await here.app.scheduling.run(LOCAL_USER, run)
-            if found is not None and found.status.over and run not in here.app.scheduler.live:
+            found = await here.app.tasks.scheduling.run(LOCAL_USER, run)
+            if found is not None and found.status.over and run not in here.app.tasks.scheduler.live:
                 return found
             await trio.sleep(0.02)
 
 
 async def said(here: World) -> list[Message]:
     """What runs have said in the chat."""
-    found = await here.app.store.readers.run(messages.after, here.chat, 0, 1000)
+    found = await here.app.core.readers.run(messages.after, here.chat, 0, 1000)
     return [message for message in found if message.type is Kind.SCHEDULED]
 
 
 async def add(here: World, name: str, message: str = "Look / Посмотри", **more: Any) -> None:
     trigger = {} if {"at", "every", "cron"} & set(more) else {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
-    await here.app.scheduling.add(LOCAL_USER, {"name": name, "message": message, "injectInto": "main"} | trigger | more)
+    await here.app.tasks.scheduling.add(
+        LOCAL_USER, {"name": name, "message": message, "injectInto": "main"} | trigger | more
+    )
 
 
 def state_of(here: World) -> State | None:
-    return here.app.supervisor.state("subagents.scheduler")
+    return here.app.core.supervisor.state("subagents.scheduler")
 
 
 def crashes(here: World) -> int:
-    (report,) = [each for each in here.app.supervisor.report() if each.name == "subagents.scheduler"]
+    (report,) = [each for each in here.app.core.supervisor.report() if each.name == "subagents.scheduler"]
     return report.restarts
 
 
@@ -77,8 +79,8 @@ async def test_a_broken_run_is_recorded_and_ends_no_other(tmp_path: Path, monkey
         await add(here, "good")
         gate = trio.Event()
         here.llm.replies.append(Reply(steps=(Wait(gate), Text("Fine."))))
-        good = await here.app.scheduling.run_now(LOCAL_USER, "good")
-        broken = await here.app.scheduling.spawn(LOCAL_USER, {"name": "broken", "message": "x"}, notify="main")
+        good = await here.app.tasks.scheduling.run_now(LOCAL_USER, "good")
+        broken = await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": "broken", "message": "x"}, notify="main")
         run = await ended(here, broken.id)
         assert (run.status, run.error) == (RunStatus.FAILED, "internal")
         assert "broken has ended (failed)" in (await here.reply(1, kind=Kind.SCHEDULED)).content
@@ -90,7 +92,7 @@ async def test_a_broken_run_is_recorded_and_ends_no_other(tmp_path: Path, monkey
 async def test_a_task_that_cannot_be_understood_stops_no_other(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await open_chat(here)
-        now = iso(here.app.clock.now())
+        now = iso(here.app.core.clock.now())
         odd = Task(
             user=LOCAL_USER,
             name=TaskName("odd"),
@@ -100,14 +102,14 @@ async def test_a_task_that_cannot_be_understood_stops_no_other(tmp_path: Path) -
             updated_at=now,
             anchor_at=now,
         )
-        await here.app.store.writer.put_task(odd, "new")
+        await here.app.core.writer.put_task(odd, "new")
         here.llm.replies.append(text_reply("Wake up!"))
         await add(here, "alarm", at="2026-01-01T00:00Z", now=True)
         assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Wake up!"
-        assert here.app.health.problems()["tasks_failed"]
-        await here.app.scheduling.remove(LOCAL_USER, "odd")
+        assert here.app.core.health.problems()["tasks_failed"]
+        await here.app.tasks.scheduling.remove(LOCAL_USER, "odd")
         await trio.testing.wait_all_tasks_blocked(0.1)
-        assert "tasks_failed" not in here.app.health.problems()
+        assert "tasks_failed" not in here.app.core.health.problems()
         assert crashes(here) == 0
 
 
@@ -119,17 +121,17 @@ async def test_what_is_asked_for_at_the_moment_of_waking_is_carried_out(
         here = there.here
         here.llm.respond = lambda _request: text_reply("Found.")
         await there.rest()
-        begin, gate = here.app.store.writer.begin_run, trio.Event()
+        begin, gate = here.app.core.writer.begin_run, trio.Event()
 
         async def slowly(*args: Any) -> Any:
             await gate.wait()
             return await begin(*args)
 
-        monkeypatch.setattr(here.app.store.writer, "begin_run", slowly)
+        monkeypatch.setattr(here.app.core.writer, "begin_run", slowly)
         begun: list[Run] = []
 
         async def spawn() -> None:
-            begun.append(await here.app.scheduling.spawn(LOCAL_USER, {"name": "dig", "message": "x"}))
+            begun.append(await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": "dig", "message": "x"}))
 
         mock_clock.jump(50)
         async with trio.open_nursery() as nursery:
@@ -158,7 +160,7 @@ def disk(here: World) -> Callable[[bool], None]:
         nonlocal full
         full = value
 
-    here.app.store.journal._fsync = fsync
+    here.app.core.store.journal._fsync = fsync
     return set_full
 
 
@@ -175,7 +177,7 @@ async def test_a_full_disk_loses_no_end_and_uses_up_no_fire_time(
         await there.rest()
         mock_clock.jump(101)
         await there.stalls()
-        assert {job.run.task for job in here.app.scheduler.live.values()} == {"once"}
+        assert {job.run.task for job in here.app.tasks.scheduler.live.values()} == {"once"}
         full(True)
         gate.set()
         await there.stalls()
@@ -209,7 +211,7 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
             stuck.set()
             goes_on.wait(20)
 
-        here.app.store.journal._fsync = fsync
+        here.app.core.store.journal._fsync = fsync
         gate = trio.Event()
         here.llm.replies += [
             Reply(
@@ -218,17 +220,17 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
             ),
             text_reply("I sent it."),
         ]
-        run = await here.app.scheduling.run_now(LOCAL_USER, "day")
+        run = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         await there.stalls()
         # The disk stalls while the message is delivered, for longer than a write may take.
-        appended = here.app.store.writer.save_run
+        appended = here.app.core.writer.save_run
 
         async def save(state: Run, **more: Any) -> Any:
             if more.get("delivery") is not None:
                 goes_on.clear()
             return await appended(state, **more)
 
-        monkeypatch.setattr(here.app.store.writer, "save_run", save)
+        monkeypatch.setattr(here.app.core.writer, "save_run", save)
         gate.set()
         await there.stalls()
         assert not goes_on.is_set()
@@ -293,7 +295,7 @@ async def test_a_frequent_task_tells_of_its_failures_once_a_day(
         runs = await there.runs()
         assert [(run.status, run.attempt) for run in runs] == [(RunStatus.FAILED, 1)] * 10
         assert len(await said(here)) == 1
-        assert here.app.health.problems()["tasks_failed"]
+        assert here.app.core.health.problems()["tasks_failed"]
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------
@@ -336,10 +338,10 @@ async def test_a_turn_waits_for_no_more_than_the_running_call(tmp_path: Path) ->
         here.llm.replies.append(Reply(steps=(Wait(gate), Text("first"))))
         here.llm.respond = lambda _request: text_reply("ok")
         for name in ("one", "two", "three", "four"):
-            await here.app.scheduling.spawn(LOCAL_USER, {"name": name, "message": f"background {name}"})
+            await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": name, "message": f"background {name}"})
         await here.llm.wait_for_requests(2)
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert here.app.slots.report().waiting_background == 3
+        assert here.app.llm.slots.report().waiting_background == 3
         await here.send("Quick question / Быстрый вопрос")
         await trio.testing.wait_all_tasks_blocked(0.05)
         gate.set()
@@ -360,7 +362,7 @@ async def test_what_is_spawned_again_and_again_keeps_no_task_from_its_turn(
         here.llm.replies += [Reply(steps=(Wait(gate), Text("ok"))) for gate in gates]
         await add(here, "due", at=iso(START + 10))
         await there.rest()
-        spawn = here.app.scheduling.spawn
+        spawn = here.app.tasks.scheduling.spawn
         await spawn(LOCAL_USER, {"name": "a1", "message": "x"})
         await spawn(LOCAL_USER, {"name": "a2", "message": "x"})
         await there.stalls()
@@ -385,13 +387,13 @@ async def test_a_task_waits_for_its_turn_once(tmp_path: Path) -> None:
     async with world(tmp_path, subagents={"maxConcurrent": 1}) as here:
         await add(here, "day")
         here.llm.replies.append(Reply(steps=(Hang(),)))
-        first = await here.app.scheduling.run_now(LOCAL_USER, "day")
+        first = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         await trio.testing.wait_all_tasks_blocked(0.05)
-        second = await here.app.scheduling.run_now(LOCAL_USER, "day")
+        second = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         with pytest.raises(NotStarted, match="already"):
-            await here.app.scheduling.run_now(LOCAL_USER, "day")
+            await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         for run in (second, first):
-            assert await here.app.scheduling.cancel(LOCAL_USER, run.id)
+            assert await here.app.tasks.scheduling.cancel(LOCAL_USER, run.id)
             assert (await ended(here, run.id)).status is RunStatus.CANCELLED
 
 
@@ -402,12 +404,12 @@ async def test_a_cancellation_that_comes_too_late_says_so(tmp_path: Path) -> Non
         await add(here, "day")
         gate = trio.Event()
         here.llm.replies.append(Reply(steps=(Wait(gate), Text("Done."))))
-        run = await here.app.scheduling.run_now(LOCAL_USER, "day")
+        run = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         await here.llm.wait_for_requests(2)
         full(True)
         gate.set()
         await trio.testing.wait_all_tasks_blocked(0.1)
-        assert not await here.app.scheduling.cancel(LOCAL_USER, run.id)
+        assert not await here.app.tasks.scheduling.cancel(LOCAL_USER, run.id)
         full(False)
         found = await ended(here, run.id)
         assert (found.status, found.delivered) == (RunStatus.DONE, 1)
@@ -424,7 +426,7 @@ async def test_two_runs_at_once_cannot_both_use_the_last_tokens(tmp_path: Path) 
         here.llm.respond = lambda _request: Reply(steps=(Wait(gate), Text("ok")), usage=(900, 300))
         for name in ("one", "two", "three"):
             await add(here, name)
-        begun = [await here.app.scheduling.run_now(LOCAL_USER, name) for name in ("one", "two")]
+        begun = [await here.app.tasks.scheduling.run_now(LOCAL_USER, name) for name in ("one", "two")]
         await here.llm.wait_for_requests(3)
         # Each may answer with what the other, at its longest, leaves.
         longest = [request.body["max_tokens"] for request in here.llm.requests[1:]]
@@ -434,11 +436,11 @@ async def test_two_runs_at_once_cannot_both_use_the_last_tokens(tmp_path: Path) 
     async with world(tmp_path, **limits) as here:
         # What was spent counts after a restart too; the answer is kept short enough for what is left.
         here.llm.respond = lambda _request: text_reply("ok", usage=(400, 10))
-        third = await ended(here, (await here.app.scheduling.run_now(LOCAL_USER, "three")).id)
+        third = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "three")).id)
         assert third.status is RunStatus.DONE
         assert here.llm.requests[-1].body["max_tokens"] < 600
         with pytest.raises(NotStarted, match="2810 are used"):
-            await here.app.scheduling.spawn(LOCAL_USER, {"name": "long", "message": "слово " * 200})
+            await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": "long", "message": "слово " * 200})
 
 
 # -- tasks that change -------------------------------------------------------------------------------------------------
@@ -450,21 +452,21 @@ async def test_a_task_is_edited_disabled_and_removed_while_it_runs(tmp_path: Pat
         await add(here, "day", "First request")
         gates = [trio.Event(), trio.Event()]
         here.llm.replies += [Reply(steps=(Wait(gates[0]), Text("One."))), DOWN]
-        run = await here.app.scheduling.run_now(LOCAL_USER, "day")
+        run = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         await here.llm.wait_for_requests(2)
-        await here.app.scheduling.edit(LOCAL_USER, "day", {"message": "Second request", "injectInto": "other"})
-        await here.app.scheduling.enable(LOCAL_USER, "day", False)
+        await here.app.tasks.scheduling.edit(LOCAL_USER, "day", {"message": "Second request", "injectInto": "other"})
+        await here.app.tasks.scheduling.enable(LOCAL_USER, "day", False)
         gates[0].set()
         found = await ended(here, run.id)
         assert (found.message, found.inject_into, found.delivered) == ("First request", "main", 1)
         assert "First request" in here.llm.requests[1].last_user
-        await here.app.scheduling.enable(LOCAL_USER, "day", True)
-        failed = await ended(here, (await here.app.scheduling.run_now(LOCAL_USER, "day")).id)
+        await here.app.tasks.scheduling.enable(LOCAL_USER, "day", True)
+        failed = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
         assert (failed.status, failed.message) == (RunStatus.FAILED, "Second request")
-        assert "tasks_failed" in here.app.health.problems()
-        await here.app.scheduling.remove(LOCAL_USER, "day")
+        assert "tasks_failed" in here.app.core.health.problems()
+        await here.app.tasks.scheduling.remove(LOCAL_USER, "day")
         await trio.testing.wait_all_tasks_blocked(0.1)
-        assert "tasks_failed" not in here.app.health.problems()
+        assert "tasks_failed" not in here.app.core.health.problems()
 
 
 async def test_a_text_that_found_no_chat_stays_beside_the_final_one(tmp_path: Path) -> None:
@@ -474,7 +476,7 @@ async def test_a_text_that_found_no_chat_stays_beside_the_final_one(tmp_path: Pa
             tool_reply(Tool("a", "schedule_deliver", '{"text": "Срочная новость."}')),
             text_reply("There is no such chat."),
         ]
-        run = await ended(here, (await here.app.scheduling.run_now(LOCAL_USER, "day")).id)
+        run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
         assert (run.status, run.error, run.delivered) == (RunStatus.FAILED, "no_such_chat", 0)
         assert run.result == "Срочная новость.\n\nThere is no such chat."
 
@@ -489,19 +491,19 @@ async def test_a_heartbeat_that_fails_stays_out_of_the_chat(
         (tmp_path / "workspace").mkdir(exist_ok=True)
         (tmp_path / "workspace" / "HEARTBEAT.md").write_text("- Проверь почту")
         here.llm.respond = lambda _request: DOWN
-        await here.app.scheduling.pair_heartbeat(LOCAL_USER, "main")
+        await here.app.tasks.scheduling.pair_heartbeat(LOCAL_USER, "main")
         await there.until(START + 1300)
         assert [run.status for run in await there.runs(HEARTBEAT)] == [RunStatus.FAILED] * 2
         assert await said(here) == []
-        assert here.app.health.problems()["tasks_failed"]
-        await here.app.scheduling.pair_heartbeat(LOCAL_USER, None)
+        assert here.app.core.health.problems()["tasks_failed"]
+        await here.app.tasks.scheduling.pair_heartbeat(LOCAL_USER, None)
         await there.until(START + 3000)
         assert len(await there.runs()) == 2
-        assert "tasks_failed" not in here.app.health.problems()
+        assert "tasks_failed" not in here.app.core.health.problems()
     beat["heartbeat"] = {"intervalSeconds": 60}
     async with timed(tmp_path, mock_clock, monkeypatch, start=START + 4000, **beat) as there:
         there.here.llm.respond = lambda _request: text_reply("Nothing.")
-        await there.here.app.scheduling.pair_heartbeat(LOCAL_USER, "main")
+        await there.here.app.tasks.scheduling.pair_heartbeat(LOCAL_USER, "main")
         await there.until(START + 4000 + 185)
         runs = (await there.runs(HEARTBEAT))[2:]
         assert [run.status for run in runs] == [RunStatus.SILENT] * 3
@@ -512,7 +514,7 @@ async def test_a_heartbeat_that_fails_stays_out_of_the_chat(
 
 
 def spawned(here: World, run: str = "r1", **more: Any) -> Run:
-    now = iso(here.app.clock.now())
+    now = iso(here.app.core.clock.now())
     made = Run(
         id=run,
         user=LOCAL_USER,
@@ -533,14 +535,14 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
     async with world(tmp_path) as here:
         await open_chat(here)
         run = spawned(here)
-        await here.app.store.writer.begin_run(run)
+        await here.app.core.writer.begin_run(run)
         over = attrs.evolve(run, status=RunStatus.DONE)
         text = "The subagent dig has ended (done).\n\nНайдено: 42."
-        await here.app.store.writer.append([notice_message(over, here.chat, text, run.started_at)])
+        await here.app.core.writer.append([notice_message(over, here.chat, text, run.started_at)])
     async with world(tmp_path) as here:
         asked = len(here.llm.requests)
         await trio.testing.wait_all_tasks_blocked(0.2)
-        (found,) = await here.app.scheduling.runs(LOCAL_USER)
+        (found,) = await here.app.tasks.scheduling.runs(LOCAL_USER)
         assert (found.status, found.error, found.attempt) == (RunStatus.DONE, None, 1)
         assert "Найдено: 42." in found.result
         assert len(await said(here)) == 1
@@ -550,20 +552,20 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
 async def test_whoever_spawned_it_is_told_that_it_was_interrupted_after_it_delivered(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await open_chat(here)
-        await here.app.store.writer.begin_run(spawned(here, delivered=1, inject_into="main"))
+        await here.app.core.writer.begin_run(spawned(here, delivered=1, inject_into="main"))
     async with world(tmp_path) as here:
         told = [message.content for message in await said(here)]
         assert told == ["The subagent dig was ended by a stop of Klaw; what it had delivered stays."]
-        assert [run.status for run in await here.app.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]
+        assert [run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]
 
 
 async def test_interrupted_twice_is_told_and_ends_there(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await open_chat(here)
-        await here.app.store.writer.begin_run(spawned(here, attempt=2))
+        await here.app.core.writer.begin_run(spawned(here, attempt=2))
     for _ in range(2):
         async with world(tmp_path) as here:
-            assert [run.status for run in await here.app.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]
+            assert [run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]
             (told,) = await said(here)
             assert "stopped twice" in told.content
 
@@ -575,14 +577,14 @@ async def test_a_stop_lets_runs_end_and_begins_what_waited_after_the_start(tmp_p
         gate = trio.Event()
         here.llm.replies.append(Reply(steps=(Wait(gate), Text("First."))))
         for name in ("first", "second"):
-            await here.app.scheduling.spawn(LOCAL_USER, {"name": name, "message": "x", "injectInto": "main"})
+            await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": name, "message": "x", "injectInto": "main"})
         await here.llm.wait_for_requests(2)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(here.app.supervisor.stop, "subagents.scheduler", "shutdown")
+            nursery.start_soon(here.app.core.supervisor.stop, "subagents.scheduler", "shutdown")
             await trio.testing.wait_all_tasks_blocked(0.05)
             gate.set()
         assert [message.content for message in await said(here)] == ["First."]
-        assert {run.task: run.status for run in await here.app.scheduling.runs(LOCAL_USER)} == {
+        assert {run.task: run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)} == {
             "first": RunStatus.DONE,
             "second": RunStatus.RUNNING,
         }
@@ -596,11 +598,11 @@ async def test_a_crash_of_the_scheduler_interrupts_and_goes_on(tmp_path: Path, m
     async with world(tmp_path) as here:
         await open_chat(here)
         here.llm.replies += [Reply(steps=(Hang(),)), text_reply("Found.")]
-        await here.app.scheduling.spawn(LOCAL_USER, {"name": "dig", "message": "x", "injectInto": "main"})
+        await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": "dig", "message": "x", "injectInto": "main"})
         await here.llm.wait_for_requests(2)
-        here.app.scheduler.mailbox.tell("no message at all")  # type: ignore[arg-type]
+        here.app.tasks.scheduler.mailbox.tell("no message at all")  # type: ignore[arg-type]
         assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Found."
-        second, first = await here.app.scheduling.runs(LOCAL_USER)
+        second, first = await here.app.tasks.scheduling.runs(LOCAL_USER)
         assert (first.status, second.attempt) == (RunStatus.INTERRUPTED, 2)
         assert (await ended(here, second.id)).status is RunStatus.DONE
         assert crashes(here) == 1

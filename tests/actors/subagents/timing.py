@@ -50,7 +50,7 @@ class Timed:
 
     async def rest(self) -> None:
         """Wait, in real time only, until the scheduler has done all that can be done at this moment."""
-        scheduler = self.here.app.scheduler
+        scheduler = self.here.app.tasks.scheduler
         give_up = time.monotonic() + HANG_S
         while True:
             await wait_all_tasks_blocked(0.001)
@@ -67,21 +67,21 @@ class Timed:
         """Let time pass, from one thing to do to the next."""
         await self.rest()
         while self.now() < moment:
-            wake_at = self.here.app.scheduler.wake_at
+            wake_at = self.here.app.tasks.scheduler.wake_at
             assert wake_at is not None
             self.mock.jump(max(0.001, min(wake_at, moment) - self.now() + 1e-6))
             await self.rest()
 
     async def runs(self, task: str | None = None) -> list[Run]:
         """All runs, the oldest first."""
-        return [*reversed(await self.here.app.scheduling.runs(LOCAL_USER, task=task, limit=100_000))]
+        return [*reversed(await self.here.app.tasks.scheduling.runs(LOCAL_USER, task=task, limit=100_000))]
 
     def _activity(self) -> str:
-        (actor,) = [each for each in self.here.app.supervisor.report() if each.name == "subagents.scheduler"]
+        (actor,) = [each for each in self.here.app.core.supervisor.report() if each.name == "subagents.scheduler"]
         return actor.activity
 
     def _resting(self) -> bool:
-        scheduler = self.here.app.scheduler
+        scheduler = self.here.app.tasks.scheduler
         return (
             self._activity() == "waiting"
             and scheduler.mailbox.report().depth == 0
@@ -106,7 +106,7 @@ async def timed(
     monkeypatch.setattr(due, "MAX_SLEEP_S", longest_sleep_s)
     sections.setdefault("processing", {"debounceMs": 0})
     async with world(home, **sections) as here:
-        here.app.store.journal._fsync = lambda _file: None  # nobody cuts the power here
+        here.app.core.store.journal._fsync = lambda _file: None  # nobody cuts the power here
         yield Timed(here, mock, clock)
 
 

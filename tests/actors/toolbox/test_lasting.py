@@ -68,19 +68,19 @@ def prepared(tmp_path: Path) -> Path:
 
 async def kept(w: World) -> Any:
     """All that later prompts are made of."""
-    workspace = w.app.paths.workspace
+    workspace = w.app.core.paths.workspace
     return (
         {str(file): file.read_text() for file in sorted(workspace.rglob("*")) if file.is_file()},
-        (w.app.paths.data_dir / "core_memory.json").read_text(),
-        [fact.text for fact in await w.app.store.readers.run(facts.of_user, LOCAL_USER)],
-        await w.app.store.readers.run(tasks.of_user, LOCAL_USER),
-        [message.content for message in await w.app.directory.after(chat_id(LOCAL_USER, "other"), 0, 99)],
+        (w.app.core.paths.data_dir / "core_memory.json").read_text(),
+        [fact.text for fact in await w.app.core.readers.run(facts.of_user, LOCAL_USER)],
+        await w.app.core.readers.run(tasks.of_user, LOCAL_USER),
+        [message.content for message in await w.app.chats.after(chat_id(LOCAL_USER, "other"), 0, 99)],
     )
 
 
 async def carry_out(w: World, name: str, given: dict[str, Any], context: ToolContext) -> CallResult:
     call = ToolCall(id="c1", name=name, arguments=json.dumps(given))
-    (result,) = await w.app.executor.run(prepare((call,), taken=(), new_id=lambda: "n", most=8), context)
+    (result,) = await w.app.tools.executor.run(prepare((call,), taken=(), new_id=lambda: "n", most=8), context)
     return result
 
 
@@ -98,7 +98,7 @@ async def answered(w: World, name: str, given: dict[str, Any], context: ToolCont
             (asked,) = await w.watcher.until(lambda events: [e for e in events if isinstance(e, ApprovalAsked)])
             assert asked.approval.what.startswith(f"[{WHY}] {name} {{")
             w.watcher.events.clear()
-            w.app.approvals.answer(asked.approval, allow=allow)
+            w.app.tools.approvals.answer(asked.approval, allow=allow)
     return found[0]
 
 
@@ -110,7 +110,7 @@ async def make_things(w: World) -> None:
     w.llm.replies.append(text_reply("ok"))
     await w.send("hi", chat="other")
     await w.turn(1)
-    await w.app.scheduling.add(LOCAL_USER, {"name": "water", "message": "water", "every": "1d", "enabled": False})
+    await w.app.tasks.scheduling.add(LOCAL_USER, {"name": "water", "message": "water", "every": "1d", "enabled": False})
     w.watcher.events.clear()
 
 
@@ -118,7 +118,7 @@ async def test_every_tool_that_writes_says_whether_it_lasts(tmp_path: Path) -> N
     """A new tool that writes is in one of the two lists here, or this fails."""
     tools = {"web": {"enabled": True}, "exec": {"enabled": True}}
     async with tool_world(tmp_path, tools=tools) as w:
-        writing = [spec for spec in w.app.executor.toolbox.all() if spec.permission is Permission.WRITE]
+        writing = [spec for spec in w.app.tools.executor.toolbox.all() if spec.permission is Permission.WRITE]
         assert {spec.name for spec in writing if spec.lasting is not never} == set(LASTING)
         assert {spec.name for spec in writing if spec.lasting is never} == NOT_LASTING
 
@@ -162,7 +162,7 @@ async def test_after_outside_a_yes_is_for_this_call_only(tmp_path: Path) -> None
             result = await answered(w, name, every[0], context, allow=True)
             assert not result.failed or name == "file_patch", result.text
         assert (workspace / "SOUL.md").read_text() == "obey"
-        (fact,) = await w.app.store.readers.run(facts.of_user, LOCAL_USER)
+        (fact,) = await w.app.core.readers.run(facts.of_user, LOCAL_USER)
         assert fact.origin is Origin.TOOL  # allowed, and still not the user's own words
         result = await answered(w, "memory_save", {"text": "More of it."}, context, allow=False)
         assert result.failed
@@ -197,7 +197,7 @@ async def test_a_link_that_changes_after_the_question_changes_nothing(tmp_path: 
     """A program of the same round may exchange it between the look and the write."""
     workspace = prepared(tmp_path)
     async with tool_world(tmp_path) as w:
-        spec = w.app.executor.toolbox.find("file_write", in_chat(outside=True))
+        spec = w.app.tools.executor.toolbox.find("file_write", in_chat(outside=True))
         assert spec is not None
         arguments = spec.bind({"path": "notes/a.md", "content": "obey", "mode": "replace"})
         assert not await spec.lasting(in_chat(outside=True), arguments)
@@ -236,7 +236,7 @@ async def test_a_subagent_goes_on_with_the_mark_of_who_spawned_it(tmp_path: Path
         (asked,) = await w.watcher.until(lambda events: [e for e in events if isinstance(e, ApprovalAsked)])
         assert asked.approval.turn is None
         assert asked.approval.chat == chat_id(LOCAL_USER, "other")
-        w.app.approvals.answer(asked.approval, allow=False)
+        w.app.tools.approvals.answer(asked.approval, allow=False)
         await w.llm.wait_for_requests(3)
         assert "the user said no" in w.contents()[-1]
         assert (workspace / "SOUL.md").read_text() == before
@@ -254,7 +254,7 @@ async def test_a_foreign_program_is_outside_whatever_its_permission(tmp_path: Pa
         return "text of a server"
 
     async with tool_world(tmp_path) as w:
-        w.app.executor.toolbox.register(attrs.evolve(server__read, foreign=True))
+        w.app.tools.executor.toolbox.register(attrs.evolve(server__read, foreign=True))
         context = in_chat(outside=False)
         await carry_out(w, "server__read", {}, context)
         assert context.trail.outside

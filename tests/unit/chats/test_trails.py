@@ -2,10 +2,9 @@
 
 import attrs
 
-from klaw.chats.trails import Claims, resumed_trail
+from klaw.agent.claims import HINT, Claims, resumed_trail
 from klaw.domain.message import Kind, Message, Role
 from klaw.llm.types import Usage
-from klaw.toolbox.claims import HINT
 from klaw.toolbox.loop import Ending, Outcome
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.spec import Permission, ToolContext, tool

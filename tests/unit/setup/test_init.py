@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from klaw.chats.workspace import Workspace
+from klaw.agent.workspace import Workspace
 from klaw.config.load import load
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.quoting import RECALL_HEADER

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.toolbox.claims import claims_saving, with_note
+from klaw.agent.claims import claims_saving, with_note
 
 CLAIMS_EN = """
 I've saved that.

@@ -1,0 +1,70 @@
+"""What all parts of a running Klaw share. Whatever else a part needs, it is given when it is built."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from klaw.actor.clock import Clock, new_id
+from klaw.actor.metrics import Metrics
+from klaw.actor.supervisor import Supervisor
+from klaw.actor.threads import Threads
+from klaw.config.paths import Paths
+from klaw.config.schema import EngineConfig
+from klaw.domain.events import EventSink
+from klaw.store.readers import Readers
+from klaw.store.store import Store
+from klaw.store.writer import Writer
+
+Problems: TypeAlias = Callable[[], Mapping[str, str]]
+"""Tells what is degraded in one part now: code to text, in words for users."""
+
+
+class HasProblems(Protocol):
+    """Says what does not work."""
+
+    def problems(self) -> Mapping[str, str]:
+        """Code to text of each degraded part; empty when all works."""
+        ...
+
+
+class Health:
+    """What is degraded now: asked of the parts on demand, so it is never stale."""
+
+    def __init__(self) -> None:
+        self._sources: list[Problems] = []
+
+    def add(self, *sources: Problems) -> None:
+        """Ask these parts too, after those before."""
+        self._sources += sources
+
+    def problems(self) -> Mapping[str, str]:
+        """See ``HasProblems``."""
+        return {code: text for source in self._sources for code, text in source().items()}
+
+
+@attrs.frozen(kw_only=True)
+class Core:
+    """See the module."""
+
+    config: EngineConfig
+    paths: Paths
+    clock: Clock
+    store: Store
+    events: EventSink
+    supervisor: Supervisor
+    new_id: Callable[[], str] = new_id
+    health: Health = attrs.Factory(Health)
+    metrics: Metrics = attrs.Factory(Metrics)
+    files: Threads = attrs.Factory(lambda: Threads("files", 2))
+    """For small work on Klaw's own files."""
+    started_at: float = attrs.field(init=False, default=attrs.Factory(lambda self: self.clock.now(), takes_self=True))
+    """Unix seconds."""
+
+    @property
+    def writer(self) -> Writer:
+        return self.store.writer
+
+    @property
+    def readers(self) -> Readers:
+        return self.store.readers

@@ -1,0 +1,271 @@
+"""The parts of the memory, how they are connected, and the actors that work in its background."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import attrs
+import trio
+
+from klaw.actor.supervisor import ActorSpec
+from klaw.actor.threads import Threads
+from klaw.config.schema import LOCAL_PROVIDER
+from klaw.core import Core
+from klaw.domain.embedding import EmbedderState
+from klaw.domain.names import UserId
+from klaw.llm.parts import Llm
+from klaw.memory import archivist, coverage
+from klaw.memory.archivist import Archivist, ArchivistServices
+from klaw.memory.coverage import Coverage
+from klaw.memory.embed import embedder
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.facts import memory_files as files
+from klaw.memory.facts.facts import Facts
+from klaw.memory.facts.memory_files import MemoryFiles
+from klaw.memory.forget import compactor
+from klaw.memory.forget.compactor import Compactor
+from klaw.memory.forget.forget import Forgetter
+from klaw.memory.people.people import People
+from klaw.memory.recall.recall import Recall
+from klaw.memory.search.search import MemorySearch
+from klaw.memory.slash import MemoryAnswers
+from klaw.memory.slash_forget import ForgetAnswers
+from klaw.memory.spending import Spending
+from klaw.memory.summaries import summarizer
+from klaw.memory.summaries.making import SummaryServices
+from klaw.memory.summaries.summarizer import Summarizer
+from klaw.memory.topics.asking import Asker
+from klaw.memory.topics.choosing import LOCAL_S, REMOTE_S, TopicChooser
+from klaw.memory.topics.control import TopicControl
+from klaw.memory.topics.drawer import FactDrawer
+from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.people_drawer import PeopleDrawer
+from klaw.memory.topics.search import TopicSearch
+from klaw.memory.topics.slash import TopicAnswers
+from klaw.store.reindex.actor import Reindexer
+from klaw.store.sql import meta, vectors
+
+
+@attrs.frozen(kw_only=True)
+class Memory:
+    """See ``build``."""
+
+    core: Core
+    embedder: Embedder
+    recall: Recall
+    search: MemorySearch
+    topic_search: TopicSearch
+    chooser: TopicChooser | None
+    """Chooses topics for prompts; None: none come in by themselves."""
+    topic_control: TopicControl
+    facts: Facts
+    people: People
+    files: MemoryFiles
+    coverage: Coverage
+    summarizer: Summarizer
+    archivist: Archivist
+    compactor: Compactor
+    forgetter: Forgetter
+    answers: MemoryAnswers
+    metrics: TopicMetrics
+    _background: tuple[ActorSpec, ...]
+    """The actors beside the embedder, in the order of their start."""
+
+    async def start_embedder(self) -> None:
+        """Start it, if the configuration has it; it loads its model by itself."""
+        core, config = self.core, self.core.config
+        if await core.readers.run(meta.owes_compaction):
+            self.compactor.nudge()
+        if config.embedding.enabled:
+            run = partial(
+                embedder.run,
+                embedder=self.embedder,
+                config=config.embedding,
+                folder=config.embedding.path or core.paths.models_dir / config.embedding.model,
+                min_tokens=config.auto_rag.min_message_tokens,
+                writer=core.writer,
+                readers=core.readers,
+            )
+            mailbox = self.embedder.mailbox
+            await core.supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, run=run))
+
+    async def start(self) -> None:
+        """Start the actors in the background."""
+        for spec in self._background:
+            await self.core.supervisor.start(spec)
+
+    async def stop(self) -> None:
+        """Stop them."""
+        for spec in self._background:
+            await self.core.supervisor.stop(spec.name, "shutdown")
+
+    async def stop_embedder(self) -> None:
+        """Let it work off what there is, for a while, and stop it."""
+        if self.embedder.status.state is EmbedderState.READY:
+            self.embedder.nudge()
+            with trio.move_on_after(self.core.config.shutdown.embed_drain_s):
+                await self.embedder.wait_caught_up()
+        await self.core.supervisor.stop(self.embedder.mailbox.name, "shutdown")
+
+    async def recount(self) -> None:
+        """Another database is in use: tell the embedder what it has, and look for what is missing there."""
+        if self.embedder.status.state is EmbedderState.READY:
+            min_tokens = self.core.config.auto_rag.min_message_tokens
+            embedded = await self.core.readers.run(vectors.count_embedded)
+            waiting = await self.core.readers.run(vectors.count_unembedded, min_tokens)
+            self.embedder.count(embedded=embedded, waiting=waiting)
+            self.embedder.nudge()
+        self.files.nudge()  # the new database has no pieces of files
+
+
+def build(
+    core: Core,
+    llm: Llm,
+    reindexer: Reindexer,
+    *,
+    stop_run: Callable[[UserId, str], Awaitable[None]],
+    tasks_changed: Callable[[], None],
+) -> Memory:
+    """Make the parts; nothing runs yet.
+
+    Args:
+        core, llm, reindexer: what they work with.
+        stop_run: ends a run of a task whose messages are forgotten, and returns when its end is stored.
+        tasks_changed: told when tasks were forgotten.
+    """
+    config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
+    embed, cover = Embedder(clock, enabled=config.embedding.enabled), Coverage(clock)
+    summarize = Summarizer(clock, enabled=config.summaries.enabled)
+    core.health.add(embed.problems, cover.problems, summarize.problems)
+    metrics, archive, compact, memory_files = TopicMetrics(core.metrics), Archivist(), Compactor(), MemoryFiles()
+    topic_search = TopicSearch(readers, embed, clock, metrics)
+    facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
+    spending = Spending(llm.accounts, writer, clock)
+    asker = Asker(
+        router=llm.router,
+        slots=llm.slots,
+        temperature=config.llm.temperature,
+        wrap=lambda route: llm.accounts.meter().wrap(route),
+        spending=spending,
+    )
+
+    def changed() -> None:
+        embed.nudge()
+        memory_files.nudge()
+        tasks_changed()
+
+    forgetter = Forgetter(
+        writer=writer,
+        readers=readers,
+        data_dir=core.paths.data_dir,
+        workspace=core.paths.workspace,
+        clock=clock,
+        files=Threads("forgetting", 1),
+        reindexing=lambda: reindexer.status.state == "running",
+        changed=changed,
+        compact=compact.nudge,
+        stop_run=stop_run,
+    )
+    topic_control = TopicControl(
+        config=config.topics,
+        readers=readers,
+        writer=writer,
+        embedder=embed,
+        asker=asker,
+        clock=clock,
+        changed=archive.nudge,
+    )
+    answers = MemoryAnswers(
+        readers, TopicAnswers(readers, topic_search, enabled=config.topics.enabled), ForgetAnswers(forgetter, clock)
+    )
+    drawer = FactDrawer(asker, facts, PeopleDrawer(people, readers), readers)
+    audit = partial(
+        coverage.run,
+        coverage=cover,
+        readers=readers,
+        writer=writer,
+        wake_embedder=embed.nudge,
+        sliding_window=config.context.sliding_window,
+        with_summaries=config.summaries.enabled,
+    )
+    index_files = partial(
+        files.run,
+        files=memory_files,
+        workspace=core.paths.workspace,
+        writer=writer,
+        readers=readers,
+        embed=embed.nudge,
+    )
+    compacting = partial(compactor.run, compactor=compact, compact=forgetter.compact_files)
+    background = [
+        ActorSpec(name=coverage.ACTOR_NAME, run=audit, stop_budget_s=1),
+        ActorSpec(name=files.ACTOR_NAME, run=index_files, stop_budget_s=2),
+        ActorSpec(name=compactor.ACTOR_NAME, run=compacting, stop_budget_s=1),
+    ]
+    if config.summaries.enabled:
+        summaries = SummaryServices(
+            config=config,
+            writer=writer,
+            readers=readers,
+            route=lambda: llm.router.route(task="summarization"),
+            spending=spending,
+            slots=llm.slots,
+            correction=llm.correction,
+            files=core.files,
+            data_dir=core.paths.data_dir,
+            clock=clock,
+        )
+        run = partial(summarizer.run, summarizer=summarize, services=summaries)
+        background.append(ActorSpec(name=summarize.mailbox.name, mailbox=summarize.mailbox, run=run))
+    if config.topics.enabled:
+        archiving = ArchivistServices(
+            config=config.topics,
+            readers=readers,
+            writer=writer,
+            embedder=embed,
+            asker=asker,
+            metrics=metrics,
+            clock=clock,
+            on_topic=[drawer],
+        )
+        run = partial(archivist.run, archivist=archive, services=archiving)
+        background.append(ActorSpec(name=archivist.ACTOR_NAME, run=run, stop_budget_s=1))
+    return Memory(
+        core=core,
+        embedder=embed,
+        recall=Recall(readers, embed, config.auto_rag, clock),
+        search=MemorySearch(readers, embed, clock, topic_search),
+        topic_search=topic_search,
+        chooser=_chooser(core, llm, topic_search, metrics, embed),
+        topic_control=topic_control,
+        facts=facts,
+        people=people,
+        files=memory_files,
+        coverage=cover,
+        summarizer=summarize,
+        archivist=archive,
+        compactor=compact,
+        forgetter=forgetter,
+        answers=answers,
+        metrics=metrics,
+        background=tuple(background),
+    )
+
+
+def _chooser(core: Core, llm: Llm, search: TopicSearch, metrics: TopicMetrics, embed: Embedder) -> TopicChooser | None:
+    config = core.config
+    if config.topics.inject != "auto":
+        return None
+    names, budget_ms = config.routing.tasks.reranker, config.topics.time_budget_ms
+    is_local = any(name.partition("/")[0] == LOCAL_PROVIDER for name in names)
+    usual_s = LOCAL_S if is_local else REMOTE_S
+    temperature = config.llm.temperature
+    return TopicChooser(
+        search=search,
+        readers=core.readers,
+        embedder=embed,
+        asker=Asker(router=llm.router, slots=llm.slots, temperature=temperature) if names else None,
+        metrics=metrics,
+        threshold=config.auto_rag.relevance_threshold,
+        time_budget_s=budget_ms / 1000 if budget_ms is not None else usual_s,
+        clock=core.clock,
+    )

@@ -1,0 +1,115 @@
+"""The tools that there are, and what carries them out."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import attrs
+import trio
+
+from klaw.actor.threads import Threads
+from klaw.config.schema import ToolsConfig
+from klaw.context.compose import Composer
+from klaw.core import Core
+from klaw.domain.names import ChatId
+from klaw.memory.parts import Memory
+from klaw.toolbox.approvals import Approvals
+from klaw.toolbox.builtin.clock import clock_tools
+from klaw.toolbox.builtin.files import file_tools
+from klaw.toolbox.builtin.memory import MemoryParts, memory_tools
+from klaw.toolbox.builtin.messages import message_tools
+from klaw.toolbox.builtin.skills import skill_tools
+from klaw.toolbox.executor import Executor
+from klaw.toolbox.mcp.servers import McpServers
+from klaw.toolbox.overflow import Overflow
+from klaw.toolbox.registry import Toolbox
+from klaw.toolbox.skills.catalogue import Catalogue
+from klaw.toolbox.spec import ToolSpec
+
+
+@attrs.frozen(kw_only=True)
+class Tools:
+    """See ``build``."""
+
+    core: Core
+    executor: Executor
+    """Its toolbox holds all tools."""
+    mcp: McpServers
+    approvals: Approvals
+    skills: Catalogue
+    threads: Threads
+    """Of their own: slow file tools must not hold back the reading of prompt files."""
+
+    async def start(self) -> None:
+        """Start what connects to MCP servers."""
+        await self.mcp.start(self.core.supervisor)
+
+    async def stop(self) -> None:
+        """End the connections to MCP servers."""
+        async with trio.open_nursery() as nursery:
+            self.mcp.stop(self.core.supervisor, nursery)
+
+
+def build(
+    core: Core, memory: Memory, composer: Composer, watchers: Callable[[ChatId], int], more: Iterable[ToolSpec]
+) -> Tools:
+    """Make them; nothing runs yet.
+
+    Args:
+        core, memory, composer: what the tools work with.
+        watchers: how many clients watch a chat.
+        more: tools of other packages.
+    """
+    config, workspace = core.config.tools, core.paths.workspace
+    toolbox, threads, skills = Toolbox(config.disabled), Threads("tool files", 4), Catalogue(workspace)
+    mcp = McpServers(core.config.mcp, toolbox, core.clock, workspace)
+    core.health.add(mcp.problems)
+    toolbox.register(
+        *clock_tools(core.clock),
+        *message_tools(core.readers, core.writer, composer.own, memory.embedder.nudge),
+        *file_tools(workspace, threads, config.max_output_chars),
+        *skill_tools(skills, threads),
+        *outside_tools(config, workspace, threads),
+        *memory_tools(
+            MemoryParts(
+                search=memory.search,
+                facts=memory.facts,
+                writer=core.writer,
+                readers=core.readers,
+                clock=core.clock,
+                topics=core.config.topics.inject != "off",
+            )
+        ),
+        *more,
+    )
+    approvals = Approvals(
+        events=core.events,
+        clock=core.clock,
+        new_id=core.new_id,
+        wait_s=config.exec.approval_s,
+        watchers=watchers,
+    )
+    executor = Executor(
+        toolbox=toolbox,
+        overflow=Overflow(threads, workspace, core.new_id),
+        max_output_chars=config.max_output_chars,
+        timeout_s=config.timeout_s,
+        approve=approvals.approve,
+    )
+    return Tools(core=core, executor=executor, mcp=mcp, approvals=approvals, skills=skills, threads=threads)
+
+
+def outside_tools(config: ToolsConfig, workspace: Path, files: Threads) -> list[ToolSpec]:
+    """``web_fetch`` and ``host_exec``, as far as they are switched on; their code is loaded only if they are used."""
+    specs: list[ToolSpec] = []
+    if config.web.enabled:
+        from klaw.toolbox.web.fetch import WebFetcher
+        from klaw.toolbox.web.tool import web_fetch
+
+        specs.append(web_fetch(WebFetcher(config.web), config.web.timeout_s))
+    if config.exec.enabled:
+        from klaw.toolbox.exec.sandbox import Sandbox
+        from klaw.toolbox.exec.tool import HostExec, host_exec
+
+        runner = HostExec(config=config.exec, workspace=workspace, files=files, sandbox=Sandbox(config.exec))
+        specs.append(host_exec(runner))
+    return specs
