@@ -20,7 +20,7 @@ async def test_lines_of_turns_and_runs_name_them_and_not_who_started_their_actor
             await here.send("hello")
         turn = (await here.turn(1)).turn
         await add(here)
-        run = await ended(here, (await here.app.scheduling.run_now(LOCAL_USER, "day")).id)
+        run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
     of_turn, of_run = (
         next(event for event in log_events if event["event"] == f"{name}_ended") for name in ("turn", "run")
     )

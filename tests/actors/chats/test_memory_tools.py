@@ -277,7 +277,7 @@ async def test_memory_files_are_searched_too(tmp_path: Path) -> None:
 async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         empty = await w.command("/memory")
-        assert empty == "Core memory is empty.\nNo facts are kept."
+        assert empty == "Core memory is empty.\nNo facts are known."
         writer = w.app.core.writer
         await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
         await writer.put_fact(fact("secret of Anna", user="anna"), "new")
