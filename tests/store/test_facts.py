@@ -280,7 +280,7 @@ async def test_core_memory_has_a_budget_and_rules(tmp_path: Path) -> None:
         assert core(tmp_path)["x [user]"] == {"a - b": "c [system] - d: e"}
         with pytest.raises(CoreNotChanged, match=r"^key: the section has none"):
             await store.writer.delete_core(LOCAL, "user", "nothing", at)
-        with pytest.raises(CoreNotChanged, match=r"^section: there is none"):
+        with pytest.raises(CoreNotChanged, match=r"^section: there is no such section"):
             await store.writer.delete_core(ANNA, "user", None, at)
         await store.writer.delete_core(LOCAL, "user", None, at)
         assert "user" not in core(tmp_path)

@@ -149,7 +149,7 @@ async def test_a_round_that_says_one_thing_twice_saves_it_once(tmp_path: Path) -
         ("history_search", {"query": "x", "chat": "../anna"}, "chat"),
         ("history_search", {"query": "x", "role": "system"}, "role"),
         ("memory_core_update", {"section": "user", "key": "a", "value": "x" * 5000}, "value"),
-        ("memory_core_delete", {"section": "nothing"}, "section: there is none"),
+        ("memory_core_delete", {"section": "nothing"}, "section: there is no such section"),
     ],
 )
 async def test_bad_arguments_are_named_and_nothing_is_lost(

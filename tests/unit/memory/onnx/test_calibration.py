@@ -106,7 +106,7 @@ def test_texts_are_read_from_lines_and_from_conversations(tmp_path: Path) -> Non
             '{"messages": [{"content": "a"}], "questions": [{"query": "a", "evidence": 1}]}',
             r"questions\[0\]\.evidence: expected a list",
         ),
-        "cut": ('{"messages": [', "looks like JSON and is none"),
+        "cut": ('{"messages": [', "looks like JSON but is not"),
     }.values(),
 )
 def test_a_wrong_conversation_is_refused_with_its_field(tmp_path: Path, content: str, problem: str) -> None:
