@@ -28,9 +28,9 @@ from klaw.actor.clock import SystemClock
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.fuse import reciprocal_rank_fusion
 from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.query import read_search_words
+from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.readers import Readers
 from klaw.store.sql.history_search import HistoryFilters, search_history

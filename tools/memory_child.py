@@ -25,7 +25,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
-from klaw.memory.forget import forget_files
+from klaw.memory.forget import finding
 from klaw.store import forget_logs
 from klaw.store.journal import Journal
 from tests.support import making, turns
@@ -161,7 +161,7 @@ async def live(root: Path, wanted: dict[str, Any]) -> None:
     making.Journal = DyingJournal  # type: ignore[misc]
     turns._count = count(wanted["number"] * 1_000)  # ids of other lives are taken
     forget_logs.compact = _around(deadline, forget_logs.compact, "compact", "compacted")
-    forget_files.remove = _around(deadline, forget_files.remove, "files", "removed")
+    finding.remove = _around(deadline, finding.remove, "files", "removed")
     forget_logs.remove_copies = _around(deadline, forget_logs.remove_copies, "copies", "copied")
     Path.replace = _around(deadline, Path.replace, "draft", "replaced")  # type: ignore[method-assign]
 

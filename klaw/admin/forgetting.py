@@ -14,8 +14,8 @@ from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
 from klaw.admin.requests import BadRequest
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.topic import Topic, TopicId
+from klaw.memory.forget.finding import NothingToForget
 from klaw.memory.forget.forget import Forgetter, Preview
-from klaw.memory.forget.forget_finding import NothingToForget
 from klaw.store.forget_logs import Held
 from klaw.store.readers import Readers
 from klaw.store.sql import topics

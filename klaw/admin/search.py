@@ -15,9 +15,9 @@ from klaw.admin.requests import BadRequest, Search
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, UserId, user_of
 from klaw.domain.search import SearchPage, kind_of
-from klaw.memory.recall.when import BadTime, read_since, read_until
-from klaw.memory.search.cursor import BadCursor, Cursor, read_cursor
+from klaw.memory.recall.dates import BadTime, read_since, read_until
 from klaw.memory.search.search import DEFAULT_LIMIT, MemorySearch
+from klaw.memory.search.search_order import BadCursor, Cursor, read_cursor
 from klaw.store.readers import Readers
 from klaw.store.sql import messages
 from klaw.store.sql.history_search import HistoryFilters

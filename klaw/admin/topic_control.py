@@ -22,7 +22,7 @@ from klaw.admin.topic_requests import (
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, user_of
 from klaw.domain.text import has_forbidden
 from klaw.domain.topic import Topic, TopicId
-from klaw.memory.recall.when import BadTime, read_since
+from klaw.memory.recall.dates import BadTime, read_since
 from klaw.memory.topics.control import TopicControl, TopicRefused
 from klaw.store.sql import messages, topic_changes
 from klaw.store.sql.topic_changes import TopicChange

@@ -10,8 +10,8 @@ import attrs
 from klaw.actor.clock import Clock
 from klaw.domain.forget import Thing
 from klaw.domain.names import ChatId, name_of, user_of
+from klaw.memory.forget.finding import NothingToForget, Wanted
 from klaw.memory.forget.forget import Forgetter, Proof
-from klaw.memory.forget.forget_finding import NothingToForget, Wanted
 
 CONFIRM_S = 600.0
 """What was shown can be confirmed for so long."""

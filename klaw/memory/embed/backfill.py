@@ -1,6 +1,7 @@
 """The embedder's backfill of facts and of pieces of memory files: what has no vector of the model in use gets one."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 
@@ -46,3 +47,24 @@ def _embed(model: "EmbeddingModel", waiting: list[Unembedded]) -> list[PassageVe
         PassageVector(each.kind, each.rowid, each.text, bytes(vector.tobytes()))
         for each, vector in zip(waiting, made, strict=True)
     ]
+
+
+class HasSize(Protocol):
+    @property
+    def tokens(self) -> int: ...
+
+
+Row = TypeVar("Row", bound=HasSize)
+
+
+def split_batches(rows: Sequence[Row], batch_tokens: int) -> list[list[Row]]:
+    """Batches of similar length: sorted by length, each of at most ``batch_tokens`` padded tokens (or one row)."""
+    ordered = sorted(rows, key=lambda row: row.tokens)
+    batches: list[list[Row]] = []
+    for row in ordered:
+        longest = row.tokens  # rows come in ascending length, so this one is the longest yet
+        if batches and longest * (len(batches[-1]) + 1) <= batch_tokens:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches

@@ -27,8 +27,7 @@ from klaw.config.schema import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ActorStopped, ModelError, StorageFull, VectorsDamaged
-from klaw.memory.embed.backfill import embed_passages
-from klaw.memory.embed.backlog import split_batches
+from klaw.memory.embed.backfill import embed_passages, split_batches
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.readers import Readers
 from klaw.store.sql import meta, vectors

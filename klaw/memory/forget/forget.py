@@ -19,9 +19,8 @@ from klaw.domain.forget import Thing
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import StorageError
-from klaw.memory.forget import forget_files, forget_finding
-from klaw.memory.forget.forget_files import of_runs
-from klaw.memory.forget.forget_finding import NothingToForget, Wanted
+from klaw.memory.forget import finding
+from klaw.memory.forget.finding import NothingToForget, Wanted, of_runs
 from klaw.store import forget_logs
 from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_logs import Held
@@ -132,12 +131,12 @@ class Forgetter:
     _next_emptying: _Time = attrs.field(factory=_Time, init=False)
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
-        """What somebody means; see ``forget_finding.find``."""
-        return await forget_finding.find(self.readers, text, user, with_messages=with_messages)
+        """What somebody means; see ``finding.find``."""
+        return await finding.find(self.readers, text, user, with_messages=with_messages)
 
     async def newest(self, chat: ChatId, count: int) -> Wanted:
         """The newest messages of a chat that were said in it. Raises NothingToForget."""
-        return await forget_finding.newest(self.readers, chat, count)
+        return await finding.newest(self.readers, chat, count)
 
     # -- looking and doing -----------------------------------------------------------------------------------------
 
@@ -227,12 +226,12 @@ class Forgetter:
         written = {each.path: each for each in scope.files}
         written |= {each.path: each for each in await self.files.run(of_runs, self.data_dir, scope.user, runs)}
         files = tuple(written.values())
-        look = partial(forget_files.things, with_facts=scope.with_facts)
+        look = partial(finding.things, with_facts=scope.with_facts)
         return files, await self.files.run(look, self.workspace, scope.user, files)
 
     async def _remove_files(self, before: Preview) -> None:
         scope = before.scope
-        remove = partial(forget_files.remove, with_facts=scope.with_facts)
+        remove = partial(finding.remove, with_facts=scope.with_facts)
         try:
             await self.files.run(remove, self.workspace, scope.user, before.files)
         except OSError as error:

@@ -1,16 +1,21 @@
-"""The part of a long message that a question is about. Pure, and linear in the text that is read: a message may be all
-sentences of one character, or one run without a space."""
+"""The part of a long message that a question is about, and for a search where in it the matches are. Pure, and linear
+in the text that is read: a message may be all sentences of one character, or one run without a space.
+
+Matches are positions, not markup: how they look is the surface's affair. The speaker's name in front of a text
+("Anna: …", as group chats and imported logs write it) stays.
+"""
 
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
 
 import attrs
 
 from klaw.domain import tokens
-from klaw.memory.recall.speakers import speaker_prefix
-from klaw.store.tokenizer import find_form, forms
+from klaw.store.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
 MAX_READ_CHARACTERS = 8_000
 """Of a longer text only so much, from a little before most of the matches on, is read: a turn makes many excerpts."""
@@ -124,3 +129,89 @@ def _cut(text: str, span: _Span, places: Sequence[tuple[int, str]], size: int) -
         space = text.rfind(" ", max(begin, end - 40), end)
         end = space if space > begin else end
     return _Span(begin, end)
+
+
+_SPEAKER = re.compile(r"[^\W\d_][\w .'’-]{0,40}:\s+")
+
+
+def speaker_prefix(text: str) -> str:
+    """The name in front of a text with its colon and space; empty when there is none."""
+    match = _SPEAKER.match(text)
+    return match[0] if match else ""
+
+
+def speaker_stems(text: str) -> frozenset[str]:
+    """Stems of the name's words."""
+    return _stems(speaker_prefix(text))
+
+
+@lru_cache(maxsize=1024)
+def _stems(prefix: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in words(prefix))
+
+
+SNIPPET_TOKENS = 80
+
+
+@attrs.frozen
+class Snippet:
+    """A piece of a message, in one line."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...]
+    """First character and the one after the last of each match, in order, apart from each other."""
+
+
+def snippet(content: str, wanted: Collection[str], max_tokens: int = SNIPPET_TOKENS) -> Snippet:
+    """The part of a message with the most of the wanted words, and their places in it.
+
+    Args:
+        content: of the message; any length.
+        wanted: index forms (stems) of the query's words.
+        max_tokens: estimated, of the snippet.
+    """
+    text = " ".join(excerpt(content, _all_forms(content, wanted), max_tokens).split())
+    return Snippet(text, tuple(_merged(_matches(text, wanted))))
+
+
+def forms_there(content: str, wanted: Collection[str]) -> set[str]:
+    """Which of the query's forms a text has; a character of a script without spaces also as the beginning of one."""
+    there = forms_in(content, wanted)
+    lone = {form for form in wanted if is_lone(form)} - there
+    if lone:
+        begins = {form[: len(each)] for _, _, form in forms(content[:READ_WHOLE_CHARACTERS]) for each in lone}
+        there |= lone & begins
+    return there
+
+
+def _all_forms(content: str, wanted: Collection[str]) -> Collection[str]:
+    """With the pairs that begin with a wanted character of a script without spaces: it matches as a prefix."""
+    lone = tuple(form for form in wanted if is_lone(form))
+    if not lone:
+        return wanted
+    pairs = {form for _, _, form in forms(content[:READ_WHOLE_CHARACTERS]) if form.startswith(lone)}
+    return {*wanted, *pairs}
+
+
+def _matches(text: str, wanted: Collection[str]) -> Iterator[tuple[int, int]]:
+    lone = tuple(form for form in wanted if is_lone(form))
+    tokens = [*forms(text), (len(text), len(text), "")]
+    for (begin, end, form), (following, _, _) in pairwise(tokens):
+        if form in wanted:
+            yield begin, end
+        elif lone and form.startswith(lone):
+            yield begin, min(end, following)  # of a pair its first character, where the next pair begins after it
+
+
+def _merged(marks: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Marks that overlap or touch as one: the pairs of a run."""
+    last: tuple[int, int] | None = None
+    for begin, end in marks:
+        if last is not None and begin <= last[1]:
+            last = (last[0], max(last[1], end))
+            continue
+        if last is not None:
+            yield last
+        last = (begin, end)
+    if last is not None:
+        yield last

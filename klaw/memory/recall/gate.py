@@ -4,17 +4,22 @@ Similarity alone cannot tell: multilingual-e5 puts "thanks" as near to some old 
 answer. So the gate looks at the query first: without content words it recalls nothing, and one that only tells the
 model to do something ("write a haiku about the sea") needs stronger evidence. Then the best candidates must show that
 the conversation has something on it: a near vector, or enough of the query's words. Where they do, the others pass by
-their rank, unless they are as far away as chance; where they do not, nothing passes.
+their rank, unless they are as far away as chance; where they do not, nothing passes. Of those that passed and say the
+same, the newest counts, so that repetitions do not fill the budget.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from klaw.domain.recall import Decision
-from klaw.memory.recall.smalltalk import is_about_us
+from klaw.domain.message import Message
+from klaw.domain.recall import Candidate, Decision
+from klaw.memory.recall.pack import LINE_TOKENS
+from klaw.memory.recall.rank import Ranked
+from klaw.memory.recall.stopwords import is_about_us
+from klaw.store.tokenizer import stem
 
 ENOUGH_OVERLAP = 1 / 3
 """Share of the query's content words in one message that shows relevance without a near vector …"""
@@ -126,3 +131,120 @@ class Gate:
             return False
         near = candidate.distance is not None and candidate.distance < AS_FAR_AS_CHANCE
         return near or candidate.shared_words > 0
+
+
+COMPARED_CHARACTERS = 2_000
+"""Characters of a message whose words are looked at: this runs on the event loop."""
+
+
+_WORD = re.compile(r"\w+")
+"""Quicker than the tokenizer, and good enough to compare two messages with each other."""
+
+
+def stems_of(message: Message, characters: int = COMPARED_CHARACTERS) -> frozenset[str]:
+    """The different index forms of a message's words, of a longer one those of its beginning."""
+    return frozenset(map(stem, _WORD.findall(message.content[:characters])))
+
+
+def judge(ranked: Sequence[Ranked], found: Sequence[Message], gate: Gate, random_cosine: float) -> list[Candidate]:
+    """Let the gate decide on each message that was read, the best first."""
+    by_rowid = {message.rowid: message for message in found}
+    read = [(each, by_rowid[each.place.rowid]) for each in ranked if each.place.rowid in by_rowid]
+    evidence = [_evidence(each, random_cosine) for each, _ in read]
+    return [
+        Candidate(
+            message=message,
+            vector_rank=each.vector_rank,
+            distance=seen.distance,
+            text_rank=each.text_rank,
+            bm25=each.bm25,
+            score=each.score,
+            boosts=each.boosts,
+            decision=decision,
+            text=message.content,
+            tokens=message.tokens + LINE_TOKENS,
+            dated_rank=each.dated_rank,
+            shared_words=seen.shared_words,
+        )
+        for (each, message), seen, decision in zip(read, evidence, gate.decide(evidence), strict=True)
+    ]
+
+
+def _evidence(each: Ranked, random_cosine: float) -> Evidence:
+    return Evidence(
+        distance=calibrated(each.distance, random_cosine) if each.distance is not None else None,
+        shared_words=each.shared_words,
+    )
+
+
+SAME_SHARE = 0.9
+"""Two messages say the same when they have at least so much of their stems in common."""
+SIMILAR_LENGTH = 0.75
+"""The shorter one has at least this share of the other's characters; with very short ones punctuation counts for much.
+Comparing lengths first is what makes it cheap."""
+_SHORT_CHARACTERS = 40
+COMPARED = 20
+"""So many of the best that passed are compared: more are hardly ever kept, and this runs on the event loop."""
+
+
+def prefer_newer(candidates: list[Candidate], stems_of: Callable[[Message], frozenset[str]]) -> list[Candidate]:
+    """Mark the older of the candidates that passed the gate and say the same as ``repeated``.
+
+    The newest of them takes the place of the best of them: it must not be cut where the older one would have been kept.
+    Only messages of one role repeat each other: an answer that quotes the user does not stand for what the user said.
+
+    Args:
+        candidates: the best first.
+        stems_of: the different index forms (stems) of a message's words.
+
+    Returns:
+        All candidates, the best first.
+    """
+    newer = _find_newer(candidates, stems_of)
+    if not newer:
+        return candidates
+    best: dict[int, int] = {}
+    for older, newest in newer.items():
+        best[newest] = min(older, best.get(newest, newest))
+    order = sorted(range(len(candidates)), key=lambda at: (best.get(at, at), at not in best))
+    return [_marked(candidates[at], candidates[newer[at]]) if at in newer else candidates[at] for at in order]
+
+
+def _find_newer(candidates: list[Candidate], stems_of: Callable[[Message], frozenset[str]]) -> dict[int, int]:
+    """Index of each repeated candidate to that of the newest that says the same."""
+    known: dict[int, frozenset[str]] = {}
+
+    def stems(at: int) -> frozenset[str]:
+        if at not in known:
+            known[at] = stems_of(candidates[at].message)
+        return known[at]
+
+    alone: list[int] = []
+    newer: dict[int, int] = {}
+    passed = [at for at, each in enumerate(candidates) if each.passed][:COMPARED]
+    for at in sorted(passed, key=lambda at: -candidates[at].message.seq):
+        message = candidates[at].message
+        similar = (other for other in alone if _may_be_same(message, candidates[other].message))
+        twin = next((other for other in similar if _is_same(stems(at), stems(other))), None)
+        if twin is None:
+            alone.append(at)
+        else:
+            newer[at] = twin
+    return newer
+
+
+def _may_be_same(one: Message, other: Message) -> bool:
+    shorter, longer = sorted((len(one.content), len(other.content)))
+    return one.role is other.role and (longer <= _SHORT_CHARACTERS or shorter >= SIMILAR_LENGTH * longer)
+
+
+def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
+    shorter, longer = sorted((len(one), len(other)))
+    if not shorter or shorter < SAME_SHARE * longer:
+        return False
+    common = len(one & other)
+    return common >= SAME_SHARE * (shorter + longer - common)
+
+
+def _marked(candidate: Candidate, newer: Candidate) -> Candidate:
+    return attrs.evolve(candidate, decision=Decision.REPEATED, repeated_by=newer.message.seq)

@@ -6,8 +6,7 @@ import attrs
 
 from klaw.memory.recall.dates import Period, find_periods
 from klaw.memory.recall.gate import is_command, is_sum
-from klaw.memory.recall.smalltalk import is_light
-from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, search_words
+from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, is_light, search_words
 from klaw.store.tokenizer import stem, words
 
 MAX_WORDS = 64

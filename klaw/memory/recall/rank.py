@@ -5,15 +5,18 @@ The steps and what each of them brought are in docs/benchmarks.md.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from itertools import zip_longest
+from typing import TypeVar
 
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.memory.recall.dates import Period
-from klaw.memory.recall.fuse import RRF_K, reciprocal_rank_fusion
-from klaw.memory.recall.speakers import speaker_stems
+from klaw.memory.recall.excerpt import speaker_stems
 from klaw.store.sql.candidates import Lists, Place
 
+RRF_K = 60
+"""Constant of Reciprocal Rank Fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 VECTOR_WEIGHT = 1.0
 TEXT_WEIGHT = 1.0
 DATED_WEIGHT = 1.0
@@ -181,3 +184,31 @@ def _period_factor(day: date, periods: Sequence[Period]) -> float:
     if any(period.last < day <= period.last + WEEK for period in periods):
         return AFTER_PERIOD_FACTOR
     return 1.0
+
+
+def reciprocal_rank_fusion(rankings: Sequence[tuple[float, Sequence[int]]]) -> dict[int, float]:
+    """Score of each item over all rankings: the sum of weight / (RRF_K + rank), ranks from 1.
+
+    Args:
+        rankings: the weight of a list and its row ids, the best first.
+
+    Returns:
+        Row id to score, in no order that means anything.
+    """
+    scores: dict[int, float] = {}
+    for weight, ranking in rankings:
+        for rank, rowid in enumerate(ranking, 1):
+            scores[rowid] = scores.get(rowid, 0.0) + weight / (RRF_K + rank)
+    return scores
+
+
+T = TypeVar("T")
+
+
+def mix(lists: Sequence[Sequence[T]]) -> list[T]:
+    """One list out of several that have nothing in common: the first of each, then the second of each …
+
+    Their scores cannot be compared: a vector's distance means something else for a fact than for a message in a
+    dialogue. So this is Reciprocal Rank Fusion; each list keeps its own order.
+    """
+    return [each for row in zip_longest(*lists) for each in row if each is not None]

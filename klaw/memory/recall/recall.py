@@ -22,12 +22,10 @@ from klaw.domain.message import Message
 from klaw.domain.recall import Candidate, Recalled, RecallSettings
 from klaw.errors import ActorStopped, StorageError
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.recall.gate import Gate, calibrated
-from klaw.memory.recall.judge import judge, stems_of
+from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of
 from klaw.memory.recall.pack import pack
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.recall.rank import Ranked, Ranking, rank, reach
-from klaw.memory.recall.repeats import prefer_newer
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Depth, Lists, Scope, join, read_messages, search_lists
 

@@ -12,9 +12,9 @@ from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
 from klaw.domain.names import UserId
 from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult
-from klaw.memory.recall.fuse import reciprocal_rank_fusion
+from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
-from klaw.memory.recall.snippet import forms_there, snippet
+from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.store.readers import Readers
 from klaw.store.sql import chunks, facts, passages, tool_notes
 from klaw.store.sql.chunks import StoredChunk

@@ -24,14 +24,12 @@ from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult, TopicR
 from klaw.errors import ActorStopped
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.people.people_search import PeopleSearch
+from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated
-from klaw.memory.recall.mixing import mix
 from klaw.memory.recall.query import Query, read_query, read_search_words
-from klaw.memory.recall.rank import rank
-from klaw.memory.recall.snippet import forms_there, snippet
-from klaw.memory.search.cursor import MAX_PAGE, Cursor
+from klaw.memory.recall.rank import mix, rank
 from klaw.memory.search.passage_search import KeptEntry, find_kept, read_kept
-from klaw.memory.search.search_order import matches_first, newer_first
+from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicHit, TopicSearch
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Lists

@@ -18,7 +18,7 @@ from klaw.domain.names import InvalidName, chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
 from klaw.errors import CoreNotChanged, CoreUnreadable
 from klaw.memory.facts.facts import Facts, Known, NoOlder, Saved
-from klaw.memory.recall.when import BadTime, read_since, read_until
+from klaw.memory.recall.dates import BadTime, read_since, read_until
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.store.core_files import read_core

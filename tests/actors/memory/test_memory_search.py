@@ -13,8 +13,8 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import SearchPage
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search import search as search_module
-from klaw.memory.search.cursor import Cursor, read_cursor
 from klaw.memory.search.search import MemorySearch
+from klaw.memory.search.search_order import Cursor, read_cursor
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.conftest import CANARY

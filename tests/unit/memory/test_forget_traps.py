@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.memory.forget import forget_files
+from klaw.memory.forget import finding
 from klaw.store import forget_logs
 from klaw.store.sql.derivation import FileMade
 
@@ -33,8 +33,8 @@ def test_no_file_behind_a_link_is_shown_or_removed(tmp_path: Path, link: str) ->
     (workspace / link).symlink_to(other)
 
     files = [made("notes/a.md")]
-    assert forget_files.things(workspace, ANNA, files, with_facts=True) == []
-    forget_files.remove(workspace, ANNA, files, with_facts=True)
+    assert finding.things(workspace, ANNA, files, with_facts=True) == []
+    finding.remove(workspace, ANNA, files, with_facts=True)
     assert file.read_text() == TEXT
 
 
@@ -45,8 +45,8 @@ def test_own_files_are_shown_and_removed_and_those_of_others_are_not(tmp_path: P
     files = [
         made(path) for path in ("users/anna/notes/a.md", "./users/anna/notes/a.md", "../x", "/etc/passwd", "notes/a.md")
     ]
-    assert [each.name for each in forget_files.things(tmp_path, LOCAL_USER, files, with_facts=True)] == ["notes/a.md"]
-    forget_files.remove(tmp_path, LOCAL_USER, files, with_facts=True)
+    assert [each.name for each in finding.things(tmp_path, LOCAL_USER, files, with_facts=True)] == ["notes/a.md"]
+    finding.remove(tmp_path, LOCAL_USER, files, with_facts=True)
     assert not (tmp_path / "notes" / "a.md").exists()
     assert (tmp_path / "users" / "anna" / "notes" / "a.md").exists()
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from klaw.domain.message import Role
 from klaw.memory.recall.dates import Period
+from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.rank import rank, reach
-from klaw.memory.recall.speakers import speaker_stems
 from klaw.store.sql.candidates import Lists, Place
 from klaw.store.sql.fulltext import TextHit
 from klaw.store.sql.measuring import Neighbour

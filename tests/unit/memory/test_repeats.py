@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from klaw.domain.message import Role
 from klaw.domain.recall import Candidate, Decision
-from klaw.memory.recall.judge import stems_of
+from klaw.memory.recall.gate import prefer_newer, stems_of
 from klaw.memory.recall.pack import line_tokens, pack
-from klaw.memory.recall.repeats import prefer_newer
 from tests.support.making import stored
 
 

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.message import Role
+from klaw.memory.recall.dates import BadTime, read_since, read_until
+from klaw.memory.recall.excerpt import snippet
 from klaw.memory.recall.query import MAX_WORDS, read_search_words
 from klaw.memory.recall.rank import Ranked
-from klaw.memory.recall.snippet import snippet
-from klaw.memory.recall.when import BadTime, read_since, read_until
-from klaw.memory.search.cursor import MAX_PAGE, BadCursor, Cursor, read_cursor
-from klaw.memory.search.search_order import matches_first, newer_first
+from klaw.memory.search.search_order import MAX_PAGE, BadCursor, Cursor, matches_first, newer_first, read_cursor
 from klaw.store.sql.candidates import Place
 from klaw.store.tokenizer import stem
 
