@@ -5,11 +5,16 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 from structlog.testing import LogCapture
 
 from klaw.actor.log import keep_allowed_fields
 
 pytest_plugins = ["tests.support.hanging", "tests.support.models"]
+
+settings.register_profile("klaw", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("klaw")
+"""No example fails because the machine is slow."""
 
 CANARY = "canary-Жёлудь-7731"
 """Planted into messages; no log line may ever hold it (invariant private-logs)."""

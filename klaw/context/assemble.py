@@ -7,6 +7,7 @@ window and drops recalled items that the longer window now shows. Likewise with 
 """
 
 import enum
+from itertools import groupby
 
 import attrs
 
@@ -278,16 +279,22 @@ def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _pending(snapshot: Snapshot, limit: int) -> tuple[tuple[ChatMessage, ...], bool]:
-    """What stands behind the window, in at most about so many tokens, and whether it was shortened."""
-    rounds = spoken(snapshot.unfinished)
-    begin = snapshot.unfinished[0].seq if rounds else None
-    asked = [message.content for message in snapshot.pending if begin is None or message.seq < begin]
-    later = [message.content for message in snapshot.pending if begin is not None and message.seq > begin]
-    groups = [group for group in (asked, later) if group]
-    texts = ["\n".join(group) for group in groups]
-    shown = [ChatMessage(role="user", content=shorten(text, limit // len(texts))) for text in texts]
-    cut = any(said.content != text for said, text in zip(shown, texts, strict=True))
-    if rounds:
-        shown[1:1] = repair(rounds)[1:]  # without the opening that it puts before a first assistant message
-        shown = list(make_room(shown, 1, limit))
-    return tuple(shown), cut
+    """What stands behind the window, in at most about so many tokens, and whether it was shortened.
+
+    A turn that goes on after a stop finds what it had done where it was done: behind the messages that it was for.
+    """
+    groups = [
+        list(group)
+        for _, group in groupby(sorted((*snapshot.pending, *snapshot.unfinished), key=lambda m: m.seq), is_tool)
+    ]
+    asked = sum(not is_tool(group[0]) for group in groups)
+    shown: list[ChatMessage] = []
+    cut = False
+    for group in groups:
+        if is_tool(group[0]):
+            shown += spoken(group)
+            continue
+        text = "\n".join(message.content for message in group)
+        shown.append(ChatMessage(role="user", content=shorten(text, limit // asked)))
+        cut = cut or shown[-1].content != text
+    return (make_room(repair(shown), 1, limit) if snapshot.unfinished else tuple(shown)), cut

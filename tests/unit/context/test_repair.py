@@ -7,6 +7,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klaw.context.assemble import plan
+from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.repair import INTERRUPTED, OPENING, repair, spoken
 from klaw.context.request import LEAST_RESULT_TOKENS, make_room, request_tokens
 from klaw.context.window import exchanges, fit, is_tool
@@ -221,3 +223,29 @@ def test_tool_messages_do_not_count_as_said_and_give_way_to_what_was() -> None:
 
 def test_a_window_without_tool_messages_is_cut_as_before() -> None:
     assert len(fit(dialogue(30), has_older=True, max_messages=20, max_tokens=100_000)) == 20
+
+
+def test_what_an_interrupted_turn_has_done_stands_behind_what_it_was_asked() -> None:
+    """Two questions came in one after the other; the second one's call was answered, then Klaw was killed."""
+    snapshot = Snapshot(
+        system_prompt="",
+        core_memory="",
+        history=(),
+        has_older=False,
+        pending=(user(1, "первый"), user(3, "the second"), user(4, "and more of it"), user(6, "meanwhile")),
+        unfinished=(call(2, "t1", "a"), call(5, "t2", "b"), result(7, "t2", "b")),
+        tools_tokens=1,
+        budget=Budget(context_tokens=8192, reply_reserve_tokens=1024),
+        settings=Settings(sliding_window=20, recall_enabled=False, recall_max_tokens=0),
+    )
+    made = plan(snapshot).pending
+    check(made)
+    assert [(m.role, m.content) for m in made] == [
+        ("user", "первый"),
+        ("assistant", ""),
+        ("tool", INTERRUPTED),
+        ("user", "the second\nand more of it"),
+        ("assistant", ""),
+        ("tool", "result of b"),
+        ("user", "meanwhile"),
+    ]
