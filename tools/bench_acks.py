@@ -1,13 +1,19 @@
 """How many acknowledgements a second the server gives: N clients over real WebSockets, one message outstanding each.
 
-    python tools/bench_acks.py [--clients 20] [--seconds 5] [--fsync-ms 0 10] [--one-chat] [--json]
+    python tools/bench_acks.py [--clients 20] [--seconds 5] [--rounds 3] [--fsync-ms 0 10] [--one-chat] [--json]
 
 The server runs in a process of its own. ``--fsync-ms`` makes each of the journal's fsyncs take at least so long, as
 an SD card would; the delay is injected below the journal. Replies are kept away by a long debounce, and embedding is
 off, so only storing and acknowledging is measured.
+
+The ceiling is measured in the same minutes: an echo of bare trio-websocket for the same clients, in turns with the
+server. ``--rounds`` says how many turns each has; what is printed is the median of them, and ``share_of_echo`` the
+median of Klaw's rate by the rate of the echo just before it. ``--profile FILE`` writes where the event loop's time went
+(cProfile; the figures of such a run are no measurement).
 """
 
 import argparse
+import cProfile
 import json
 import os
 import statistics
@@ -18,6 +24,7 @@ import time
 from pathlib import Path
 
 import trio
+from trio_websocket import ConnectionClosed, WebSocketRequest, serve_websocket
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -27,7 +34,7 @@ from tools.lean_client import LeanClient
 DEBOUNCE_MS = 600_000
 
 
-def run_server(home: str, fsync_ms: float) -> None:
+def run_server(home: str, fsync_ms: float, profile: str | None) -> None:
     """The server's process: prints its address when it listens."""
     from klaw.actor import log
     from klaw.config.load import parse
@@ -43,7 +50,7 @@ def run_server(home: str, fsync_ms: float) -> None:
     config, _ = parse(
         json.dumps(
             {
-                "gateway": {"port": 0, "messagesPerSecond": 100_000, "burst": 100_000, **UNLIMITED},
+                "gateway": {"port": 0, "messagesPerSecond": 100_000, "burst": 100_000, "maxPending": 64, **UNLIMITED},
                 "processing": {"debounceMs": DEBOUNCE_MS, "debounceMaxMs": DEBOUNCE_MS},
                 "embedding": {"enabled": False},
                 "providers": {"none": {"baseUrl": "http://127.0.0.1:9/v1"}},
@@ -56,28 +63,52 @@ def run_server(home: str, fsync_ms: float) -> None:
     async def main() -> None:
         await serve(config, Paths.resolve(home), on_ready=lambda url: print(url, flush=True), fsync=slow_fsync)
 
+    if profile is None:
+        trio.run(main)
+        return
+    profiler = cProfile.Profile()
+    profiler.runcall(trio.run, main)
+    profiler.dump_stats(profile)
+
+
+def run_echo() -> None:
+    """The echo's process: prints its address, sends every message back."""
+
+    async def echo(request: WebSocketRequest) -> None:
+        connection = await request.accept()
+        try:
+            while True:
+                await connection.send_message(await connection.get_message())
+        except ConnectionClosed:
+            pass
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            server = await nursery.start(serve_websocket, echo, "127.0.0.1", 0, None)
+            print(f"ws://127.0.0.1:{server.port}/", flush=True)
+
     trio.run(main)
 
 
-async def run_clients(url: str, clients: int, seconds: float, one_chat: bool) -> list[float]:
-    """Latencies, in seconds, of all acknowledgements within the time."""
+async def run_clients(url: str, arguments: argparse.Namespace, answer: str) -> list[float]:
+    """Latencies, in seconds, of all answers within the time."""
     latencies: list[float] = []
 
     async def client(number: int) -> None:
-        chat = "bench" if one_chat else f"bench{number}"
-        connection = await LeanClient.connect(url)
-        end = trio.current_time() + seconds
+        chat = "bench" if arguments.one_chat else f"bench{number}"
+        connection = await (LeanClient.connect(url) if answer == "ack" else LeanClient.open(url))
+        end = trio.current_time() + arguments.seconds
         count = 0
         while (begin := trio.current_time()) < end:
             count += 1
             text = f"message {count} of {number}"
             await connection.send({"type": "send", "id": f"{number}-{count}", "chat": chat, "text": text})
-            await connection.receive("ack")
+            await connection.receive(answer)
             latencies.append(trio.current_time() - begin)
         await connection.aclose()
 
     async with trio.open_nursery() as nursery:
-        for number in range(clients):
+        for number in range(arguments.clients):
             nursery.start_soon(client, number)
     return latencies
 
@@ -88,26 +119,49 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(fsync_ms: float, arguments: argparse.Namespace) -> dict[str, object]:
-    with tempfile.TemporaryDirectory() as home:
-        command = [sys.executable, __file__, "--serve", home, "--fsync-ms", str(fsync_ms)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
+def measure_one(command: list[str], arguments: argparse.Namespace, answer: str) -> dict[str, float]:
+    with subprocess.Popen([sys.executable, __file__, *command], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
             url = server.stdout.readline().strip()
             before = cpu_s(server.pid)
-            latencies = trio.run(run_clients, url, arguments.clients, arguments.seconds, arguments.one_chat)
+            latencies = trio.run(run_clients, url, arguments, answer)
             spent = cpu_s(server.pid) - before
-            server.kill()
+        finally:
+            (server.terminate if arguments.profile else server.kill)()
     quantiles = statistics.quantiles(latencies, n=100)
+    return {
+        "per_second": round(len(latencies) / arguments.seconds),
+        "p50_ms": round(quantiles[49] * 1000, 2),
+        "p95_ms": round(quantiles[94] * 1000, 2),
+        "p99_ms": round(quantiles[98] * 1000, 2),
+        "cpu_us": round(spent / len(latencies) * 1e6),
+    }
+
+
+def measure(fsync_ms: float, arguments: argparse.Namespace) -> dict[str, object]:
+    echoes, rounds = [], []
+    for _ in range(arguments.rounds):
+        echoes.append(measure_one(["--echo"], arguments, "send"))
+        with tempfile.TemporaryDirectory() as home:
+            command = ["--serve", home, "--fsync-ms", str(fsync_ms)]
+            if arguments.profile:
+                command += ["--profile", arguments.profile]
+            rounds.append(measure_one(command, arguments, "ack"))
+    middle = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+    pairs = zip(rounds, echoes, strict=True)
     return {
         "fsync_ms": fsync_ms,
         "clients": arguments.clients,
         "one_chat": arguments.one_chat,
-        "acks_per_second": round(len(latencies) / arguments.seconds),
-        "p50_ms": round(quantiles[49] * 1000, 2),
-        "p95_ms": round(quantiles[94] * 1000, 2),
-        "p99_ms": round(quantiles[98] * 1000, 2),
-        "server_cpu_us_per_ack": round(spent / len(latencies) * 1e6),
+        "acks_per_second": middle["per_second"],
+        "p50_ms": middle["p50_ms"],
+        "p95_ms": middle["p95_ms"],
+        "p99_ms": middle["p99_ms"],
+        "server_cpu_us_per_ack": middle["cpu_us"],
+        "echoes_per_second": statistics.median(each["per_second"] for each in echoes),
+        "echo_cpu_us": statistics.median(each["cpu_us"] for each in echoes),
+        "share_of_echo": round(statistics.median(one["per_second"] / echo["per_second"] for one, echo in pairs), 3),
     }
 
 
@@ -115,13 +169,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--fsync-ms", type=float, nargs="+", default=[0.0, 10.0])
     parser.add_argument("--one-chat", action="store_true", help="all clients write to one chat")
+    parser.add_argument("--profile", metavar="FILE", help="write the profile of the server's event loop")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", metavar="HOME", help=argparse.SUPPRESS)
+    parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        run_server(arguments.serve, arguments.fsync_ms[0])
+        run_server(arguments.serve, arguments.fsync_ms[0], arguments.profile)
+        return
+    if arguments.echo:
+        run_echo()
         return
     results = [measure(fsync_ms, arguments) for fsync_ms in arguments.fsync_ms]
     for result in results:

@@ -23,13 +23,19 @@ class LeanClient:
         self._partial = ""
 
     @classmethod
-    async def connect(cls, url: str, chats: dict[str, int] | None = None) -> "LeanClient":
-        """Connect and say hello."""
+    async def open(cls, url: str) -> "LeanClient":
+        """Connect to any WebSocket server, and say nothing."""
         parts = urlsplit(url)
         client = cls(await trio.open_tcp_stream(parts.hostname or "", parts.port or 0))
-        await client._stream.send_all(client._ws.send(Request(host=parts.netloc, target=parts.path)))
+        await client._stream.send_all(client._ws.send(Request(host=parts.netloc, target=parts.path or "/")))
         while not any(isinstance(event, AcceptConnection) for event in await client._events()):
             pass
+        return client
+
+    @classmethod
+    async def connect(cls, url: str, chats: dict[str, int] | None = None) -> "LeanClient":
+        """Connect to Klaw and say hello."""
+        client = await cls.open(url)
         await client.send({"type": "hello", "version": 1, "client": "bench", "chats": chats or {}})
         await client.receive("welcome")
         return client
