@@ -113,10 +113,10 @@ async def run_clients(url: str, arguments: argparse.Namespace, answer: str) -> l
     return latencies
 
 
-def cpu_s(pid: int) -> float:
-    """Seconds of CPU, user and system, that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_s(pid: int) -> tuple[float, float]:
+    """Seconds of CPU that a process has used: all of its threads, and the first alone, which runs the event loop."""
+    spent = {task.name: int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()}
+    return sum(spent.values()) / 1e9, spent[str(pid)] / 1e9
 
 
 def measure_one(command: list[str], arguments: argparse.Namespace, answer: str) -> dict[str, float]:
@@ -126,7 +126,7 @@ def measure_one(command: list[str], arguments: argparse.Namespace, answer: str) 
             url = server.stdout.readline().strip()
             before = cpu_s(server.pid)
             latencies = trio.run(run_clients, url, arguments, answer)
-            spent = cpu_s(server.pid) - before
+            spent, in_loop = (after - earlier for after, earlier in zip(cpu_s(server.pid), before, strict=True))
         finally:
             (server.terminate if arguments.profile else server.kill)()
     quantiles = statistics.quantiles(latencies, n=100)
@@ -136,6 +136,7 @@ def measure_one(command: list[str], arguments: argparse.Namespace, answer: str) 
         "p95_ms": round(quantiles[94] * 1000, 2),
         "p99_ms": round(quantiles[98] * 1000, 2),
         "cpu_us": round(spent / len(latencies) * 1e6),
+        "loop_us": round(in_loop / len(latencies) * 1e6),
     }
 
 
@@ -159,6 +160,7 @@ def measure(fsync_ms: float, arguments: argparse.Namespace) -> dict[str, object]
         "p95_ms": middle["p95_ms"],
         "p99_ms": middle["p99_ms"],
         "server_cpu_us_per_ack": middle["cpu_us"],
+        "of_it_event_loop_us": middle["loop_us"],
         "echoes_per_second": statistics.median(each["per_second"] for each in echoes),
         "echo_cpu_us": statistics.median(each["cpu_us"] for each in echoes),
         "share_of_echo": round(statistics.median(one["per_second"] / echo["per_second"] for one, echo in pairs), 3),
