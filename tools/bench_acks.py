@@ -115,7 +115,9 @@ async def run_clients(url: str, arguments: argparse.Namespace, answer: str) -> l
 
 def cpu_s(pid: int) -> tuple[float, float]:
     """Seconds of CPU that a process has used: all of its threads, and the first alone, which runs the event loop."""
-    spent = {task.name: int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()}
+    spent = {
+        task.name: int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()
+    }
     return sum(spent.values()) / 1e9, spent[str(pid)] / 1e9
 
 

@@ -21,7 +21,7 @@ LAYERS = (
     {"memory", "context", "toolbox"},
     {"agent"},
     {"chats", "subagents"},
-    {"health"},
+    {"health", "wire"},
     {"operations"},
     {"gateway"},
     {"admin", "client", "doctor", "setup"},

@@ -36,7 +36,7 @@ from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.errors import RequestRefused
 from klaw.client.events import Entry
-from klaw.gateway.frames import HISTORY_LIMIT, ChatList, GetChats, GetHistory, GetReceipt, History, Receipt
+from klaw.wire.frames import HISTORY_LIMIT, ChatList, GetChats, GetHistory, GetReceipt, History, Receipt
 from tests.support import llm_server
 from tests.support.llm_server import LlmServer, Pause, Recorded, Text, serve_llm
 from tests.support.server import Server, served, write_home

@@ -1,9 +1,10 @@
 """One-shot reply cell: how an actor answers one request.
 
-The requester creates it, carries it inside a message, and waits. Whoever resolves it first wins; later attempts are
-ignored. The requester's own cancel scope is the deadline.
+The requester creates it, carries it inside a message, and waits, or is called. Whoever resolves it first wins; later
+attempts are ignored. The requester's own cancel scope is the deadline.
 """
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import trio
@@ -12,34 +13,36 @@ T = TypeVar("T")
 
 
 class Reply(Generic[T]):
-    """A cell that is resolved once, with a value or with an error."""
+    """A cell that is resolved once, with a value or with an error.
 
-    __slots__ = ("_error", "_event", "_value")
+    Args:
+        then: called with the cell when it is resolved, by whoever resolves it: it neither waits nor raises. For
+            requesters that need no task of their own to wait in.
+    """
 
-    def __init__(self) -> None:
-        self._event = trio.Event()
+    __slots__ = ("_error", "_event", "_then", "_value", "resolved")
+
+    def __init__(self, then: "Callable[[Reply[T]], None] | None" = None) -> None:
+        self.resolved = False
+        self._then = then
+        self._event: trio.Event | None = None
+        """Made by the first who waits."""
         self._value: T | None = None
         self._error: Exception | None = None
 
-    @property
-    def resolved(self) -> bool:
-        return self._event.is_set()
-
     def set(self, value: T) -> bool:
         """Resolve with a value. Returns False when the cell was resolved before."""
-        if self._event.is_set():
-            return False
-        self._value = value
-        self._event.set()
-        return True
+        return self._resolve(value, None)
 
     def fail(self, error: Exception) -> bool:
-        """Resolve with an error that ``wait`` raises. Returns False when the cell was resolved before."""
-        if self._event.is_set():
-            return False
-        self._error = error
-        self._event.set()
-        return True
+        """Resolve with an error that ``get`` and ``wait`` raise. Returns False when the cell was resolved before."""
+        return self._resolve(None, error)
+
+    def get(self) -> T:
+        """The value of a resolved cell. Raises the error given to ``fail``."""
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # set() stored a T before it was resolved
 
     async def wait(self) -> T:
         """Wait for the value.
@@ -49,7 +52,19 @@ class Reply(Generic[T]):
 
         Cancellation: the request itself is not withdrawn; its outcome is unknown to the caller.
         """
+        if self._event is None:
+            self._event = trio.Event()
+            if self.resolved:
+                self._event.set()
         await self._event.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value  # type: ignore[return-value]  # set() stored a T before the event fired
+        return self.get()
+
+    def _resolve(self, value: T | None, error: Exception | None) -> bool:
+        if self.resolved:
+            return False
+        self.resolved, self._value, self._error = True, value, error
+        if self._event is not None:
+            self._event.set()
+        if self._then is not None:
+            self._then(self)
+        return True

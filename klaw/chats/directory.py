@@ -44,13 +44,30 @@ class ChatDirectory:
 
     # -- the gateway -----------------------------------------------------------------------------------------------
 
-    async def send(self, user: UserId, name: str, message_id: str, text: str) -> Appended:
-        """See ``Chats.send``."""
-        chat = names.chat_id(user, name)
-        handle = await self._handle(chat)
-        reply: Reply[Appended] = Reply()
-        if not handle.mailbox.tell(Submit(id=message_id, text=text, channel="websocket", reply=reply)):
+    def runs(self, chat: ChatId) -> bool:
+        """See ``Chats.runs``."""
+        handle = self._handles.get(chat)
+        return handle is not None and not handle.mailbox.closed and self._closing is None
+
+    async def start(self, user: UserId, name: str) -> None:
+        """See ``Chats.start``."""
+        await self._handle(names.chat_id(user, name))
+
+    def submit(self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended]) -> None:
+        """See ``Chats.submit``."""
+        self._refuse_if_closing()
+        submit = Submit(id=message_id, text=text, channel="websocket", reply=reply)
+        if not self._handles[chat].mailbox.tell(submit):
             raise ChatBusy("too many messages wait for this chat: send again a little later")
+
+    async def send(self, user: UserId, name: str, message_id: str, text: str) -> Appended:
+        """``start`` the chat, ``submit`` the message and wait until it is durable.
+
+        Cancellation: it may or may not be stored; the id makes a repetition safe.
+        """
+        await self.start(user, name)
+        reply = Reply[Appended]()
+        self.submit(names.chat_id(user, name), message_id, text, reply)
         return await reply.wait()
 
     async def stop(self, user: UserId, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from klaw.actor.reply import Reply
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
@@ -21,16 +22,27 @@ class ChatBusy(KlawError):
 class Chats(Protocol):
     """Chats of all users. Every method takes the user, and sees that user's chats only."""
 
-    async def send(self, user: UserId, name: str, message_id: str, text: str) -> Appended:
-        """Store a user's message (or carry out a slash command); a new name makes a new chat.
+    def runs(self, chat: ChatId) -> bool:
+        """Whether ``submit`` may be called; else ``start`` it."""
+        ...
 
-        Returns when it is durable. ``MessageStored`` was emitted before, unless ``repeated``.
+    async def start(self, user: UserId, name: str) -> None:
+        """Have a chat run; a new name makes a new chat, which is stored with its first message.
 
         Raises:
             InvalidName: the chat's name breaks its rule.
-            TooManyChats, ChatBusy, IdConflict, StorageFull, ActorStopped: nothing was stored.
+            TooManyChats, ActorStopped
+        """
+        ...
 
-        Cancellation: it may or may not be stored; the id makes a repetition safe.
+    def submit(self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended]) -> None:
+        """Hand a user's message, or a slash command, to a chat that runs; without waiting.
+
+        The reply comes when it is durable, or with IdConflict, StorageFull or ActorStopped. ``MessageStored`` was
+        emitted before, unless ``repeated``.
+
+        Raises:
+            ChatBusy, ActorStopped: nothing was stored.
         """
         ...
 

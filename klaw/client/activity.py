@@ -1,7 +1,7 @@
 """What is being done between a question and its answer, for the row above the input line. Pure: time is told."""
 
 from klaw.client.events import Connected, Disconnected, Entry, Event
-from klaw.gateway.frames import Delta, Error, Status, Stopped, Tool
+from klaw.wire.frames import Delta, Error, Status, Stopped, Tool
 
 SPIN_S = 0.125
 SLOW_SPIN_S = 1.0

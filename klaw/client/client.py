@@ -20,8 +20,8 @@ from klaw.client.inbox import Inbox
 from klaw.client.link import Loss
 from klaw.client.streams import Streams
 from klaw.domain.names import chat_name
-from klaw.gateway.codec import encode
-from klaw.gateway.frames import (
+from klaw.wire.codec import encode
+from klaw.wire.frames import (
     PROTOCOL_VERSION,
     Ack,
     Approve,

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import attrs
 
-from klaw.gateway.frames import (
+from klaw.wire.frames import (
     Approval,
     ApprovalEnded,
     CaughtUp,

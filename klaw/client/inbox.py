@@ -10,7 +10,7 @@ from collections import deque
 import trio
 
 from klaw.client.events import Entry, Event
-from klaw.gateway.frames import Delta
+from klaw.wire.frames import Delta
 
 CAPACITY = 256
 

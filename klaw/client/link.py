@@ -13,8 +13,8 @@ from wsproto.utilities import ProtocolError as WebSocketProtocolError
 
 from klaw.client.dial import WatchedStream, dial, shake_hands
 from klaw.client.together import run_until_first_ends
-from klaw.gateway.codec import FrameError, decode_server, encode
-from klaw.gateway.frames import ClientFrame, Error, Hello, Notice, ServerFrame, Welcome
+from klaw.wire.codec import FrameError, decode_server, encode
+from klaw.wire.frames import ClientFrame, Error, Hello, Notice, ServerFrame, Welcome
 
 log = structlog.get_logger("klaw.client")
 

@@ -4,7 +4,7 @@ from klaw.client.client import Client
 from klaw.client.errors import ConnectionLost, RequestRefused
 from klaw.client.events import Entry, entry_of
 from klaw.domain.message import Kind
-from klaw.gateway.frames import HISTORY_LIMIT, GetHistory, History
+from klaw.wire.frames import HISTORY_LIMIT, GetHistory, History
 
 ATTEMPTS = 5
 QUIT = frozenset({"/quit", "/exit"})

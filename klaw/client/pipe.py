@@ -16,7 +16,7 @@ from klaw.client.errors import RequestRefused
 from klaw.client.events import Entry
 from klaw.client.opening import QUIT, open_chat
 from klaw.client.verdict import Failed, Waiter
-from klaw.gateway.frames import Approval
+from klaw.wire.frames import Approval
 
 ATTEMPTS = 5
 """How often a message is offered to a busy server."""

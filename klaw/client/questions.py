@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from klaw.gateway.frames import Approval, ApprovalEnded, Approve
+from klaw.wire.frames import Approval, ApprovalEnded, Approve
 
 READ_S = 0.5
 """A question that stands there for less was not read: the answer was meant for something before it."""

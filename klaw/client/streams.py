@@ -8,7 +8,7 @@ from klaw.client.cursor import Cursor
 from klaw.client.events import Entry, entry_of
 from klaw.client.inbox import Inbox
 from klaw.domain.names import chat_name
-from klaw.gateway.frames import CaughtUp, ChatMessage, GetHistory, History, Notice
+from klaw.wire.frames import CaughtUp, ChatMessage, GetHistory, History, Notice
 
 PAGE = 20
 """Messages asked for at once when some are missing: even the longest fit one frame."""

@@ -16,7 +16,7 @@ from klaw.client.screen import Foot, Screen
 from klaw.client.together import run_until_first_ends
 from klaw.client.transcript import PROMPT, Transcript
 from klaw.client.tty import key_by_key, read_keys
-from klaw.gateway.frames import ClientFrame, Stop
+from klaw.wire.frames import ClientFrame, Stop
 
 MAX_WAITING = 32
 """Lines typed while earlier ones are on their way (or the connection is down); more are refused, and stay typed."""

@@ -7,7 +7,7 @@ from klaw.client.answer import Answer
 from klaw.client.events import Connected, Disconnected, Entry, Event
 from klaw.client.questions import ENDINGS, Questions, question_text
 from klaw.client.screen import Screen, Style
-from klaw.gateway.frames import Approval, ApprovalEnded, Delta, Error, Notice, Status, Stopped, Tool
+from klaw.wire.frames import Approval, ApprovalEnded, Delta, Error, Notice, Status, Stopped, Tool
 
 PROMPT = "> "
 _ALIKE = 48

@@ -7,7 +7,7 @@ talk in the same chat. So the answer is the first one, after the message, of a t
 import attrs
 
 from klaw.client.events import Entry, Event
-from klaw.gateway.frames import Delta, Error, Status, Tool
+from klaw.wire.frames import Delta, Error, Status, Tool
 
 
 @attrs.frozen

@@ -17,9 +17,9 @@ from klaw.domain.events import (
 from klaw.domain.message import Message
 from klaw.domain.names import name_of
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.gateway import frames
-from klaw.gateway.codec import encode
-from klaw.gateway.frames import ChatMessage, Degraded, Error, Receipt, Status, StoredMessage, Tool
+from klaw.wire import frames
+from klaw.wire.codec import encode
+from klaw.wire.frames import ChatMessage, Degraded, Error, Receipt, Status, StoredMessage, Tool
 
 HISTORY_CHARS = 500_000
 """A page of history is cut at this many characters of content, so that its frame stays near 1 MiB."""

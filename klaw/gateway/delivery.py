@@ -18,11 +18,11 @@ from klaw.domain.approval import Approval
 from klaw.domain.events import ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
-from klaw.gateway.codec import FrameError, encode
-from klaw.gateway.frames import Ack, CaughtUp, Error
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
 from klaw.gateway.outbox import Outbox
 from klaw.store.requests import Appended
+from klaw.wire.codec import FrameError, encode
+from klaw.wire.frames import Ack, CaughtUp, Error
 
 MAX_WATCHED = 1000
 """Chats that one connection may watch."""
@@ -158,6 +158,11 @@ class Delivery:
             cursor.announce, cursor.ref = True, ref
             cursor.missed_text = True
             self._settle(cursor)
+
+    def is_ready(self, chat: ChatId) -> bool:
+        """Whether a message may be sent to a chat: its place is known, and no watch is to come before."""
+        cursor = self._cursors.get(chat)
+        return cursor is not None and cursor.next_seq is not None and chat not in self._announced
 
     async def watch_from_now(self, name: str) -> None:
         """Watch a chat if it is not watched, without any frame about it. Raises like ``watch``."""

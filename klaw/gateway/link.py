@@ -1,5 +1,6 @@
 """The transport half of a connection: one reader, one writer, liveness, and how it ends. Knows no frame's meaning."""
 
+import math
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -7,9 +8,9 @@ import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
 from klaw.gateway.closing import Close
-from klaw.gateway.codec import encode
-from klaw.gateway.frames import ServerFrame
 from klaw.gateway.outbox import Outbox
+from klaw.wire.codec import encode
+from klaw.wire.frames import ServerFrame
 
 SEND_S = 15.0
 """A client that does not take one frame in this time is dropped."""
@@ -123,15 +124,17 @@ class Link:
 
     async def _write(self) -> None:
         try:
-            while (text := await self.outbox.take()) is not None:
-                self._mid_frame = True
-                with trio.move_on_after(SEND_S) as sending:
+            # One scope with a moving deadline: one of its own for each frame costs more than the frame.
+            with trio.CancelScope() as sending:
+                while (text := await self.outbox.take()) is not None:
+                    self._mid_frame = True
+                    sending.deadline = trio.current_time() + SEND_S
                     await self._ws.send_message(text)
-                if sending.cancelled_caught:
-                    self.drop_slow()
-                    break
-                self._mid_frame = False
-                self.frames_out += 1
+                    sending.deadline = math.inf
+                    self._mid_frame = False
+                    self.frames_out += 1
+            if sending.cancelled_caught:
+                self.drop_slow()
         except ConnectionClosed:
             self._body.cancel(reason="the peer closed the connection")
         self._written.set()

@@ -5,8 +5,8 @@ from collections import deque
 import attrs
 import trio
 
-from klaw.gateway.codec import encode
-from klaw.gateway.frames import Delta
+from klaw.wire.codec import encode
+from klaw.wire.frames import Delta
 
 MAX_CHARS = 4_000_000
 """Characters that may wait for one client: bounds the memory of one that asks for pages of history and never reads."""
@@ -89,7 +89,8 @@ class Outbox:
 
     async def take(self) -> str | None:
         """The next frame; None once it is closed and empty. Cancellation: nothing was taken."""
-        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._frames or self._closed:
+            await trio.lowlevel.checkpoint()
         while not self._frames:
             if self._closed:
                 return None
@@ -97,7 +98,6 @@ class Outbox:
         frame = self._frames.popleft()
         self._chars -= _length(frame)
         self._room.unpark_all()
-        await trio.lowlevel.cancel_shielded_checkpoint()
         if isinstance(frame, str):
             return frame
         if self._open_pieces.get(frame.chat) is frame:

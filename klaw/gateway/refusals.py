@@ -7,8 +7,8 @@ from klaw.actor.failure import error_class, where
 from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.domain.names import InvalidName
 from klaw.errors import ActorStopped, ActorTooSlow, IdConflict, ProtocolError, StorageFull
-from klaw.gateway.codec import FrameError
-from klaw.gateway.frames import Error
+from klaw.wire.codec import FrameError
+from klaw.wire.frames import Error
 
 log = structlog.get_logger("klaw.gateway")
 

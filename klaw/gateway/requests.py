@@ -8,8 +8,8 @@ from klaw.chats.service import Chats
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway import answers
-from klaw.gateway.codec import MAX_INT, FrameError
-from klaw.gateway.frames import (
+from klaw.wire.codec import MAX_INT, FrameError
+from klaw.wire.frames import (
     ChatInfo,
     ChatList,
     GetChats,

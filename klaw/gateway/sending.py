@@ -1,16 +1,25 @@
-"""The messages that one connection is sending: in order for each chat, side by side for different chats, bounded."""
+"""The messages that one connection is sending: in order for each chat, side by side for different chats, bounded.
+
+A message costs no task: the chat's answer calls back. Only a chat that this connection does not watch yet, or that does
+not run, is prepared in a task.
+"""
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
+import attrs
 import trio
 
 from klaw.actor.mailbox import answer_within
+from klaw.actor.reply import Reply
 from klaw.chats.service import Chats
 from klaw.domain.names import UserId, chat_id
+from klaw.errors import ActorTooSlow
 from klaw.gateway.delivery import Delivery
-from klaw.gateway.frames import Error, Send
 from klaw.gateway.refusals import refusal, with_marks
+from klaw.store.requests import Appended
+from klaw.wire.frames import Error, Send
 
 MAX_IN_FLIGHT = 128
 MAX_IN_FLIGHT_CHARS = 1_000_000
@@ -19,58 +28,114 @@ ANSWER_S = 30.0
 """A chat that has not stored a message after this time is given up; the client may send it again."""
 
 
+@attrs.frozen(eq=False)
+class _UnderWay:
+    """A message that its chat has; the chat's next one waits for its answer."""
+
+    frame: Send
+    until: float
+
+
 class Sending:
     """Hands messages to the chats, one after the other in each chat, so that they are stored in the order sent."""
 
-    def __init__(self, *, user: UserId, chats: Chats, delivery: Delivery, put_error: Callable[[Error], None]) -> None:
+    def __init__(
+        self,
+        *,
+        user: UserId,
+        chats: Chats,
+        delivery: Delivery,
+        put_error: Callable[[Error], None],
+        nursery: trio.Nursery,
+    ) -> None:
         self._user = user
         self._chats = chats
         self._delivery = delivery
         self._put_error = put_error
+        self._nursery = nursery
         self._queues: dict[str, deque[Send]] = {}
-        self._count = 0
+        """By chat: the message that is under way or prepared, and those behind it."""
+        self._under_way: dict[str, _UnderWay] = {}
+        """By chat, the oldest first."""
         self._chars = 0
+        self.in_flight = 0
 
-    @property
-    def in_flight(self) -> int:
-        return self._count
-
-    def submit(self, frame: Send, nursery: trio.Nursery) -> None:
+    def submit(self, frame: Send) -> None:
         """Take a message without waiting; an ack or an error follows."""
-        if self._count >= MAX_IN_FLIGHT or self._chars >= MAX_IN_FLIGHT_CHARS:
+        if self.in_flight >= MAX_IN_FLIGHT or self._chars >= MAX_IN_FLIGHT_CHARS:
             text = "too many messages without an ack; send it again a little later"
             self._put_error(Error(code="busy", message=text, retryable=True, id=frame.id, chat=frame.chat))
             return
-        self._count += 1
+        self.in_flight += 1
         self._chars += len(frame.text)
-        queue = self._queues.get(frame.chat)
-        if queue is not None:
-            queue.append(frame)
-        else:
-            self._queues[frame.chat] = deque([frame])
-            nursery.start_soon(self._work, frame.chat, name="gateway send")
+        queue = self._queues.setdefault(frame.chat, deque())
+        queue.append(frame)
+        if len(queue) == 1:
+            self._go_on(frame.chat)
 
-    async def _work(self, chat: str) -> None:
-        """Send what waits for one chat, then end."""
-        queue = self._queues[chat]
-        while queue:
-            frame = queue.popleft()
-            await self._send(frame)
-            self._count -= 1
-            self._chars -= len(frame.text)
-        del self._queues[chat]
+    async def run(self) -> None:
+        """Give up messages that were not answered in time; until cancelled. Then nothing more is handed over."""
+        try:
+            while True:
+                oldest = next(iter(self._under_way.values()), None)
+                # What is handed over while this sleeps has as long again.
+                await trio.sleep_until(oldest.until if oldest else trio.current_time() + ANSWER_S)
+                for sent in [sent for sent in self._under_way.values() if sent.until <= trio.current_time()]:
+                    self._over(sent.frame, ActorTooSlow(f"the chat did not answer within {ANSWER_S:g} s"))
+                    self._go_on(sent.frame.chat)
+        finally:
+            self._queues.clear()
+            self._under_way.clear()
 
-    async def _send(self, frame: Send) -> None:
+    def _go_on(self, chat: str) -> None:
+        """Hand the next message to its chat, or have the chat prepared for it."""
+        while queue := self._queues.get(chat):
+            try:
+                ready = self._hand_over(queue[0])
+            except Exception as error:  # noqa: BLE001  whatever failed, the client is told, and its connection lives
+                self._over(queue[0], error)
+                continue
+            if not ready:
+                self._nursery.start_soon(self._prepare, queue[0], name="gateway send")
+            return
+        self._queues.pop(chat, None)
+
+    def _hand_over(self, frame: Send) -> bool:
+        """Returns whether the chat was ready for it."""
         chat = chat_id(self._user, frame.chat)
+        if not (self._delivery.is_ready(chat) and self._chats.runs(chat)):
+            return False
+        sent = _UnderWay(frame, trio.current_time() + ANSWER_S)
+        self._under_way[frame.chat] = sent
+        self._delivery.expect(chat, frame.id)
+        self._chats.submit(chat, frame.id, frame.text, Reply(partial(self._answered, sent)))
+        return True
+
+    async def _prepare(self, frame: Send) -> None:
         try:
             with answer_within(ANSWER_S, "the chat"):
                 await self._delivery.watch_from_now(frame.chat)
-                self._delivery.expect(chat, frame.id)
-                try:
-                    appended = await self._chats.send(self._user, frame.chat, frame.id, frame.text)
-                except BaseException:
-                    self._delivery.give_up(chat, frame.id)
-                    raise
-                self._delivery.confirm(appended)
-        except Exception as error:  # noqa: BLE001  whatever failed, the client is told, and its connection lives
+                await self._chats.start(self._user, frame.chat)
+        except Exception as error:  # noqa: BLE001  as above
+            self._over(frame, error)
+        self._go_on(frame.chat)
+
+    def _answered(self, sent: _UnderWay, reply: Reply[Appended]) -> None:
+        if self._under_way.get(sent.frame.chat) is not sent:
+            return  # given up meanwhile
+        try:
+            self._delivery.confirm(reply.get())
+            self._over(sent.frame)
+        except Exception as error:  # noqa: BLE001  as above
+            self._over(sent.frame, error)
+        self._go_on(sent.frame.chat)
+
+    def _over(self, frame: Send, error: Exception | None = None) -> None:
+        """Nothing more is to be done for the first message of its chat."""
+        if error is not None:
+            self._delivery.give_up(chat_id(self._user, frame.chat), frame.id)
             self._put_error(with_marks(refusal(error), frame))
+        self._under_way.pop(frame.chat, None)
+        self._queues[frame.chat].popleft()
+        self.in_flight -= 1
+        self._chars -= len(frame.text)

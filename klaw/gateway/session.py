@@ -23,9 +23,16 @@ from klaw.gateway.admission import Allowance
 from klaw.gateway.answers import StoredOnce
 from klaw.gateway.auth import Authenticator, Grant
 from klaw.gateway.closing import Close
-from klaw.gateway.codec import FrameError, decode_client
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
-from klaw.gateway.frames import (
+from klaw.gateway.hub import ChatEvent, Hub
+from klaw.gateway.limits import TokenBucket
+from klaw.gateway.link import Link
+from klaw.gateway.refusals import refusal, with_marks
+from klaw.gateway.requests import Request, answer
+from klaw.gateway.sending import ANSWER_S, Sending
+from klaw.toolbox.approvals import Approvals
+from klaw.wire.codec import FrameError, decode_client
+from klaw.wire.frames import (
     HISTORY_LIMIT,
     PROTOCOL_VERSION,
     ApprovalEnded,
@@ -39,13 +46,6 @@ from klaw.gateway.frames import (
     Watch,
     Welcome,
 )
-from klaw.gateway.hub import ChatEvent, Hub
-from klaw.gateway.limits import TokenBucket
-from klaw.gateway.link import Link
-from klaw.gateway.refusals import refusal, with_marks
-from klaw.gateway.requests import Request, answer
-from klaw.gateway.sending import ANSWER_S, Sending
-from klaw.toolbox.approvals import Approvals
 
 MAX_REQUESTS = 16
 """Requests of one connection that are being answered; more are refused as ``busy``."""
@@ -194,6 +194,7 @@ class Session:
             nursery.start_soon(self._catch_up, talk.delivery, name="gateway catch-up")
             nursery.start_soon(self._link.stay_alive, self._still_allowed, name="gateway liveness")
             nursery.start_soon(self._carry_out_watches, talk, name="gateway watches")
+            nursery.start_soon(talk.sending.run, name="gateway sending")
             for name, seq in hello.chats.items():
                 self._ask_for_watch(Watch(chat=name, seq=seq), talk)
             while True:
@@ -240,7 +241,7 @@ class Session:
             approvals=services.approvals.open,
             overflow=self._link.drop_slow,
         )
-        sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put)
+        sending = Sending(user=user, chats=services.chats, delivery=delivery, put_error=self._link.put, nursery=nursery)
         self._talk = _Talk(user=user, allowance=allowance, delivery=delivery, sending=sending, nursery=nursery)
         self._link.put(
             Welcome(
@@ -283,7 +284,7 @@ class Session:
             limited = Error(code="rate_limited", message=text, retryable=True, retry_after_ms=wait_ms)
             self._link.put(with_marks(limited, frame))
         elif isinstance(frame, Send):
-            talk.sending.submit(frame, talk.nursery)
+            talk.sending.submit(frame)
         elif isinstance(frame, Hello):
             self._link.put(Error(code="hello_again", message="hello was said already"))
         elif isinstance(frame, Approve):

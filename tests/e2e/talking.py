@@ -13,7 +13,7 @@ from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.errors import ConnectionLost, RequestRefused
 from klaw.client.events import Connected, Entry, Event
-from klaw.gateway.frames import Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
+from klaw.wire.frames import Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ import shutil
 import pytest
 import trio
 
-from klaw.gateway.frames import Approval, ApprovalEnded, Approve, Tool
 from klaw.toolbox.exec.tool import RISK
+from klaw.wire.frames import Approval, ApprovalEnded, Approve, Tool
 from tests.actors.client.test_chat_command import desk
 from tests.e2e.talking import talking
 from tests.support import llm_server

@@ -11,7 +11,7 @@ import trio
 
 from klaw.cli.complain import EX_CONFIG
 from klaw.client.errors import RequestRefused
-from klaw.gateway.frames import GetStatus
+from klaw.wire.frames import GetStatus
 from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home

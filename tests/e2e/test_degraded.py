@@ -5,8 +5,8 @@ import threading
 
 import trio
 
-from klaw.gateway.frames import GetStatus, Status
 from klaw.memory.embed import embedder
+from klaw.wire.frames import GetStatus, Status
 from tests.e2e.inside import inside, kept
 from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, error_reply, serve_llm, text_reply

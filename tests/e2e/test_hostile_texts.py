@@ -12,7 +12,7 @@ import trio
 
 from klaw.chats.commands import Command
 from klaw.client.errors import RequestRefused
-from klaw.gateway.frames import ClientFrame, Send
+from klaw.wire.frames import ClientFrame, Send
 from tests.e2e.talking import bare_socket, talking
 from tests.support.hostile import FRAME_BYTES, hostile_texts
 from tests.support.llm_server import serve_llm, text_reply

@@ -5,7 +5,7 @@ import sys
 
 import trio
 
-from klaw.gateway.frames import Tool as ToolFrame
+from klaw.wire.frames import Tool as ToolFrame
 from tests.e2e.talking import talking
 from tests.support.llm_server import Recorded, Reply, Tool, serve_llm, text_reply, tool_reply
 from tests.support.mcp_client import alive, program, until

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import trio
 
-from klaw.gateway.frames import Stop, Stopped
+from klaw.wire.frames import Stop, Stopped
 from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Pause, Reply, Text, Wait, serve_llm, text_reply
 from tests.support.server import served, write_home

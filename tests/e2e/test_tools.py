@@ -6,7 +6,7 @@ import re
 import pytest
 
 from klaw.context.repair import INTERRUPTED
-from klaw.gateway.frames import Tool as ToolFrame
+from klaw.wire.frames import Tool as ToolFrame
 from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Recorded, Reply, Text, Tool, serve_llm, text_reply, tool_reply
 from tests.support.server import REPOSITORY, served, write_home

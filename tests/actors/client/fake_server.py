@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
 
-from klaw.gateway.codec import decode_client, encode
-from klaw.gateway.frames import (
+from klaw.wire.codec import decode_client, encode
+from klaw.wire.frames import (
     Ack,
     CaughtUp,
     ChatMessage,

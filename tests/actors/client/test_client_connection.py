@@ -12,7 +12,7 @@ from klaw.client.errors import ClientClosed, ConnectionLost, RequestRefused, Ser
 from klaw.client.events import Connected, Disconnected, Entry, Event
 from klaw.client.inbox import CAPACITY
 from klaw.domain.names import InvalidName
-from klaw.gateway.frames import Delta, Error, GetStatus, Notice, Status
+from klaw.wire.frames import Delta, Error, GetStatus, Notice, Status
 from tests.actors.client.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S
 

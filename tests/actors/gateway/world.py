@@ -14,7 +14,7 @@ from klaw.actor.vitals import Vitals
 from klaw.config.schema import GatewayConfig
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.names import ChatId, chat_id, name_of
+from klaw.domain.names import ChatId, chat_id, name_of, user_of
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import IdConflict
 from klaw.gateway.auth import Authenticator
@@ -48,11 +48,12 @@ class FakeChats:
         self.hub = hub
         self.rows: dict[ChatId, list[Message]] = {}
         self.by_id = {}
+        self.started = set()
         self.stopped = []
         self.running = set()
         self.fail_with = None
         self.gate = None
-        """An event that ``send`` waits for before it commits."""
+        """An event that a message waits for before it commits."""
         self.read_gate = None
         self.degraded = {}
         self.reads = 0
@@ -81,18 +82,33 @@ class FakeChats:
             self.hub.emit(MessageStored(message=message))
         return message
 
-    async def send(self, user, name, message_id, text):
+    def runs(self, chat):
+        return chat in self.started
+
+    async def start(self, user, name):
         await trio.lowlevel.checkpoint()
+        self.started.add(chat_id(user, name))
+
+    def submit(self, chat, message_id, text, reply):
+        trio.lowlevel.spawn_system_task(self._submit, chat, message_id, text, reply)
+
+    async def _submit(self, chat, message_id, text, reply):
         if self.gate is not None:
             await self.gate.wait()
+        try:
+            reply.set(self._commit(chat, message_id, text))
+        except Exception as error:
+            reply.fail(error)
+
+    def _commit(self, chat, message_id, text):
         if self.fail_with is not None:
             raise self.fail_with
-        row = self.by_id.get((user, message_id))
+        row = self.by_id.get((user_of(chat), message_id))
         if row is not None:
-            if row.chat != chat_id(user, name):
+            if row.chat != chat:
                 raise IdConflict("used in another chat")
             return Appended(row, True)
-        return Appended(self.append(user, name, text, message_id=message_id), False)
+        return Appended(self.append(user_of(chat), name_of(chat), text, message_id=message_id), False)
 
     async def stop(self, user, name):
         await trio.lowlevel.checkpoint()

@@ -1,7 +1,7 @@
 """Which question is shown, and what y and n answer."""
 
 from klaw.client.questions import READ_S, Questions, question_text
-from klaw.gateway.frames import Approval, ApprovalEnded, Approve
+from klaw.wire.frames import Approval, ApprovalEnded, Approve
 
 
 def approval(number: int) -> Approval:

@@ -13,7 +13,7 @@ from klaw.client.screen import Foot, Screen
 from klaw.client.terminal import Interrupts, Press
 from klaw.client.transcript import Transcript
 from klaw.client.wrap import wrap
-from klaw.gateway.frames import Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
+from klaw.wire.frames import Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
 from tests.unit.client.small_terminal import SmallTerminal
 
 LIMITS = Limits(max_frame_bytes=1000, messages_per_second=1, burst=1, history=200)

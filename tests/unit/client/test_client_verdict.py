@@ -2,7 +2,7 @@
 
 from klaw.client.events import Entry
 from klaw.client.verdict import Failed, Waiter
-from klaw.gateway.frames import Delta, Error, Status
+from klaw.wire.frames import Delta, Error, Status
 
 MINE = Entry(chat="main", seq=5, id="mine", role="user", kind="text", content="question")
 

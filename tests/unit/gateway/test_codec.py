@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.gateway.codec import FrameError, decode_client, decode_server, encode
-from klaw.gateway.frames import (
+from klaw.wire.codec import FrameError, decode_client, decode_server, encode
+from klaw.wire.frames import (
     Delta,
     Error,
     GetHistory,

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from klaw.gateway.closing import Close
-from klaw.gateway.codec import FrameError, decode_client, decode_server
-from klaw.gateway.frames import ClientFrame, ServerFrame
 from klaw.gateway.refusals import _REFUSALS
+from klaw.wire.codec import FrameError, decode_client, decode_server
+from klaw.wire.frames import ClientFrame, ServerFrame
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "protocol.md").read_text()

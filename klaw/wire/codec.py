@@ -16,7 +16,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from klaw.domain.names import InvalidName, chat_name, client_id
 from klaw.errors import ProtocolError
-from klaw.gateway.frames import (
+from klaw.wire.frames import (
     HISTORY_LIMIT,
     MAX_REF,
     Approve,
