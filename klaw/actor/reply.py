@@ -13,18 +13,13 @@ T = TypeVar("T")
 
 
 class Reply(Generic[T]):
-    """A cell that is resolved once, with a value or with an error.
-
-    Args:
-        then: called with the cell when it is resolved, by whoever resolves it: it neither waits nor raises. For
-            requesters that need no task of their own to wait in.
-    """
+    """A cell that is resolved once, with a value or with an error."""
 
     __slots__ = ("_error", "_event", "_then", "_value", "resolved")
 
-    def __init__(self, then: "Callable[[Reply[T]], None] | None" = None) -> None:
+    def __init__(self) -> None:
         self.resolved = False
-        self._then = then
+        self._then: Callable[[Reply[T]], None] | None = None
         self._event: trio.Event | None = None
         """Made by the first who waits."""
         self._value: T | None = None
@@ -37,6 +32,14 @@ class Reply(Generic[T]):
     def fail(self, error: Exception) -> bool:
         """Resolve with an error that ``get`` and ``wait`` raise. Returns False when the cell was resolved before."""
         return self._resolve(None, error)
+
+    def then(self, call: "Callable[[Reply[T]], None]") -> "Reply[T]":
+        """Have one function called with the cell when it is resolved, by whoever resolves it: it neither waits nor
+        raises. For requesters that need no task to wait in."""
+        self._then = call
+        if self.resolved:
+            call(self)
+        return self
 
     def get(self) -> T:
         """The value of a resolved cell. Raises the error given to ``fail``."""

@@ -5,6 +5,8 @@ messages themselves are in the store, so a restart loses nothing.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias, assert_never
 
 import attrs
@@ -137,6 +139,10 @@ class _ChatActor:
     slash: SlashCommands
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
+    waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    """While it waits for a message: until when."""
+    storing: Reply[tuple[Appended, ...]] | None = attrs.field(default=None, init=False)
+    """The last plain message that was handed to the writer."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -158,17 +164,20 @@ class _ChatActor:
         while True:
             self._show_state()
             message = None
-            with trio.move_on_at(self._wake_at()):
+            closed = False
+            with trio.CancelScope(deadline=self._wake_at()) as self.waiting:
                 try:
                     message = await self.handle.mailbox.receive()
                 except trio.EndOfChannel:
-                    await self._finish()
-                    return
+                    closed = True
+            if closed:
+                await self._finish()
+                return
             if message is not None:
                 await self._handle(message)
             elif self._turn_is_due():
                 self._start_turn()
-            elif self.turn is None and self.handle.mailbox.close_if_empty("idle"):
+            elif self.turn is None and self._all_stored() and self.handle.mailbox.close_if_empty("idle"):
                 return
 
     async def recover(self) -> None:
@@ -190,6 +199,7 @@ class _ChatActor:
                 else:
                     await self._command(message, command)
             case StopTurn():
+                await self._settle()
                 message.reply.set(await self._stop("stopped by the user"))
             case Recover():
                 await self.recover()
@@ -212,22 +222,34 @@ class _ChatActor:
             log.warning("warning_not_stored", error=type(error).__name__)
 
     async def _store(self, submits: Sequence[Submit]) -> None:
-        """Append messages in order; each is answered by itself, so that one refused id does not refuse the others."""
-        self.vitals.doing("storing messages")
-        begun = [
-            (submit, await self.agent.core.writer.begin_append([self._message(submit, Kind.TEXT)]))
-            for submit in submits
-        ]
-        for submit, reply in begun:
-            try:
-                (appended,) = await reply.wait()
-            except KlawError as error:
-                submit.reply.fail(error)
-                continue
-            submit.reply.set(appended)
-            if not appended.repeated:
-                self.debounce = self.debounce.add(trio.current_time())
-                self.agent.memory.embedder.nudge()
+        """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse
+        the others. The actor does not wait for that: a message costs it one turn of the event loop."""
+        for submit in submits:
+            self.storing = await self.agent.core.writer.begin_append([self._message(submit, Kind.TEXT)])
+            self.storing.then(partial(self._stored, submit))
+
+    def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
+        """Called by the writer."""
+        try:
+            (appended,) = stored.get()
+        except KlawError as error:
+            submit.reply.fail(error)
+            return
+        submit.reply.set(appended)
+        if not appended.repeated:
+            self.debounce = self.debounce.add(trio.current_time())
+            self.agent.memory.embedder.nudge()
+            self._show_state()
+            self.waiting.deadline = self._wake_at()
+
+    def _all_stored(self) -> bool:
+        return self.storing is None or self.storing.resolved
+
+    async def _settle(self) -> None:
+        """Wait until what came before is stored, or refused: then the debounce knows of it."""
+        if self.storing is not None and not self.storing.resolved:
+            with suppress(KlawError):
+                await self.storing.wait()
 
     def _parse(self, submit: Submit) -> Given | Unknown | None:
         return commands.parse(submit.text, self.slash.meanings)
@@ -239,6 +261,7 @@ class _ChatActor:
         """Store the command, carry it out, store the answer. A repeated id is acknowledged and not carried out
         again."""
         self.vitals.doing("carrying out a command")
+        await self._settle()
         try:
             (appended,) = await self.agent.core.writer.append([self._message(submit, Kind.COMMAND)])
         except KlawError as error:
@@ -412,6 +435,7 @@ class _ChatActor:
 
     async def _finish(self) -> None:
         """The mailbox is closed (shutdown): let a running turn end, then answer what waits for its debounce."""
+        await self._settle()
         while self.turn is not None or self.debounce.due is not None:
             turn = self.turn or self._start_turn()
             self.vitals.doing("finishing the last turn")

@@ -108,7 +108,7 @@ class Sending:
         sent = _UnderWay(frame, trio.current_time() + ANSWER_S)
         self._under_way[frame.chat] = sent
         self._delivery.expect(chat, frame.id)
-        self._chats.submit(chat, frame.id, frame.text, Reply(partial(self._answered, sent)))
+        self._chats.submit(chat, frame.id, frame.text, Reply[Appended]().then(partial(self._answered, sent)))
         return True
 
     async def _prepare(self, frame: Send) -> None:

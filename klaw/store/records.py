@@ -15,9 +15,12 @@ MAX_TOKENS = 1 << 40
 """Of one message; their sums have to be numbers that SQLite can hold."""
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def dumps(value: Any) -> str:
     """Compact JSON, text as is."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def chat_folder(chat: ChatId) -> str:

@@ -88,6 +88,7 @@ _INSERT = f"""
 INSERT INTO messages ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """  # noqa: S608 - constant columns
 _INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)"
+_NEW_FIELDS = tuple(attrs.fields_dict(NewMessage))
 
 
 def append(connection: apsw.Connection, new: NewMessage) -> Message:
@@ -102,7 +103,8 @@ def append(connection: apsw.Connection, new: NewMessage) -> Message:
     rowid = connection.last_insert_rowid()
     _index(connection, rowid, new, key)
     _choose_model(connection, new, seq)
-    return Message(**attrs.asdict(new, recurse=False), rowid=rowid, seq=seq, segment=segment)
+    fields = {name: getattr(new, name) for name in _NEW_FIELDS}  # attrs.asdict takes four times as long
+    return Message(**fields, rowid=rowid, seq=seq, segment=segment)
 
 
 _SYNC_SESSION = """

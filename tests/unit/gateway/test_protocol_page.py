@@ -38,7 +38,7 @@ def test_every_frame_has_an_example():
 
 
 def test_every_error_and_close_code_is_listed():
-    source = "".join(path.read_text() for path in (ROOT / "klaw" / "gateway").glob("*.py"))
+    source = "".join(path.read_text() for room in ("gateway", "wire") for path in (ROOT / "klaw" / room).glob("*.py"))
     codes = set(re.findall(r'(?:Error\(\s*code=|FrameError\(\s*|_check_name\()"([a-z_]+)"', source))
     codes |= {code for _, code, _, _ in _REFUSALS}
     assert len(codes) > 20
