@@ -50,6 +50,7 @@ MAX_WHOLE = 2**53 - 1
 """Largest number that every JSON reader keeps exactly."""
 MAX_STORED = 2**62 - 1
 """Largest number of a log, whose sums SQLite has to hold."""
+BAD_TEXT = "must not hold NUL or half a surrogate pair"
 
 
 @attrs.frozen
@@ -161,7 +162,7 @@ class Converter:
         if type(value) is not str:
             raise _expected(_EXPECTED[str])
         if not (value.isascii() or _encodes(value)) or ("\0" in value and not self.journal):
-            raise _expected("must not hold NUL or half a surrogate pair")
+            raise _expected(BAD_TEXT)
         return value
 
     def _whole(self, value: Any, _: object) -> int:

@@ -179,12 +179,14 @@ class SourceForgotten(SummaryOutdated):
 
 
 class ProtocolError(KlawError):
-    """A peer broke the wire protocol. ``code`` is what the error frame carries."""
+    """A peer broke the wire protocol. ``code`` is what the error frame carries, ``marks`` what tells which frame it
+    answers (``ref``, ``id``, ``chat``), as far as that could be read."""
 
     def __init__(self, code: str, message: str, *, close: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.close = close
+        self.marks: dict[str, Any] = {}
 
 
 class ProviderError(KlawError):

@@ -13,7 +13,8 @@ from wsproto.utilities import ProtocolError as WebSocketProtocolError
 
 from klaw.client.dial import WatchedStream, dial, shake_hands
 from klaw.client.together import run_until_first_ends
-from klaw.wire.codec import FrameError, decode_server, encode
+from klaw.errors import ProtocolError
+from klaw.wire.codec import decode_server, encode
 from klaw.wire.frames import ClientFrame, Error, Hello, Notice, ServerFrame, Welcome
 
 log = structlog.get_logger("klaw.client")
@@ -127,7 +128,7 @@ async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss
                 frame = decode_server(_text(await websocket.get_message()))
         except ConnectionClosed as exc:
             return _closed(exc, None)
-        except FrameError:
+        except ProtocolError:
             return Loss(code="not_klaw", text="the server does not speak Klaw's protocol", fatal=True)
         if isinstance(frame, Welcome):
             return frame
@@ -159,7 +160,7 @@ class _Talk:
                 self._side.received(frame)
         except ConnectionClosed as exc:
             self._lose(_closed(exc, self._complaint))
-        except FrameError as exc:
+        except ProtocolError as exc:
             self._lose(Loss(code=exc.code, text="the server sent a frame that cannot be used"))
 
     async def write(self) -> None:
@@ -212,5 +213,5 @@ def _closed(exc: ConnectionClosed, complaint: Error | None) -> Loss:
 
 def _text(message: str | bytes) -> str:
     if isinstance(message, bytes):
-        raise FrameError("binary_frame", "a frame is text")
+        raise ProtocolError("binary_frame", "a frame is text")
     return message

@@ -44,39 +44,25 @@ class StoredOnce:
 
 def message_text(message: Message, *, replayed: bool) -> str:
     """The ``message`` frame of a stored message, encoded."""
-    return encode(
-        ChatMessage(
-            chat=name_of(message.chat),
-            seq=message.seq,
-            id=message.id,
-            role=message.role,
-            kind=message.type,
-            content=message.content,
-            created_at=message.created_at,
-            turn=_told(message, "turn"),
-            task=_told(message, "task"),
-            replayed=replayed or None,
-        )
-    )
+    return encode(ChatMessage(**_told(message), chat=name_of(message.chat), replayed=replayed or None))
 
 
 def in_history(message: Message) -> StoredMessage:
-    return StoredMessage(
-        seq=message.seq,
-        id=message.id,
-        role=message.role,
-        kind=message.type,
-        content=message.content,
-        created_at=message.created_at,
-        turn=_told(message, "turn"),
-        task=_told(message, "task"),
-    )
+    return StoredMessage(**_told(message))
 
 
-def _told(message: Message, name: str) -> str | None:
-    """A text of a message's metadata."""
-    value = message.metadata.get(name)
-    return value if isinstance(value, str) else None
+def _told(message: Message) -> dict[str, Any]:
+    """What a client is told of a stored message, wherever it stands."""
+    texts = {name: message.metadata.get(name) for name in ("turn", "task")}
+    return {
+        "seq": message.seq,
+        "id": message.id,
+        "role": message.role,
+        "kind": message.type,
+        "content": message.content,
+        "created_at": message.created_at,
+        **{name: text for name, text in texts.items() if isinstance(text, str)},
+    }
 
 
 def event_texts(

@@ -17,11 +17,12 @@ from klaw.chats.service import Chats
 from klaw.domain.approval import Approval
 from klaw.domain.events import ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
+from klaw.errors import ProtocolError
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
 from klaw.gateway.outbox import Outbox
 from klaw.store.requests import Appended
-from klaw.wire.codec import FrameError, encode
+from klaw.wire.codec import encode
 from klaw.wire.frames import Ack, CaughtUp, Error
 
 MAX_WATCHED = 1000
@@ -130,7 +131,7 @@ class Delivery:
         Must have been announced; watches are carried out one after the other, in the order asked for.
 
         Raises:
-            FrameError: ``too_many_watched``.
+            ProtocolError: ``too_many_watched``.
             KlawError: the chat could not be read.
 
         Cancellation: the chat may be left as it was before.
@@ -190,7 +191,7 @@ class Delivery:
         cursor = self._cursors.get(chat)
         if cursor is None:
             if len(self._cursors) >= MAX_WATCHED:
-                raise FrameError("too_many_watched", f"one connection watches at most {MAX_WATCHED} chats")
+                raise ProtocolError("too_many_watched", f"one connection watches at most {MAX_WATCHED} chats")
             cursor = self._cursors[chat] = _Cursor(chat)
             self._hub.watch(self._subscriber, chat)
         session = await self._chats.session(self._user, name_of(chat))

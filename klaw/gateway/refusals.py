@@ -7,7 +7,6 @@ from klaw.actor.failure import error_class, where
 from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.domain.names import InvalidName
 from klaw.errors import ActorStopped, ActorTooSlow, IdConflict, ProtocolError, StorageFull
-from klaw.wire.codec import FrameError
 from klaw.wire.frames import Error
 
 log = structlog.get_logger("klaw.gateway")
@@ -24,10 +23,8 @@ _REFUSALS: tuple[tuple[type[Exception], str, str, bool], ...] = (
 
 def refusal(error: Exception) -> Error:
     """The error frame for an exception; what is not expected is logged (class and place only) and ``internal``."""
-    if isinstance(error, FrameError):
-        return Error(code=error.code, message=str(error), ref=error.ref, id=error.id, chat=error.chat)
     if isinstance(error, ProtocolError):
-        return Error(code=error.code, message=str(error))
+        return attrs.evolve(Error(code=error.code, message=str(error)), **error.marks)
     if isinstance(error, InvalidName):
         return Error(code="bad_chat", message=str(error))
     for cls, code, message, retryable in _REFUSALS:

@@ -5,10 +5,11 @@ from typing import assert_never
 import attrs
 
 from klaw.chats.service import Chats
+from klaw.convert import MAX_WHOLE
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
+from klaw.errors import ProtocolError
 from klaw.gateway import answers
-from klaw.wire.codec import MAX_INT, FrameError
 from klaw.wire.frames import (
     ChatInfo,
     ChatList,
@@ -33,7 +34,7 @@ async def answer(request: Request, user: UserId, chats: Chats) -> Answer:
     """The answer to a request.
 
     Raises:
-        FrameError: ``unknown_chat`` or ``unknown_turn``.
+        ProtocolError: ``unknown_chat`` or ``unknown_turn``.
         KlawError: whatever the chats raise.
 
     Cancellation: a ``stop`` may or may not have been carried out; the others change nothing.
@@ -59,7 +60,7 @@ async def answer(request: Request, user: UserId, chats: Chats) -> Answer:
             await _known(name, user, chats)
             record = await chats.receipt(user, name, turn)
             if record is None:
-                raise FrameError("unknown_turn", "this chat has no such turn")
+                raise ProtocolError("unknown_turn", "this chat has no such turn")
             return answers.receipt(name, record, ref)
         case GetStatus(chat=name, ref=ref):
             degraded = answers.degraded(chats.health())
@@ -74,7 +75,7 @@ async def answer(request: Request, user: UserId, chats: Chats) -> Answer:
 
 async def _known(name: str, user: UserId, chats: Chats) -> None:
     if await chats.session(user, name) is None:
-        raise FrameError("unknown_chat", "you have no chat of this name")
+        raise ProtocolError("unknown_chat", "you have no chat of this name")
 
 
 async def _history(request: GetHistory, user: UserId, chats: Chats) -> History:
@@ -85,7 +86,7 @@ async def _history(request: GetHistory, user: UserId, chats: Chats) -> History:
         found = await chats.after(chat, request.after, request.limit + 1)
         page = _fitting(found[: request.limit])
     else:
-        found = await chats.before(chat, MAX_INT if request.before is None else request.before, request.limit + 1)
+        found = await chats.before(chat, MAX_WHOLE if request.before is None else request.before, request.limit + 1)
         page = _fitting(found[-request.limit :][::-1])[::-1]
     return History(
         chat=request.chat,

@@ -17,7 +17,7 @@ from klaw.chats.service import Chats
 from klaw.config.schema import GatewayConfig
 from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
-from klaw.errors import KlawError
+from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
 from klaw.gateway.admission import Allowance
 from klaw.gateway.answers import StoredOnce
@@ -31,7 +31,7 @@ from klaw.gateway.refusals import refusal, with_marks
 from klaw.gateway.requests import Request, answer
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.toolbox.approvals import Approvals
-from klaw.wire.codec import FrameError, decode_client
+from klaw.wire.codec import decode_client
 from klaw.wire.frames import (
     HISTORY_LIMIT,
     PROTOCOL_VERSION,
@@ -304,7 +304,7 @@ class Session:
             return None
         try:
             return decode_client(data, self._services.config.max_frame_bytes)
-        except FrameError as error:
+        except ProtocolError as error:
             close = Close.FRAME_TOO_LARGE if error.close else on_error
             self._refuse(refusal(error), close)
             return None
@@ -346,7 +346,7 @@ class Session:
             try:
                 with answer_within(ANSWER_S, "the chat"):
                     await talk.delivery.watch(frame.chat, frame.seq, frame.ref)
-            except FrameError as error:
+            except ProtocolError as error:
                 self._link.put(with_marks(refusal(error), frame))
             except KlawError as error:
                 # Without its place in the chat this connection could skip messages: the client has to resume anew.

@@ -1,18 +1,46 @@
 """The frames of the wire protocol, version 1: what client and server say to each other. See docs/protocol.md.
 
 Values only: ``codec`` turns them into text and back. A frame's ``type`` is its tag on the wire; optional fields that
-are None are left out there. ``ref`` is a client's own mark on a request, at most ``MAX_REF`` characters, echoed in the
-answer and in an error.
+are None are left out there. What a client sends is checked as its types say; what a server sends is trusted more.
 """
 
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import attrs
 
+from klaw.convert import Bounds, Check
+from klaw.domain.names import InvalidName, chat_name, client_id
+from klaw.errors import ProtocolError
+
 PROTOCOL_VERSION = 1
-MAX_REF = 64
 HISTORY_LIMIT = 200
 """Messages that one ``history`` may ask for."""
+
+
+def _named(code: str, check: Callable[[str], str]) -> Check:
+    """A check of a name, with the code of its error."""
+
+    def checked(name: str) -> str:
+        try:
+            return check(name)
+        except InvalidName as error:
+            raise ProtocolError(code, str(error)) from None
+
+    return Check(checked)
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ProtocolError("empty_text", "a message needs a text")
+    return text
+
+
+ChatName = Annotated[str, _named("bad_chat", chat_name)]
+MessageId = Annotated[str, _named("bad_id", client_id)]
+Seq = Annotated[int, Bounds(0)]
+Ref = Annotated[str, Bounds(1, 64)]
+"""A client's own mark on a request, echoed in the answer and in an error."""
 
 # -- from the client -----------------------------------------------------------------------------------------------
 
@@ -27,7 +55,7 @@ class Hello:
     """Name and version of the program, for the log."""
     token: str | None = attrs.field(default=None, repr=False)
     """Instead of the ``Authorization: Bearer`` header, for those that cannot set one."""
-    chats: dict[str, int] = attrs.Factory(dict)
+    chats: dict[ChatName, Seq] = attrs.Factory(dict)
     """Chats to watch: name -> last ``seq`` that the client has (0 for none); what it missed is sent."""
 
 
@@ -36,10 +64,10 @@ class Send:
     """A message of the user, or a slash command. Watches the chat from now on if it was not watched."""
 
     type: ClassVar[str] = "send"
-    id: str
+    id: MessageId
     """Chosen by the client, unique for the user: the same id again gives the same ack and is not stored twice."""
-    chat: str
-    text: str
+    chat: ChatName
+    text: Annotated[str, Check(_not_blank)]
 
 
 @attrs.frozen(kw_only=True)
@@ -47,11 +75,15 @@ class GetHistory:
     """Ask for a page: before a seq (newest first cut), after one, or with neither the newest."""
 
     type: ClassVar[str] = "history"
-    chat: str
-    before: int | None = None
-    after: int | None = None
-    limit: int = 50
-    ref: str | None = None
+    chat: ChatName
+    before: Seq | None = None
+    after: Seq | None = None
+    limit: Annotated[int, Bounds(1, HISTORY_LIMIT)] = 50
+    ref: Ref | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.before is not None and self.after is not None:
+            raise ProtocolError("bad_frame", "before: cannot stand beside after")
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +91,7 @@ class GetChats:
     """Ask for the user's chats."""
 
     type: ClassVar[str] = "chats"
-    ref: str | None = None
+    ref: Ref | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -67,8 +99,8 @@ class Stop:
     """Cancel the chat's running turn."""
 
     type: ClassVar[str] = "stop"
-    chat: str
-    ref: str | None = None
+    chat: ChatName
+    ref: Ref | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -76,9 +108,9 @@ class GetReceipt:
     """Ask for the receipt of a turn; without an id of the chat's last one."""
 
     type: ClassVar[str] = "receipt"
-    chat: str
+    chat: ChatName
     turn: str | None = None
-    ref: str | None = None
+    ref: Ref | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -86,8 +118,8 @@ class GetStatus:
     """Ask what a chat does, or without one how the server is."""
 
     type: ClassVar[str] = "status"
-    chat: str | None = None
-    ref: str | None = None
+    chat: ChatName | None = None
+    ref: Ref | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -95,9 +127,9 @@ class Watch:
     """Watch a chat: from after ``seq``, or from now on. Answered by ``caught_up``. Again: watch anew from there."""
 
     type: ClassVar[str] = "watch"
-    chat: str
-    seq: int | None = None
-    ref: str | None = None
+    chat: ChatName
+    seq: Seq | None = None
+    ref: Ref | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -105,10 +137,10 @@ class Approve:
     """Answer an ``approval`` of a watched chat. The first answer counts; its own answer is ``approval_ended``."""
 
     type: ClassVar[str] = "approve"
-    id: str
+    id: MessageId
     """Of the approval."""
     allow: bool
-    ref: str | None = None
+    ref: Ref | None = None
 
 
 # -- from the server -----------------------------------------------------------------------------------------------
@@ -177,19 +209,11 @@ class StoredMessage:
 
 
 @attrs.frozen(kw_only=True)
-class ChatMessage:
+class ChatMessage(StoredMessage):
     """A message of a watched chat, in the order of ``seq`` and each once."""
 
     type: ClassVar[str] = "message"
     chat: str
-    seq: int
-    id: str
-    role: str
-    kind: str
-    content: str
-    created_at: str
-    turn: str | None = None
-    task: str | None = None
     replayed: bool | None = None
     """True for what was stored before the watch began."""
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.wire.codec import FrameError, decode_client, decode_server, encode
+from klaw.errors import ProtocolError
+from klaw.wire.codec import decode_client, decode_server, encode
 from klaw.wire.frames import (
     Delta,
     Error,
@@ -33,7 +34,7 @@ fields = st.sampled_from(
 
 def only_frame_errors(text):
     for decode in (lambda: decode_client(text, LIMIT), lambda: decode_server(text)):
-        with contextlib.suppress(FrameError):
+        with contextlib.suppress(ProtocolError):
             decode()
 
 
@@ -59,7 +60,7 @@ def test_a_text_comes_through_unchanged(text):
 
 
 def refused(**tree):
-    with pytest.raises(FrameError) as caught:
+    with pytest.raises(ProtocolError) as caught:
         decode_client(json.dumps(tree), LIMIT)
     return caught.value
 
@@ -121,7 +122,7 @@ def test_an_error_never_quotes_the_frame():
         error = refused(**tree)
         assert canary not in str(error)
         assert canary not in repr(error.__cause__)
-    with pytest.raises(FrameError) as caught:
+    with pytest.raises(ProtocolError) as caught:
         decode_client(canary, LIMIT)
     assert canary not in str(caught.value)
 
@@ -129,14 +130,14 @@ def test_an_error_never_quotes_the_frame():
 def test_the_limit_counts_bytes_of_utf8():
     frame = encode(Send(id="m1", chat="main", text="👋" * 100))
     assert decode_client(frame, len(frame.encode()))
-    with pytest.raises(FrameError) as caught:
+    with pytest.raises(ProtocolError) as caught:
         decode_client(frame, len(frame.encode()) - 1)
     assert (caught.value.code, caught.value.close) == ("frame_too_large", True)
 
 
 def test_a_huge_number_and_deep_nesting_are_bad_json():
     for text in ('{"type":"hello","version":' + "1" * 5000 + "}", '{"a":' * 30_000, "[" * 60_000):
-        with pytest.raises(FrameError) as caught:
+        with pytest.raises(ProtocolError) as caught:
             decode_client(text, 10**6)
         assert caught.value.code == "bad_json"
 
@@ -149,7 +150,7 @@ def test_what_is_none_is_left_out_and_lone_surrogates_become_the_replacement_cha
 
 
 def test_numbers_that_json_does_not_have_are_refused_in_frames_of_the_server_too():
-    with pytest.raises(FrameError):
+    with pytest.raises(ProtocolError):
         decode_server('{"type":"receipt","timings":{"llm":NaN}}')
 
 

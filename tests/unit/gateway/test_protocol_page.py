@@ -7,9 +7,10 @@ from typing import get_args
 
 import pytest
 
+from klaw.errors import ProtocolError
 from klaw.gateway.closing import Close
 from klaw.gateway.refusals import _REFUSALS
-from klaw.wire.codec import FrameError, decode_client, decode_server
+from klaw.wire.codec import decode_client, decode_server
 from klaw.wire.frames import ClientFrame, ServerFrame
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,7 @@ def test_every_frame_has_an_example():
 
 def test_every_error_and_close_code_is_listed():
     source = "".join(path.read_text() for room in ("gateway", "wire") for path in (ROOT / "klaw" / room).glob("*.py"))
-    codes = set(re.findall(r'(?:Error\(\s*code=|FrameError\(\s*|_check_name\()"([a-z_]+)"', source))
+    codes = set(re.findall(r'(?:Error\(\s*code=|ProtocolError\(\s*|_named\()"([a-z_]+)"', source))
     codes |= {code for _, code, _, _ in _REFUSALS}
     assert len(codes) > 20
     table = PAGE.split("## Errors")[1].split("## Close codes")[0]
@@ -49,5 +50,5 @@ def test_every_error_and_close_code_is_listed():
 
 
 def test_a_frame_of_the_server_is_none_of_a_client():
-    with pytest.raises(FrameError):
+    with pytest.raises(ProtocolError):
         decode_client('{"type": "ack", "id": "m1", "chat": "main", "seq": 1}', 1000)
