@@ -5,6 +5,7 @@ message content, tokens or keys, because it may reach a log line or a client.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
