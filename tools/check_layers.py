@@ -80,7 +80,7 @@ PURE = (
     "memory/topics/texts.py",
     "operations/operation.py",
     "operations/text.py",
-    "gateway/frames.py",
+    "wire",
     "gateway/limits.py",
     "toolbox/shapes.py",
     "toolbox/telling.py",
