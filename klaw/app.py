@@ -104,7 +104,7 @@ async def running(
         core = Core(config=config, paths=paths, clock=clock, store=store, events=hub, supervisor=supervisor)
         app = build(core, hub)
         await _start(app)
-        nursery.start_soon(app.llm.accounts.registry.know_configured)
+        nursery.start_soon(app.llm.registry.know_configured)
         yield app
         await _stop(app)
         nursery.cancel_scope.cancel(reason="all parts have stopped")

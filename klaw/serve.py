@@ -152,7 +152,7 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
         summarizer=memory.summarizer,
         slots=llm.slots,
         providers=llm.router.report,
-        budget=llm.accounts.budget,
+        budget=llm.budget,
         mcp=app.tools.mcp.report,
         local_model=llm.local if llm.router.uses_local else None,
         coverage=memory.coverage,

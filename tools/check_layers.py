@@ -103,11 +103,8 @@ PURE = (
     "llm/types.py",
     "llm/adapt.py",
     "llm/anthropic.py",
-    "llm/breaker.py",
     "llm/dialect.py",
     "llm/openai.py",
-    "llm/sse.py",
-    "llm/thinking.py",
     "subagents/briefing.py",
     "subagents/context.py",
     "subagents/cron.py",
@@ -120,6 +117,10 @@ PURE = (
     "subagents/result.py",
     "subagents/triggers.py",
     "llm/prices.py",
+    "llm/retry.py",
+    "llm/told.py",
+    "llm/repetition.py",
+    "llm/provider.py",
     "llm/budget.py",
 )
 IMPURE_IMPORTS = {"trio", "apsw", "httpx2", "trio_websocket"}

@@ -58,8 +58,8 @@ from klaw.context.standing import standing
 from klaw.core import HasProblems
 from klaw.errors import ActorStopped
 from klaw.llm.budget import Budget
-from klaw.llm.guard import ProviderReport
 from klaw.llm.local.state import LocalModel
+from klaw.llm.service import ProviderReport
 from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage

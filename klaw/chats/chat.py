@@ -213,7 +213,7 @@ class _ChatActor:
 
     async def _warn(self) -> None:
         """Tell this chat, in which money was just spent, that a daily limit is nearly used up: once a day."""
-        warning = self.agent.llm.accounts.budget.take_warning()
+        warning = self.agent.llm.budget.take_warning()
         if warning is None:
             return
         try:
@@ -331,7 +331,7 @@ class _ChatActor:
             case Command.MODELS:
                 return await models.list_models(self.agent.llm, await self._model_name())
             case Command.USAGE:
-                return await spending.tell_usage(self.agent.core.readers, self.agent.llm.accounts.budget, self.chat)
+                return await spending.tell_usage(self.agent.core.readers, self.agent.llm.budget, self.chat)
             case _:
                 return commands.help_text(self.slash.meanings)
 

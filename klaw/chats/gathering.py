@@ -1,6 +1,5 @@
 """What goes into a turn's first request: prompt files, facts, what is recalled, topics that fit, the window."""
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -13,7 +12,7 @@ from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.standing import standing
 from klaw.domain.chosen import ChosenTopics
 from klaw.domain.recall import NOTHING, Recalled
-from klaw.llm.router import Route
+from klaw.llm.client import Meter
 from klaw.store.sql import facts
 from klaw.store.sql.candidates import Scope
 from klaw.store.sql.pending import ChatRows
@@ -35,13 +34,13 @@ class Gatherer:
         agent: of all turns.
         vitals: the chat's.
         rows: what the turn answers, and what came before.
-        wrap: given the routes of models that are asked meanwhile: what they cost is the turn's.
+        meter: the turn's, for models that are asked meanwhile.
     """
 
     agent: Agent
     vitals: Vitals
     rows: ChatRows
-    wrap: Callable[[Route], Route]
+    meter: Meter
     _chosen: ChosenTopics | None = None
 
     async def gather(self, budget: Budget, tools_tokens: int) -> Gathered:
@@ -96,7 +95,7 @@ class Gatherer:
         if self.agent.memory.chooser is not None and self._chosen is None:
             self.vitals.doing("choosing topics")
             user = self.rows.session.user
-            self._chosen = await self.agent.memory.chooser.choose(user, self._question, recalled.vector, self.wrap)
+            self._chosen = await self.agent.memory.chooser.choose(user, self._question, recalled.vector, self.meter)
         return self._chosen
 
     @property

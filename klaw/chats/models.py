@@ -27,19 +27,19 @@ class Chosen:
 async def choose(llm: Llm, wanted: str) -> Chosen:
     """Check a name that a user gave, and word the answer."""
     default = llm.core.config.routing.default
-    await llm.accounts.registry.know(wanted, default)
+    await llm.registry.know(wanted, default)
     if wanted.lower() == DEFAULT:
         return Chosen(f"This chat uses the default model from now on: {_line(llm, default)}.", True, None)
     problem = _problem(llm, wanted)
     if problem is not None:
         return Chosen(f"{problem} The model stays as it is; /models lists what is configured.")
-    note = "" if llm.accounts.registry.facts(wanted).context_tokens else " Nothing is known of it, but it may work."
+    note = "" if llm.registry.facts(wanted).context_tokens else " Nothing is known of it, but it may work."
     return Chosen(f"This chat uses {_line(llm, wanted)} from now on.{note}", True, wanted)
 
 
 async def show_model(llm: Llm, name: str | None) -> str:
     """Which model a chat uses. ``name`` None: the default."""
-    await llm.accounts.registry.know(name or llm.core.config.routing.default)
+    await llm.registry.know(name or llm.core.config.routing.default)
     where = "chosen for this chat; /model default takes that back" if name else "the default; /model NAME changes it"
     return f"Model: {_line(llm, name or llm.core.config.routing.default)} ({where})."
 
@@ -49,7 +49,7 @@ async def list_models(llm: Llm, current: str | None) -> str:
     routing = llm.core.config.routing
     used = current or routing.default
     names = configured_models(llm.core.config)
-    await llm.accounts.registry.know(*names, used)
+    await llm.registry.know(*names, used)
     lines = ["Models (prices in US dollars for a million tokens):"]
     for name in [*names, *([used] if used not in names else [])]:
         marks = [mark for mark, holds in (("this chat", name == used), ("default", name == routing.default)) if holds]
@@ -94,7 +94,7 @@ def _suggestion(llm: Llm, wanted: str) -> str:
 
 
 def _line(llm: Llm, name: str) -> str:
-    facts = llm.accounts.registry.facts(name)
+    facts = llm.registry.facts(name)
     parts = [
         f"{facts.context_tokens:,} tokens of context" if facts.context_tokens else "context length unknown",
         _prices(facts),

@@ -23,8 +23,8 @@ from klaw.domain.names import ChatId
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import ActorStopped, ContextTooLong, ProviderMalformed, StorageFull
-from klaw.llm.meter import Meter
-from klaw.llm.router import Route
+from klaw.llm.client import Meter
+from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
 from klaw.store.sql.pending import ChatRows, read_rows
@@ -124,8 +124,8 @@ class Turn:
                 return None
             self._rows = rows
             agent.core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
-            self._meter = agent.llm.accounts.meter()
-            self._route = route = self._meter.wrap(agent.llm.router.route(rows.session.model, key="/model"))
+            self._meter = agent.llm.meter()
+            self._route = route = agent.llm.router.route(rows.session.model, key="/model")
             about = ToolContext(
                 user=rows.session.user,
                 chat=self.chat,
@@ -155,7 +155,7 @@ class Turn:
         self._tell(Step.RECALLING)
         if self._gatherer is None:
             assert self._meter is not None
-            self._gatherer = Gatherer(agent=self.agent, vitals=self.vitals, rows=rows, wrap=self._meter.wrap)
+            self._gatherer = Gatherer(agent=self.agent, vitals=self.vitals, rows=rows, meter=self._meter)
         gathered = await self._gatherer.gather(self._budget(route), tools_tokens(self._tools))
         context, self._receipt = gathered.context, gathered.receipt
         usable = self._receipt["budget"]["usable_tokens"]
@@ -256,7 +256,8 @@ class Turn:
         self.vitals.doing("waiting for the model")
         self._tell(Step.THINKING)
         begin = trio.current_time()
-        completion = await route.provider.stream(request, self._on_delta)
+        assert self._meter is not None
+        completion = await self._meter.stream(route, request, self._on_delta)
         self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
         self._answered_by = completion.model or route.name
         if completion.usage is not None:

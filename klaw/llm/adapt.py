@@ -7,12 +7,37 @@ import attrs
 
 from klaw.domain import tokens
 from klaw.domain.quoting import one_line, quoted
+from klaw.errors import ContextTooLong
+from klaw.llm.provider import Model
 from klaw.llm.types import ChatMessage, Request
 
 IMAGE_TOKENS = 1_600
 """What the largest image costs with the providers that say so; smaller ones cost less."""
 SCHEMA_WANTED = "Answer with one JSON value and nothing else. It must fit this JSON schema:"
 NO_IMAGE = "[an image that this model cannot see]"
+
+
+def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
+    """The request as a model of its route can take it.
+
+    Args:
+        request: made for the route's first model.
+        model: who is asked.
+        stands_in: it is another one.
+
+    Raises:
+        ContextTooLong: it surely does not fit into a model that stands in.
+    """
+    if stands_in:
+        if not model.tools and (request.tools or any(message.role == "tool" for message in request.messages)):
+            request = without_tools(request)
+        if not model.images and any(message.images for message in request.messages):
+            request = without_images(request)
+        if estimate_tokens(request) > model.context_tokens:
+            raise ContextTooLong("the prompt is too long for the model that stands in", status=400, retryable=False)
+        most = request.max_tokens if request.max_tokens is not None else model.max_output_tokens
+        request = attrs.evolve(request, model=model.model, max_tokens=min(most, model.max_output_tokens))
+    return request if model.json_schema else schema_in_prompt(request)
 
 
 def without_tools(request: Request) -> Request:
@@ -77,3 +102,8 @@ def estimate_tokens(request: Request) -> int:
         + tokens.PER_MESSAGE
         for message in request.messages
     )
+
+
+def tools_tokens(request: Request) -> int:
+    """About how many tokens the offered tools take."""
+    return sum(tokens.estimate(f"{tool.name}{tool.description}{tool.parameters}") for tool in request.tools)

@@ -9,8 +9,8 @@ from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
 from klaw.llm.dialect import (
     CODE,
     MAX_TOOL_CALLS,
+    AnswerText,
     CallInProgress,
-    Meter,
     count,
     empty_answer,
     encode,
@@ -196,7 +196,7 @@ class AnthropicAssembly:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._meter = Meter()
+        self._texts = AnswerText()
         self._text: list[str] = []
         self._calls: dict[int, CallInProgress] = {}
         self._inputs: dict[int, str] = {}
@@ -217,7 +217,7 @@ class AnthropicAssembly:
 
     @property
     def size(self) -> int:
-        return self._meter.bytes
+        return self._texts.bytes
 
     def feed_event(self, data: str) -> Iterator[Delta]:
         if data.strip():
@@ -292,29 +292,29 @@ class AnthropicAssembly:
                 if not isinstance(part, str | None):
                     raise ProviderMalformed("the LLM provider sent tool arguments that are not text")
                 if index in self._calls:  # else they belong to a block that the provider itself deals with
-                    self._calls[index].arguments.append(self._meter.clean(part or ""))
+                    self._calls[index].arguments.append(self._texts.clean(part or ""))
 
     def _say(self, text: object) -> Iterator[Delta]:
         if not isinstance(text, str | None):
             raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
-            self._text.append(self._meter.clean(text))
+            self._text.append(self._texts.clean(text))
             yield TextDelta(self._text[-1])
 
     def _think(self, thought: object) -> Iterator[Delta]:
         if isinstance(thought, str) and thought:
             self._thought = True
-            yield ReasoningDelta(self._meter.clean(thought))
+            yield ReasoningDelta(self._texts.clean(thought))
 
     def _begin_call(self, index: int, block: dict[str, Any]) -> None:
         if index not in self._calls and len(self._calls) >= MAX_TOOL_CALLS:
             raise ProviderMalformed(f"the model asked for more than {MAX_TOOL_CALLS} tool calls at once")
         call = self._calls[index] = CallInProgress()
         own, name, whole = block.get("id"), block.get("name"), block.get("input")
-        call.id = self._meter.clean(own) if isinstance(own, str) else ""
-        call.name = self._meter.clean(name) if isinstance(name, str) else ""
+        call.id = self._texts.clean(own) if isinstance(own, str) else ""
+        call.name = self._texts.clean(name) if isinstance(name, str) else ""
         if isinstance(whole, dict) and whole:
-            self._inputs[index] = self._meter.clean(json.dumps(whole, ensure_ascii=False))
+            self._inputs[index] = self._texts.clean(json.dumps(whole, ensure_ascii=False))
 
     def _take_reason(self, holder: dict[str, Any]) -> None:
         reason = holder.get("stop_reason")

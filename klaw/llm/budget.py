@@ -6,21 +6,16 @@ time cannot pass a limit together.
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import attrs
 
 from klaw.actor.clock import Clock
 from klaw.domain.usage import NANO, Spent, dollars
+from klaw.errors import OverBudget
 
 _RENEWED = "It is renewed at 00:00 UTC"
-
-
-@attrs.frozen
-class Refused:
-    """A limit stands in the way; the text says which, for users."""
-
-    text: str
 
 
 @attrs.frozen(kw_only=True)
@@ -43,18 +38,6 @@ class BudgetReport:
     """Calls that were refused today."""
 
 
-class Reservation:
-    """A worst case that is set aside. ``settle`` is called exactly once, with what was spent (``Spent()``: nothing)."""
-
-    def __init__(self, worst: Spent, settle: Callable[["Reservation", Spent], None]) -> None:
-        self.worst = worst
-        self._settle = settle
-
-    def settle(self, spent: Spent) -> None:
-        """Count what was spent in place of the worst case. Counts for the day on which it is called."""
-        self._settle(self, spent)
-
-
 class Budget:
     """The limits of the whole installation: ``llm.dailyBudget`` and ``llm.dailyTokens``.
 
@@ -72,14 +55,14 @@ class Budget:
         self._clock = clock
         self._day = self.today()
         self._spent = Spent()
-        self._reserved: dict[Reservation, Spent] = {}
+        self._reserved: dict[object, Spent] = {}
         self._told = False
         self._refused = 0
 
     # -- whoever calls models ----------------------------------------------------------------------------------------
 
-    def check(self, worst: Spent | None = None) -> Refused | None:
-        """Whether a call would be allowed now. None: it would.
+    def check(self, worst: Spent | None = None) -> str | None:
+        """Whether a call would be allowed now: None, or which limit stands in the way, for users.
 
         Args:
             worst: the most that it may spend; None asks whether a limit is used up already.
@@ -88,24 +71,33 @@ class Budget:
         held = self._held()
         wanted = worst or Spent(cost_nano=1, unpriced_tokens=1)
         if self._limit_nano is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > self._limit_nano:
-            return Refused(self._dollars_text(worst))
+            return self._dollars_text(worst)
         tokens = held.unpriced_tokens + wanted.unpriced_tokens
         if self._limit_tokens is not None and wanted.unpriced_tokens and tokens > self._limit_tokens:
-            return Refused(self._tokens_text(worst))
+            return self._tokens_text(worst)
         return None
 
-    def reserve(self, worst: Spent) -> Reservation | Refused:
-        """Set aside the most that a call may spend. What costs nothing is always allowed."""
+    @contextmanager
+    def reserved(self, worst: Spent) -> Iterator[None]:
+        """Set aside the most that a call may spend, while it runs; what it does spend is charged. What costs nothing is
+        always allowed.
+
+        Raises:
+            OverBudget: a limit could be passed.
+        """
         refused = self.check(worst)
         if refused is not None:
             self._refused += 1
-            return refused
-        reservation = Reservation(worst, self._settle)
+            raise OverBudget(refused)
+        reservation = object()
         self._reserved[reservation] = worst
-        return reservation
+        try:
+            yield
+        finally:
+            del self._reserved[reservation]
 
     def charge(self, spent: Spent) -> None:
-        """Count what was spent without a reservation. Never refused: it is spent."""
+        """Count what was spent, for the day on which this is called. Never refused: it is spent."""
         self._turn_the_day()
         self._spent += spent
 
@@ -171,10 +163,6 @@ class Budget:
         return f"{percent} % of the daily LLM budget is used."
 
     # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _settle(self, reservation: Reservation, spent: Spent) -> None:
-        del self._reserved[reservation]
-        self.charge(spent)
 
     def _held(self) -> Spent:
         return sum(self._reserved.values(), self._spent)

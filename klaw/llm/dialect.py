@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from klaw.errors import ContextTooLong, OverQuota, ProviderMalformed, ProviderRefused, RateLimited
-from klaw.llm.types import Completion, Delta, Request, ToolCall, Unanswered, Usage
+from klaw.llm.types import Completion, Delta, Request, ToolCall, Usage
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
 """Text, thinking and tool arguments of one answer together. The largest models write less than 1 MiB."""
@@ -183,8 +183,8 @@ def count(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-class Meter:
-    """Counts what an answer holds and cleans its texts."""
+class AnswerText:
+    """Cleans an answer's texts and counts their bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -224,12 +224,11 @@ def finished_calls(calls: list[CallInProgress], new_id: Callable[[], str]) -> tu
 
 
 class EmptyAnswer(ProviderMalformed):
-    """An answer with neither text nor tool calls. It costs like any other; ``calls`` says what, also of other models of
-    the chain that were asked in vain."""
+    """An answer with neither text nor tool calls. It costs like any other; ``usage`` says what, if it was counted."""
 
     def __init__(self, message: str, usage: Usage | None) -> None:
         super().__init__(message)
-        self.calls: tuple[Unanswered, ...] = (Unanswered(usage=usage),)
+        self.usage = usage
 
 
 def empty_answer(*, thought: bool, reason: str, usage: Usage | None) -> EmptyAnswer:

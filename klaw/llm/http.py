@@ -33,9 +33,9 @@ from klaw.errors import (
     ProviderTimeout,
     ProviderUnreachable,
 )
-from klaw.llm.answer import Answer, read_capped
 from klaw.llm.dialect import Dialect, refused
 from klaw.llm.provider import OnDelta
+from klaw.llm.response import Answer, read_capped
 from klaw.llm.retry import parse_retry_after, pause_before_retry
 from klaw.llm.told import loggable, masked, shown
 from klaw.llm.types import Completion, Request

@@ -1,6 +1,7 @@
 """OpenAI's chat completions: request bodies out, chunks in. Pure; knows neither HTTP nor Trio."""
 
 import base64
+import enum
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -9,8 +10,8 @@ from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
 from klaw.llm.dialect import (
     CODE,
     MAX_TOOL_CALLS,
+    AnswerText,
     CallInProgress,
-    Meter,
     count,
     empty_answer,
     encode,
@@ -18,8 +19,10 @@ from klaw.llm.dialect import (
     parse,
     refused,
 )
-from klaw.llm.thinking import ThinkSplitter
 from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, Usage
+
+THINK_OPEN = "<think>"
+THINK_CLOSE = "</think>"
 
 
 class OpenAiDialect:
@@ -88,7 +91,7 @@ class OpenAiAssembly:
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self._splitter = ThinkSplitter()
-        self._meter = Meter()
+        self._texts = AnswerText()
         self._text: list[str] = []
         self._calls: list[tuple[int, CallInProgress]] = []
         """In the order of arrival, with the index that the provider gave or that was made up."""
@@ -108,7 +111,7 @@ class OpenAiAssembly:
 
     @property
     def size(self) -> int:
-        return self._meter.bytes
+        return self._texts.bytes
 
     def feed_event(self, data: str) -> Iterator[Delta]:
         if data.strip() == "[DONE]":
@@ -162,12 +165,12 @@ class OpenAiAssembly:
     def _take_delta(self, delta: dict[str, Any]) -> Iterator[Delta]:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str):
-            yield self._note(ReasoningDelta(self._meter.clean(thought)))
+            yield self._note(ReasoningDelta(self._texts.clean(thought)))
         text = delta.get("content")
         if not isinstance(text, str | None):
             raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
-            for piece in self._splitter.feed(self._meter.clean(text)):
+            for piece in self._splitter.feed(self._texts.clean(text)):
                 yield self._note(piece)
         calls = delta.get("tool_calls")
         if not isinstance(calls, list | None):
@@ -190,15 +193,15 @@ class OpenAiAssembly:
         function = function or {}
         call = self._call_of(part, function)
         if isinstance(part.get("id"), str) and not call.id:
-            call.id = self._meter.clean(part["id"])
+            call.id = self._texts.clean(part["id"])
         if isinstance(function.get("name"), str) and not call.name:
-            call.name = self._meter.clean(function["name"])
+            call.name = self._texts.clean(function["name"])
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # Ollama's older servers send the object itself
             arguments = json.dumps(arguments, ensure_ascii=False)
         if not isinstance(arguments, str | None):
             raise ProviderMalformed("the LLM provider sent tool arguments that are not text")
-        call.arguments.append(self._meter.clean(arguments or ""))
+        call.arguments.append(self._texts.clean(arguments or ""))
 
     def _call_of(self, part: dict[str, Any], function: dict[str, Any]) -> CallInProgress:
         """Find the call that a part belongs to: the last one of its index (of all, without one).
@@ -239,3 +242,67 @@ def _error_in_stream(chunk: dict[str, Any]) -> ProviderError:
     if type(status) is not int or not 400 <= status <= 599:
         status = 500  # it had begun to answer, so what failed is the provider
     return refused(status, chunk)
+
+
+class _At(enum.Enum):
+    """Where in the answer the splitter stands."""
+
+    START = enum.auto()
+    """Nothing but white space and perhaps a part of the opening tag so far."""
+    THINKING = enum.auto()
+    AFTER = enum.auto()
+    """Right behind the closing tag; white space is dropped."""
+    ANSWER = enum.auto()
+
+
+class ThinkSplitter:
+    """Splits ``<think>...</think>`` at the start of an answer from the answer itself. Feed it text as it arrives.
+
+    A tag may be cut anywhere; only what could be a part of a tag is held back.
+
+    Only thinking at the very start counts: later tags are what the model says about tags.
+    """
+
+    def __init__(self) -> None:
+        self._at = _At.START
+        self._held = ""
+
+    def feed(self, text: str) -> Iterator[Delta]:
+        """Take the next text and give what is certain. The result must be exhausted before the next call."""
+        self._held += text
+        if self._at is _At.START:
+            bare = self._held.lstrip()
+            if bare.startswith(THINK_OPEN):
+                self._at, self._held = _At.THINKING, bare[len(THINK_OPEN) :]
+            elif not THINK_OPEN.startswith(bare):
+                self._at = _At.ANSWER
+        if self._at is _At.THINKING:
+            yield from self._think()
+        if self._at is _At.AFTER:
+            self._held = self._held.lstrip()
+            if self._held:
+                self._at = _At.ANSWER
+        if self._at is _At.ANSWER:
+            yield from self._flush(TextDelta)
+
+    def end(self) -> Iterator[Delta]:
+        """The text is over: give what was held back."""
+        yield from self._flush(ReasoningDelta if self._at is _At.THINKING else TextDelta)
+
+    def _think(self) -> Iterator[Delta]:
+        thought, closed, rest = self._held.partition(THINK_CLOSE)
+        if closed:
+            self._held = thought
+            yield from self._flush(ReasoningDelta)
+            self._at, self._held = _At.AFTER, rest
+            return
+        keep = next((n for n in range(len(THINK_CLOSE) - 1, 0, -1) if thought.endswith(THINK_CLOSE[:n])), 0)
+        tail = thought[len(thought) - keep :]
+        self._held = thought[: len(thought) - keep]
+        yield from self._flush(ReasoningDelta)
+        self._held = tail
+
+    def _flush(self, kind: type[TextDelta] | type[ReasoningDelta]) -> Iterator[Delta]:
+        held, self._held = self._held, ""
+        if held:
+            yield kind(held)

@@ -7,11 +7,11 @@ import attrs
 from klaw.config.schema import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.llm.budget import Budget
+from klaw.llm.client import LlmClient
 from klaw.llm.correction import TokenCorrection
 from klaw.llm.local.process import LocalProcess, local_settings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
-from klaw.llm.meter import Accounts
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
@@ -23,19 +23,16 @@ CORRECTION_TURNS = 200
 
 
 @attrs.frozen(kw_only=True)
-class Llm:
+class Llm(LlmClient):
     """See ``build``."""
 
     core: Core
     local: LocalModel
-    router: Router
-    accounts: Accounts
-    slots: Slots
     correction: TokenCorrection = attrs.Factory(TokenCorrection)
 
     async def remember(self) -> None:
         """Take over from the store what was spent today, and how far off token estimates were."""
-        budget, readers = self.accounts.budget, self.core.readers
+        budget, readers = self.budget, self.core.readers
         today = budget.today()
         budget.restore(today, await readers.run(usage.total, UsageFilters(since=today)))
         self.correction.seed(await readers.run(usage.corrections, CORRECTION_TURNS))
@@ -68,6 +65,7 @@ def build(core: Core) -> Llm:
         core=core,
         local=local,
         router=router,
-        accounts=Accounts(registry=registry, budget=budget),
+        registry=registry,
+        budget=budget,
         slots=Slots(config.processing.max_concurrent_llm),
     )

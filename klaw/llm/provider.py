@@ -1,7 +1,9 @@
-"""What every provider of language models offers to the rest of Klaw."""
+"""What every provider of language models offers to the rest of Klaw, and the models that calls go to."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
+
+import attrs
 
 from klaw.llm.types import Completion, Delta, Request
 
@@ -35,3 +37,35 @@ class Provider(Protocol):
     async def aclose(self) -> None:
         """Close idle connections, bounded in time. Calls still running fail."""
         ...
+
+
+@attrs.frozen(kw_only=True)
+class Model:
+    """A model that can be asked.
+
+    Args:
+        provider: who answers; belongs to the router, and is shared by all its models.
+        name: the whole name, ``provider/model``.
+        model: the provider's own name of it, for ``Request.model``.
+        context_tokens: prompt and answer together.
+        max_output_tokens: longest answer; never more than ``llm.maxReplyTokens``.
+        tools: whether it can call tools.
+        images: whether it takes images.
+        json_schema: whether the API takes a JSON schema for the answer.
+    """
+
+    provider: Provider
+    name: str
+    model: str
+    context_tokens: int
+    max_output_tokens: int
+    tools: bool
+    images: bool = False
+    json_schema: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Route(Model):
+    """Where a call goes: a model, and those that are asked in turn when it fails before it says anything."""
+
+    stand_ins: tuple[Model, ...] = ()

@@ -1,15 +1,28 @@
-"""When to repeat a failed LLM call, and after how long. Pure; ``now`` and randomness are arguments."""
+"""When a failed call is repeated, and when a provider that keeps failing is asked again. Pure; ``now`` and
+randomness are arguments.
+
+The breaker: closed, calls go through. Open, they are refused until a time that grows with every failed try. Half-open,
+one call goes through, and its outcome decides.
+"""
 
 import datetime as dt
 import email.utils
+import enum
 import math
+
+import attrs
 
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderRefused, ProviderTimeout
 
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 8.0
+"""Between the attempts of one call."""
 MAX_RETRY_AFTER_S = 30.0
 """A provider that wants a longer pause is not waited for: somebody looks at the screen."""
+FAILURES_TO_OPEN = 3
+FIRST_BREAK_S = 10.0
+MAX_BREAK_S = 300.0
+"""A provider that failed so often in a row is left alone for so long."""
 
 
 def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> float | None:
@@ -57,3 +70,81 @@ def _until(date: str, now: float) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
     return max(0.0, moment.timestamp() - now)
+
+
+class BreakerState(enum.StrEnum):
+    """Where the breaker stands."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+@attrs.frozen
+class Permit:
+    """Leave to make one call. Its outcome is told with it, so that a late one does not count for a later state."""
+
+    generation: int
+
+
+@attrs.frozen(kw_only=True)
+class BreakerReport:
+    """What status and the admin socket show."""
+
+    state: BreakerState
+    failures: int
+    """Failed calls in a row."""
+    retry_in_s: float
+    """Seconds until the next call may go through; 0 when one may now."""
+
+
+class Breaker:
+    """The state of one provider. Starts closed."""
+
+    def __init__(self) -> None:
+        self._state = BreakerState.CLOSED
+        self._generation = 0
+        self._failures = 0
+        self._pause_s = FIRST_BREAK_S
+        self._until = 0.0
+
+    def admit(self, now: float) -> Permit | None:
+        """Ask to make a call. None: not now. After leave, one of the methods below is called exactly once.
+
+        Args:
+            now: ``trio.current_time``.
+        """
+        if self._state is BreakerState.OPEN and now >= self._until:
+            self._move(BreakerState.HALF_OPEN)
+            return Permit(self._generation)
+        return Permit(self._generation) if self._state is BreakerState.CLOSED else None
+
+    def succeeded(self, permit: Permit) -> None:
+        """The provider answered, be it with a refusal that shows that it lives."""
+        if permit.generation == self._generation:
+            self._failures, self._pause_s = 0, FIRST_BREAK_S
+            if self._state is not BreakerState.CLOSED:
+                self._move(BreakerState.CLOSED)
+
+    def failed(self, permit: Permit, now: float, asked_s: float = 0.0) -> None:
+        """The provider did not answer. ``asked_s`` is the pause that it asks for."""
+        if permit.generation != self._generation:
+            return
+        self._failures += 1
+        if self._state is BreakerState.HALF_OPEN or self._failures >= FAILURES_TO_OPEN:
+            self._until = now + max(self._pause_s, min(asked_s, MAX_BREAK_S))
+            self._pause_s = min(self._pause_s * 2, MAX_BREAK_S)
+            self._move(BreakerState.OPEN)
+
+    def abandoned(self, permit: Permit) -> None:
+        """The call was cancelled: nothing is known. If it was the one that should tell, the next one is."""
+        if permit.generation == self._generation and self._state is BreakerState.HALF_OPEN:
+            self._move(BreakerState.OPEN)
+
+    def report(self, now: float) -> BreakerReport:
+        waiting = max(0.0, self._until - now) if self._state is BreakerState.OPEN else 0.0
+        return BreakerReport(state=self._state, failures=self._failures, retry_in_s=waiting)
+
+    def _move(self, state: BreakerState) -> None:
+        self._state = state
+        self._generation += 1

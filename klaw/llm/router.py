@@ -12,43 +12,16 @@ from klaw.config.document import join_path
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig, ProviderConfig
 from klaw.errors import ConfigError, Problem, ProviderNotSetUp
 from klaw.llm.anthropic import AnthropicDialect
-from klaw.llm.breaker import BreakerState
-from klaw.llm.fallback import FallbackProvider, Link
-from klaw.llm.guard import GuardedProvider, ProviderReport
-from klaw.llm.late import LateProvider
 from klaw.llm.openai import OpenAiDialect
-from klaw.llm.provider import Provider
+from klaw.llm.provider import Model, Provider, Route
+from klaw.llm.retry import BreakerState
+from klaw.llm.service import ProviderReport, Service
 
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """What an account without a right key or without credit gets for every call."""
 
 Task: TypeAlias = Literal["chat", "subagent", "summarization", "topics", "reranker"]
 """What a call is for; decides on the models."""
-
-
-@attrs.frozen(kw_only=True)
-class Route:
-    """Where a call goes.
-
-    Args:
-        provider: who answers, with its fallbacks behind it; shared by all routes to it.
-        name: the whole name of the first model, ``provider/model``; ``Completion.model`` says which one answered.
-        model: the provider's own name of the first model, for ``Request.model``.
-        context_tokens: prompt and answer together.
-        max_output_tokens: longest answer; never more than ``llm.maxReplyTokens``.
-        tools: whether the model can call tools.
-        images: whether the model takes images.
-        fallback: whole names of the models that are asked in turn when it fails.
-    """
-
-    provider: Provider
-    name: str
-    model: str
-    context_tokens: int
-    max_output_tokens: int
-    tools: bool
-    images: bool = False
-    fallback: tuple[str, ...] = ()
 
 
 class Router:
@@ -70,8 +43,7 @@ class Router:
         self._context_tokens = context_tokens or partial(context_tokens_of, config)
         self._make_local = local
         self._local: Provider | None = None
-        self._providers: dict[str, GuardedProvider] = {}
-        self._late: dict[str, LateProvider] = {}
+        self._services: dict[str, Service] = {}
         self._threads = Threads("secrets", 1)
 
     @property
@@ -98,31 +70,23 @@ class Router:
         first, *others = own or (routing.default, *routing.fallback)
         if name is not None:
             first, others = name, others if own else [*routing.fallback]
-        links = [self._link(first, key)]
-        links += [self._link(other, "routing") for other in dict.fromkeys(others) if other != first and not alone]
-        return Route(
-            provider=links[0].provider if len(links) == 1 and links[0].json_schema else FallbackProvider(links),
-            name=first,
-            model=links[0].model,
-            context_tokens=links[0].context_tokens,
-            max_output_tokens=links[0].max_output_tokens,
-            tools=links[0].tools,
-            images=links[0].images,
-            fallback=tuple(link.name for link in links[1:]),
-        )
+        others = [] if alone else [other for other in dict.fromkeys(others) if other != first]
+        model = self._model(first, key)
+        stand_ins = tuple(self._model(other, "routing") for other in others)
+        return Route(**attrs.asdict(model, recurse=False), stand_ins=stand_ins)
 
     def report(self) -> tuple[ProviderReport, ...]:
         """The providers that were asked so far; the embedded model has a report of its own."""
-        return tuple(provider.report() for provider in self._providers.values())
+        return tuple(service.report() for service in self._services.values())
 
     async def prepare(self) -> None:
         """Look the secrets of all configured routes up, so that a missing one is told before somebody needs it."""
         for _, name in self._config.routing.places():
             self.route(name)
-            late = self._late.get(name.partition("/")[0])
-            if late is not None:
+            service = self._services.get(name.partition("/")[0])
+            if service is not None:
                 with suppress(ProviderNotSetUp):
-                    await late.ready()
+                    await service.ready()
 
     def problems(self) -> Mapping[str, str]:
         """Providers that refuse everything, lack a secret or are left alone for a while, as a health source."""
@@ -134,40 +98,37 @@ class Router:
             elif error is not None and error.status in _NOTHING_WORKS:
                 refusing[f"llm:{name}"] = f"the LLM provider {name} refused the last call: {error.text}"
         unset = {
-            f"llm:{name}": f"the LLM provider {name} cannot be asked: {late.problem}"
-            for name, late in self._late.items()
-            if late.problem is not None
+            f"llm:{name}": f"the LLM provider {name} cannot be asked: {service.problem}"
+            for name, service in self._services.items()
+            if service.problem is not None
         }
         return refusing | paused | unset
 
     async def aclose(self) -> None:
         """Close all providers, one after the other, each bounded in time."""
-        providers: list[Provider] = [*self._providers.values()]
-        if self._local is not None:
-            providers.append(self._local)
-        self._providers, self._late, self._local = {}, {}, None
+        providers: list[Provider] = [*self._services.values(), *([self._local] if self._local is not None else [])]
+        self._services, self._local = {}, None
         for provider in providers:
             await provider.aclose()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _link(self, name: str, key: str) -> Link:
+    def _model(self, name: str, key: str) -> Model:
         provider, slash, model = name.partition("/")
         if not provider or not slash or not model:
             raise _problem(key, "must have the form provider/model")
         if provider == LOCAL_PROVIDER:
-            return self._local_link(name, model, key)
+            return self._local_model(name, model, key)
         settings = self._config.providers.get(provider)
         if settings is None:
             known = ", ".join(sorted([LOCAL_PROVIDER, *self._config.providers]))
             raise _problem(key, f"names a provider that is not configured; known are {known}")
-        if provider not in self._providers:
-            late = LateProvider(partial(_make, provider, settings), self._threads)
-            self._late[provider], self._providers[provider] = late, GuardedProvider(provider, late)
+        if provider not in self._services:
+            self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
         known_model = settings.models.get(model)
         reply = self._config.llm.max_reply_tokens
-        return Link(
-            provider=self._providers[provider],
+        return Model(
+            provider=self._services[provider],
             name=name,
             model=model,
             context_tokens=self._context_tokens(name),
@@ -177,13 +138,13 @@ class Router:
             json_schema=known_model is None or known_model.json_schema,
         )
 
-    def _local_link(self, name: str, model: str, key: str) -> Link:
+    def _local_model(self, name: str, model: str, key: str) -> Model:
         local = self._config.local_model
         if model != local.model:
             raise _problem(key, f"names a local model that is not localModel.model, which is {local.model}")
         if self._local is None:
             self._local = self._make_local()
-        return Link(
+        return Model(
             provider=self._local,
             name=name,
             model=model,

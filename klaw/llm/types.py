@@ -146,18 +146,3 @@ class Completion:
     finish_reason: str = "stop"
     usage: Usage | None = None
     model: str = ""
-    unanswered: "tuple[Unanswered, ...]" = ()
-    """Calls of other models before it that cost and brought nothing."""
-
-
-@attrs.frozen(kw_only=True)
-class Unanswered:
-    """A call that ended with neither text nor tool calls.
-
-    Args:
-        model: ``provider/model``; empty for the one that was asked.
-        usage: None when the provider does not count.
-    """
-
-    model: str = ""
-    usage: Usage | None = None

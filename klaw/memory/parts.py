@@ -139,14 +139,8 @@ def build(
     metrics, archive, compact, memory_files = TopicMetrics(core.metrics), Archivist(), Compactor(), MemoryFiles()
     topic_search = TopicSearch(readers, embed, clock, metrics)
     facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
-    spending = Spending(llm.accounts, writer, clock)
-    asker = Asker(
-        router=llm.router,
-        slots=llm.slots,
-        temperature=config.llm.temperature,
-        wrap=lambda route: llm.accounts.meter().wrap(route),
-        spending=spending,
-    )
+    spending = Spending(llm, writer, clock)
+    asker = Asker(llm=llm, temperature=config.llm.temperature, spending=spending)
 
     def changed() -> None:
         embed.nudge()
@@ -206,9 +200,8 @@ def build(
             config=config,
             writer=writer,
             readers=readers,
-            route=lambda: llm.router.route(task="summarization"),
+            llm=llm,
             spending=spending,
-            slots=llm.slots,
             correction=llm.correction,
             files=core.files,
             data_dir=core.paths.data_dir,
@@ -258,12 +251,11 @@ def _chooser(core: Core, llm: Llm, search: TopicSearch, metrics: TopicMetrics, e
     names, budget_ms = config.routing.tasks.reranker, config.topics.time_budget_ms
     is_local = any(name.partition("/")[0] == LOCAL_PROVIDER for name in names)
     usual_s = LOCAL_S if is_local else REMOTE_S
-    temperature = config.llm.temperature
     return TopicChooser(
         search=search,
         readers=core.readers,
         embedder=embed,
-        asker=Asker(router=llm.router, slots=llm.slots, temperature=temperature) if names else None,
+        asker=Asker(llm=llm, temperature=config.llm.temperature) if names else None,
         metrics=metrics,
         threshold=config.auto_rag.relevance_threshold,
         time_budget_s=budget_ms / 1000 if budget_ms is not None else usual_s,

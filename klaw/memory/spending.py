@@ -16,8 +16,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import KlawError
-from klaw.llm.meter import Accounts, Meter
-from klaw.llm.router import Route
+from klaw.llm.client import LlmClient, Meter
 from klaw.store.writer import Writer
 
 WRITE_S = 5.0
@@ -34,28 +33,24 @@ class Charge:
     at: str = ""
     """When its spending was noted, ISO-8601 UTC; empty: nothing was spent."""
 
-    def wrap(self, route: Route) -> Route:
-        """See ``Meter.wrap``."""
-        return self.meter.wrap(route)
-
 
 @attrs.frozen
 class Spending:
     """Notes what pieces of work spend.
 
     Args:
-        accounts: the daily limits and the prices.
+        llm: whose calls they are.
         writer: of the store.
         clock: says when it was.
     """
 
-    accounts: Accounts
+    llm: LlmClient
     writer: Writer
     clock: Clock
 
     @asynccontextmanager
     async def of(self, source: str, user: UserId, chat: ChatId | None = None) -> AsyncIterator[Charge]:
-        """A piece of work: calls of the routes that ``Charge.wrap`` gave are noted in the end, however it ends.
+        """A piece of work: calls of ``Charge.meter`` are noted in the end, however it ends.
 
         Args:
             source: what it is for: ``topics``, ``facts``, ``reranker``, ``summary`` …
@@ -63,7 +58,7 @@ class Spending:
 
         Cancellation: what was spent until then is noted, for which it waits up to 5 s.
         """
-        charge = Charge(self.accounts.meter())
+        charge = Charge(self.llm.meter())
         try:
             yield charge
         finally:

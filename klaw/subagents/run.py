@@ -19,8 +19,8 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
 from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
-from klaw.llm.meter import Meter
-from klaw.llm.router import Route
+from klaw.llm.client import Meter
+from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
 from klaw.store.sql import due_runs, facts, runs, tasks
@@ -59,7 +59,7 @@ async def carry_out(live: LiveRun, agent: Agent, allowance: Allowance, *, timeou
 
     Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
     """
-    course = _Course(live=live, agent=agent, allowance=allowance, meter=agent.llm.accounts.meter())
+    course = _Course(live=live, agent=agent, allowance=allowance, meter=agent.llm.meter())
     verdict, text = await course.run(timeout_s)
     live.describe(usage=course.meter.record())
     # No checkpoint in between: a cancellation either counts here, or is told that it came too late.
@@ -106,7 +106,7 @@ class _Course:
         run = live.run
         await live.begin()
         await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
-        route = self.meter.wrap(agent.llm.router.route(run.model, task="subagent"))
+        route = agent.llm.router.route(run.model, task="subagent")
         about = ToolContext(
             user=run.user,
             chat=None,
@@ -219,7 +219,7 @@ class _Course:
         async with agent.llm.slots.slot(Priority.BACKGROUND):
             with self.allowance.ledger.call(live.run, self.allowance.limits, estimated, reply) as call:
                 request = attrs.evolve(request, max_tokens=call.answer_tokens)
-                completion = await route.provider.stream(request, lambda _delta: None)
+                completion = await self.meter.stream(route, request, lambda _delta: None)
                 usage = completion.usage or Usage(
                     prompt_tokens=estimated, completion_tokens=tokens.estimate(completion.text)
                 )

@@ -8,10 +8,15 @@ from typing import Any
 
 import trio
 
+from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.config.schema import EngineConfig
 from klaw.config.topics import TopicsConfig
-from klaw.llm.router import Route
+from klaw.llm.budget import Budget
+from klaw.llm.client import LlmClient
+from klaw.llm.provider import Route
+from klaw.llm.registry import Registry
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Request
 from klaw.memory import archivist as archivist_actor
@@ -52,7 +57,14 @@ class Scripted:
         )
 
     def asker(self) -> Asker:
-        return Asker(router=self, slots=Slots(1))  # type: ignore[arg-type]
+        return Asker(llm=client(self))
+
+
+def client(router: Any = None, *, clock: Any = None, tokens_a_day: int | None = None) -> LlmClient:
+    """A client over a router that a test has written; without prices, and without a limit unless one is given."""
+    clock = clock or SystemClock()
+    registry, budget = Registry(EngineConfig(), clock), Budget(None, tokens_a_day, 0.8, clock)
+    return LlmClient(router=router, registry=registry, budget=budget, slots=Slots(1))
 
 
 def lines_of(request: Request) -> list[str]:

@@ -19,8 +19,8 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.summary import Summary
 from klaw.llm.budget import Budget
+from klaw.llm.client import LlmClient
 from klaw.llm.correction import TokenCorrection
-from klaw.llm.meter import Accounts
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
@@ -115,15 +115,18 @@ async def summarising(
     async with serve_llm(llm) as server, running_store(root) as store, trio.open_nursery() as nursery:
         config = config_of(server.url, **settings)
         clock = clock or SystemClock()
-        router = Router(config, no_local)
-        accounts = Accounts(registry=Registry(config, clock), budget=Budget(None, None, 0.8, clock))
+        client = LlmClient(
+            router=Router(config, no_local),
+            registry=Registry(config, clock),
+            budget=Budget(None, None, 0.8, clock),
+            slots=Slots(2),
+        )
         services = SummaryServices(
             config=config,
             writer=store.writer,
             readers=store.readers,
-            route=partial(router.route, task="summarization"),
-            spending=Spending(accounts, store.writer, clock),
-            slots=Slots(2),
+            llm=client,
+            spending=Spending(client, store.writer, clock),
             correction=TokenCorrection(),
             files=Threads("files", 1),
             data_dir=root,
@@ -141,5 +144,5 @@ async def summarising(
             await found.start()
         yield found
         await found.stop()
-        await router.aclose()
+        await client.router.aclose()
         nursery.cancel_scope.cancel(reason="test is over")

@@ -13,7 +13,8 @@ from klaw.actor.vitals import Vitals
 from klaw.context.request import request_tokens
 from klaw.domain import tokens
 from klaw.errors import KlawError, ProviderMalformed, ProviderTimeout
-from klaw.llm.router import Route
+from klaw.llm.client import Meter
+from klaw.llm.provider import Route
 from klaw.llm.slots import Priority, Slots
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, Usage
 from klaw.memory.summaries import rendering
@@ -52,6 +53,7 @@ class Asker:
     """Calls of one model for one summary; counts what they used."""
 
     route: Route
+    meter: Meter
     slots: Slots
     correction: Correction
     vitals: Vitals
@@ -96,7 +98,7 @@ class Asker:
         async with self.slots.slot(Priority.BACKGROUND, vitals=self.vitals):
             self.vitals.doing("waiting for the model")
             with trio.move_on_after(CALL_S) as limit:
-                completion = await self.route.provider.stream(request, lambda _delta: None)
+                completion = await self.meter.stream(self.route, request, lambda _delta: None)
             if limit.cancelled_caught:
                 raise ProviderTimeout(f"no summary within {CALL_S:g} s")
         usage = completion.usage or Usage(prompt_tokens=estimated, completion_tokens=tokens.estimate(completion.text))

@@ -1,6 +1,5 @@
 """Making one summary of one chat: read what is uncovered, choose, ask the model, store. State is in the store only."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -27,8 +26,9 @@ from klaw.errors import (
     StorageFull,
     SummaryOutdated,
 )
-from klaw.llm.router import Route, context_tokens_of
-from klaw.llm.slots import Slots
+from klaw.llm.client import LlmClient
+from klaw.llm.provider import Route
+from klaw.llm.router import context_tokens_of
 from klaw.memory.spending import Spending
 from klaw.memory.summaries import backoff, copies, noting, rendering
 from klaw.memory.summaries.asking import ANSWER_FACTOR, Asker, Correction, NoSummary
@@ -56,11 +56,9 @@ class SummaryServices:
     config: EngineConfig
     writer: Writer
     readers: Readers
-    route: Callable[[], Route]
-    """The model that summarises; may raise ConfigError."""
+    llm: LlmClient
     spending: Spending
     """Where its cost is kept."""
-    slots: Slots
     correction: Correction
     files: Threads
     data_dir: Path
@@ -127,7 +125,7 @@ class Maker:
         if found is None:
             return Nothing()
         try:
-            route = services.route()
+            route = services.llm.router.route(task="summarization")
             chunk = self._choose(found, route, failures)
             if chunk is None:
                 return Nothing()
@@ -204,8 +202,9 @@ class Maker:
         services, rules = self._services, self._services.rules
         async with services.spending.of("summary", found.session.user, found.session.chat) as charge:
             asker = Asker(
-                route=charge.wrap(route),
-                slots=services.slots,
+                route=route,
+                meter=charge.meter,
+                slots=services.llm.slots,
                 correction=services.correction,
                 vitals=self._vitals,
                 temperature=services.config.llm.temperature,

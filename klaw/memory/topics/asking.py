@@ -10,8 +10,10 @@ import trio
 from klaw.domain import tokens
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import ProviderTimeout
-from klaw.llm.router import Route, Router, Task
-from klaw.llm.slots import Priority, Slots
+from klaw.llm.client import LlmClient, Meter
+from klaw.llm.provider import Route
+from klaw.llm.router import Task
+from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, JsonSchema, Request
 from klaw.memory.spending import Spending
 from klaw.memory.topics.answers import BadAnswer
@@ -31,18 +33,16 @@ class Asker:
     """What questions in the background share.
 
     Args:
-        router: where they go.
-        slots: they wait behind everybody who waits for a reply.
+        llm: where they go, behind everybody who waits for a reply.
         temperature: ``llm.temperature``.
-        wrap: given every route before it is used: for counting what calls cost.
         spending: keeps what pieces of work cost, see ``charged``.
+        meter: makes the calls of one piece of work.
     """
 
-    router: Router
-    slots: Slots
+    llm: LlmClient
     temperature: float | None = None
-    wrap: Callable[[Route], Route] = lambda route: route
     spending: Spending | None = None
+    meter: Meter | None = None
 
     @asynccontextmanager
     async def charged(self, source: str, user: UserId, chat: ChatId | None = None) -> "AsyncIterator[Asker]":
@@ -52,7 +52,7 @@ class Asker:
             yield self
             return
         async with self.spending.of(source, user, chat) as charge:
-            yield attrs.evolve(self, wrap=charge.wrap)
+            yield attrs.evolve(self, meter=charge.meter)
 
     def room(self, task: Task, name: str) -> int:
         """About how many tokens of material a question may have.
@@ -64,7 +64,7 @@ class Asker:
         Raises:
             ConfigError: there is no model for the task.
         """
-        route = self.router.route(task=task)
+        route = self.llm.router.route(task=task)
         usable = int(route.context_tokens * CONTEXT_SHARE) - _reply_tokens(route)
         return max(64, usable - tokens.estimate(prompt(name)) - 4 * tokens.PER_MESSAGE)
 
@@ -109,7 +109,7 @@ class Asker:
         return read(await self._call(task, messages, schema, priority))
 
     async def _call(self, task: Task, messages: tuple[ChatMessage, ...], schema: JsonSchema, priority: Priority) -> str:
-        route = self.wrap(self.router.route(task=task))
+        route = self.llm.router.route(task=task)
         request = Request(
             model=route.model,
             messages=messages,
@@ -117,9 +117,10 @@ class Asker:
             max_tokens=_reply_tokens(route),
             json_schema=schema,
         )
-        async with self.slots.slot(priority):
+        async with self.llm.slots.slot(priority):
             with trio.move_on_after(ANSWER_S):
-                return (await route.provider.stream(request, lambda _delta: None)).text
+                meter = self.meter or self.llm.meter()
+                return (await meter.stream(route, request, lambda _delta: None)).text
         raise ProviderTimeout(f"no answer within {ANSWER_S:g} s")
 
 

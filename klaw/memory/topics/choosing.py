@@ -7,7 +7,7 @@ ones. Every failure degrades to the rest and is named in the result; a reply nev
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 import structlog
@@ -21,7 +21,7 @@ from klaw.domain.message import Message, is_searchable
 from klaw.domain.names import UserId
 from klaw.domain.topic import TopicId
 from klaw.errors import StorageError
-from klaw.llm.router import Route
+from klaw.llm.client import Meter
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.topics.asking import Asker
@@ -98,16 +98,14 @@ class TopicChooser:
     clock: Clock
     threads: Threads = attrs.Factory(lambda: Threads("topics", 1))
 
-    async def choose(
-        self, user: UserId, text: str, vector: bytes | None, wrap: Callable[[Route], Route]
-    ) -> ChosenTopics:
+    async def choose(self, user: UserId, text: str, vector: bytes | None, meter: Meter) -> ChosenTopics:
         """Choose the topics for a question. Never raises for a failure of a part: the result says what was degraded.
 
         Args:
             user: whose topics.
             text: the question.
             vector: of it, from who has it already.
-            wrap: given the model's route: what its calls cost is the turn's. The caller holds an LLM slot.
+            meter: the turn's, for calls of the model. The caller holds an LLM slot.
 
         Cancellation: a call to the model is given up; nothing is changed.
         """
@@ -124,7 +122,7 @@ class TopicChooser:
             return ChosenTopics(asked=Asked.NO_TOPICS, timings_ms=course.timings_ms)
         hits, said = found
         judged = await self.threads.run(self._judge, hits, said, query)
-        selection = await self._ask(user, text, hits, judged, course, wrap)
+        selection = await self._ask(user, text, hits, judged, course, meter)
         if selection is not None:
             course.timings_ms["choose"] = (trio.current_time() - searched) * 1000
         picks = _picks(judged, selection)
@@ -174,13 +172,13 @@ class TopicChooser:
         hits: Sequence[TopicHit],
         judged: Judged,
         course: _Course,
-        wrap: Callable[[Route], Route],
+        meter: Meter,
     ) -> Selection | None:
         """What the model chooses. None: none is asked."""
         shown = [hit for hit, worth in zip(hits, judged.worth_asking, strict=True) if worth]
         if self.asker is None or not shown:
             return None
-        reranker = Reranker(attrs.evolve(self.asker, wrap=wrap), self.readers, self.metrics, priority=None)
+        reranker = Reranker(attrs.evolve(self.asker, meter=meter), self.readers, self.metrics, priority=None)
         try:
             return await reranker.choose(user, text, shown, within_s=course.left_s, excerpts=False)
         except trio.TooSlowError:

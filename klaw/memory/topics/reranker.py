@@ -12,7 +12,6 @@ from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ConfigError, ProviderError
-from klaw.llm.router import Route
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, ToolCall, ToolDescription
 from klaw.memory.topics import reranking
@@ -176,7 +175,7 @@ class Reranker:
                 )
 
     async def _call(self, asker: Asker, messages: tuple[ChatMessage, ...], *, with_tool: bool) -> Completion:
-        route: Route = asker.wrap(asker.router.route(task="reranker"))
+        route, meter = asker.llm.router.route(task="reranker"), asker.meter or asker.llm.meter()
         offers = with_tool and route.tools
         request = Request(
             model=route.model,
@@ -187,9 +186,9 @@ class Reranker:
             json_schema=None if offers else _SCHEMA,
         )
         if self._priority is None:
-            return await route.provider.stream(request, lambda _delta: None)
-        async with asker.slots.slot(self._priority):
-            return await route.provider.stream(request, lambda _delta: None)
+            return await meter.stream(route, request, lambda _delta: None)
+        async with asker.llm.slots.slot(self._priority):
+            return await meter.stream(route, request, lambda _delta: None)
 
     async def _load(
         self, user: UserId, call: ToolCall, candidates: set[int], own: Sequence[TopicHit], state: _State

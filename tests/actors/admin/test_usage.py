@@ -60,7 +60,7 @@ async def test_sums_by_every_key(app: App, commands: Commands) -> None:
     assert [each["key"] for each in (await commands.run(Usage(by="task")))["groups"]] == [None]
     mine = await commands.run(Usage(user="boris"))
     assert mine["total"]["calls"] == 1
-    assert [each["key"] for each in mine["groups"]] == [app.llm.accounts.budget.today()]
+    assert [each["key"] for each in mine["groups"]] == [app.llm.budget.today()]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
     with trio.fail_after(HANG_S):
         async with running(config, Paths.resolve(home, {})) as app:
             await two_users(app)
-            app.llm.accounts.budget.charge(await app.core.readers.run(total, UsageFilters()))
+            app.llm.budget.charge(await app.core.readers.run(total, UsageFilters()))
 
             async def output(command: Any, **values: Any) -> str:
                 assert await trio.to_thread.run_sync(command, arguments(home, **values)) == 0

@@ -27,7 +27,7 @@ def priced(**more: Any) -> dict[str, Any]:
 
 
 async def spent_today(w: World) -> Any:
-    return await w.app.core.readers.run(usage.total, UsageFilters(since=w.app.llm.accounts.budget.today()))
+    return await w.app.core.readers.run(usage.total, UsageFilters(since=w.app.llm.budget.today()))
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ async def test_a_stopped_and_a_torn_answer_count(tmp_path: Path) -> None:
         await w.turn(2)
         record = await w.receipt()
         assert (record.status, record.usage["estimated_calls"]) == (TurnStatus.FAILED, 1)
-        assert w.app.llm.accounts.budget.report().spent_nano == (await spent_today(w)).cost_nano > 0
+        assert w.app.llm.budget.report().spent_nano == (await spent_today(w)).cost_nano > 0
 
 
 async def test_a_refused_call_costs_nothing(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_refused_call_costs_nothing(tmp_path: Path) -> None:
         await w.send("hi")
         await w.turn(1)
         assert (await w.receipt()).usage == {}
-        report = w.app.llm.accounts.budget.report()
+        report = w.app.llm.budget.report()
         assert (report.spent_nano, report.reserved_nano) == (0, 0)
 
 
@@ -116,7 +116,7 @@ async def test_over_budget_a_turn_is_refused_before_the_call_and_its_message_wai
         assert "used up" in await w.command("/status")
     # Raised, and after a restart: what was spent is remembered, and the message is answered.
     async with world(tmp_path, **priced(dailyBudget=4), models=PRICED, tools=NO_TOOLS) as w:
-        assert w.app.llm.accounts.budget.report().spent_nano == round(1.95 * NANO)
+        assert w.app.llm.budget.report().spent_nano == round(1.95 * NANO)
         assert await w.command("/retry") == "Trying again."
         await w.turn(1)
         assert w.contents()[-1] == "второй"
@@ -139,7 +139,7 @@ async def test_chats_that_ask_together_do_not_pass_the_limit_together(tmp_path: 
         gate.set()
         await w.turn(8)
         assert 1 <= len(w.llm.requests) <= 3
-        report = w.app.llm.accounts.budget.report()
+        report = w.app.llm.budget.report()
         assert report.spent_nano <= round(0.9 * NANO)
         assert report.reserved_nano == 0
         assert report.spent_nano == (await spent_today(w)).cost_nano

@@ -24,7 +24,7 @@ from klaw.errors import (
     ProviderTimeout,
     RateLimited,
 )
-from klaw.llm import answer
+from klaw.llm import response
 from klaw.llm.anthropic import AnthropicDialect
 from klaw.llm.dialect import MAX_REPLY_BYTES, Dialect, EmptyAnswer
 from klaw.llm.http import HttpProvider, HttpSettings
@@ -472,7 +472,7 @@ async def test_a_stream_without_content_is_given_up_after_a_megabyte(
 async def test_deltas_of_a_byte_are_counted(
     api: Api, server: LlmServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer, "MAX_LINES", 20_000)
+    monkeypatch.setattr(response, "MAX_LINES", 20_000)
     sent = [0]
     server.replies.append(Reply(steps=endless(api.text("x") * 100, sent)))
     with pytest.raises(ProviderMalformed, match="too many lines"):
@@ -483,7 +483,7 @@ async def test_deltas_of_a_byte_are_counted(
 async def test_bytes_around_a_little_content_are_counted(
     api: Api, server: LlmServer, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer, "MAX_STREAM_BYTES", 4 * MIB)
+    monkeypatch.setattr(response, "MAX_STREAM_BYTES", 4 * MIB)
     sent = [0]
     server.replies.append(Reply(steps=endless(api.text("x") + b":" * 100_000 + b"\n", sent)))
     with pytest.raises(ProviderMalformed, match="took more than"):

@@ -2,20 +2,17 @@
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
-from klaw.config.schema import EngineConfig
 from klaw.domain.usage import Spent
 from klaw.errors import ProviderMalformed, ProviderTimeout
-from klaw.llm.budget import Budget
+from klaw.llm.client import Meter
 from klaw.llm.dialect import EmptyAnswer, empty_answer
-from klaw.llm.fallback import FallbackProvider, Link
-from klaw.llm.meter import Accounts, Meter
-from klaw.llm.registry import Registry
-from klaw.llm.router import Route
+from klaw.llm.provider import Model, Route
 from klaw.llm.types import ChatMessage, Completion, Request, Usage
 from tests.support.making import START
-from tests.support.scripted import Scripted, TestClock
+from tests.support.scripted import Scripted, TestClock, client
 
 REQUEST = Request(model="m", messages=(ChatMessage(role="user", content="hi"),), max_tokens=50)
 COUNTED, SECOND = Usage(prompt_tokens=100, completion_tokens=10), Usage(prompt_tokens=70, completion_tokens=5)
@@ -39,11 +36,10 @@ def whole(_request: Request) -> Completion:
 
 async def spent(*answers: Answer) -> tuple[Meter, int, Exception | None]:
     """What a call of a chain of models costs: the meter, the day's tokens, and the error."""
-    clock = TestClock(START)
-    budget = Budget(None, 1_000_000, 0.8, clock)
-    meter = Meter(Accounts(registry=Registry(EngineConfig(), clock), budget=budget))
-    links = [
-        Link(
+    llm = client(clock=TestClock(START), tokens_a_day=1_000_000)
+    meter = llm.meter()
+    first, *others = [
+        Model(
             provider=Scripted(answer),
             name=f"p{place}/m",
             model="m",
@@ -54,20 +50,12 @@ async def spent(*answers: Answer) -> tuple[Meter, int, Exception | None]:
         )
         for place, answer in enumerate(answers)
     ]
-    route = Route(
-        provider=FallbackProvider(links),
-        name="p0/m",
-        model="m",
-        context_tokens=1000,
-        max_output_tokens=50,
-        tools=True,
-        fallback=tuple(link.name for link in links[1:]),
-    )
+    route = Route(**attrs.asdict(first, recurse=False), stand_ins=tuple(others))
     try:
-        await meter.wrap(route).provider.stream(REQUEST, lambda _delta: None)
+        await meter.stream(route, REQUEST, lambda _delta: None)
     except (ProviderMalformed, ProviderTimeout) as error:
-        return meter, budget.report().unpriced_tokens, error
-    return meter, budget.report().unpriced_tokens, None
+        return meter, llm.budget.report().unpriced_tokens, error
+    return meter, llm.budget.report().unpriced_tokens, None
 
 
 def told(meter: Meter) -> dict[str, tuple[int, int]]:

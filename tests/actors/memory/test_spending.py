@@ -7,13 +7,9 @@ import pytest
 import trio
 
 from klaw.actor.clock import iso
-from klaw.config.schema import EngineConfig
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import OverBudget, ProviderTimeout
-from klaw.llm.budget import Budget
-from klaw.llm.meter import Accounts
-from klaw.llm.registry import Registry
-from klaw.llm.slots import Slots
+from klaw.llm.client import LlmClient
 from klaw.llm.types import ChatMessage, Completion, Request, TextDelta, Usage
 from klaw.memory.facts.facts import Facts
 from klaw.memory.spending import Spending
@@ -26,7 +22,7 @@ from tests.actors.memory.test_archivist import off
 from tests.actors.memory.test_drawing_facts import of_facts
 from tests.support.making import START, new, running_store
 from tests.support.people import people_drawer
-from tests.support.scripted import Scripted, TestClock, archiving, one_topic
+from tests.support.scripted import Scripted, TestClock, archiving, client, one_topic
 from tests.support.waiting import HANG_S
 
 ANNA = UserId("anna")
@@ -35,13 +31,9 @@ NOW = START + 1_000_000
 USAGE = Usage(prompt_tokens=100, completion_tokens=10)
 
 
-def accounts(clock: TestClock, tokens_a_day: int | None = None) -> Accounts:
-    return Accounts(registry=Registry(EngineConfig(), clock), budget=Budget(None, tokens_a_day, 0.8, clock))
-
-
-def asker(model: Scripted, store: Store, clock: TestClock, shared: Accounts) -> Asker:
-    spending = Spending(shared, store.writer, clock)
-    return Asker(router=model, slots=Slots(1), spending=spending)  # type: ignore[arg-type]
+def asker(model: Scripted, store: Store, clock: TestClock) -> Asker:
+    llm = client(model, clock=clock)
+    return Asker(llm=llm, spending=Spending(llm, store.writer, clock))
 
 
 async def sums(store: Store, **filters: Any) -> dict[str | None, tuple[int, int]]:
@@ -58,7 +50,7 @@ async def test_topics_and_facts_are_in_usage_by_source_also_answers_of_no_use(tm
     model, clock = Scripted(answer), TestClock(NOW)
     async with running_store(tmp_path) as store:
         await store.writer.append([new("hello", user="anna"), new("hello", user="boris")])
-        asks = asker(model, store, clock, accounts(clock))
+        asks = asker(model, store, clock)
         facts = Facts(store.writer, store.readers, off(), clock, lambda: "id")
         hook = FactDrawer(asks, facts, people_drawer(store), store.readers)
         async with archiving(store, model, clock, off(), on_topic=[hook], asker=asks) as (archivist, _):
@@ -82,14 +74,13 @@ async def test_a_call_that_broke_off_and_one_that_was_cancelled_count_as_estimat
 
     model, clock = Breaks(lambda _request: ""), TestClock(NOW)
     async with running_store(tmp_path) as store:
-        spending = Spending(accounts(clock), store.writer, clock)
+        spending = Spending(client(clock=clock), store.writer, clock)
         for name in ("model", "other"):
             with trio.CancelScope() as scope:
                 try:
                     async with spending.of("reranker", ANNA) as charge:
-                        route = charge.wrap(model.route())
                         request = Request(model=name, messages=(ChatMessage(role="user", content="hello"),))
-                        await route.provider.stream(request, lambda _delta: None)
+                        await charge.meter.stream(model.route(), request, lambda _delta: None)
                 except ProviderTimeout:
                     pass
         (group,) = await store.readers.run(usage.groups, UsageFilters(user=ANNA), "source")
@@ -100,7 +91,7 @@ async def test_a_call_that_broke_off_and_one_that_was_cancelled_count_as_estimat
 async def test_nothing_is_noted_when_nothing_was_asked(tmp_path: Path) -> None:
     clock = TestClock(NOW)
     async with running_store(tmp_path) as store:
-        async with Spending(accounts(clock), store.writer, clock).of("facts", ANNA) as charge:
+        async with Spending(client(clock=clock), store.writer, clock).of("facts", ANNA) as charge:
             pass
         assert charge.at == ""
         assert await sums(store) == {}
@@ -109,16 +100,16 @@ async def test_nothing_is_noted_when_nothing_was_asked(tmp_path: Path) -> None:
 async def test_a_restart_does_not_free_the_daily_limit(tmp_path: Path) -> None:
     model, clock = Scripted(lambda _request: Completion(text="{}", usage=USAGE)), TestClock(NOW)
 
-    async def ask(store: Store, shared: Accounts) -> None:
+    async def ask(store: Store, shared: LlmClient) -> None:
         async with Spending(shared, store.writer, clock).of("facts", ANNA) as charge:
             request = Request(model="model", messages=(ChatMessage(role="user", content="hi"),), max_tokens=20)
-            await charge.wrap(model.route()).provider.stream(request, lambda _delta: None)
+            await charge.meter.stream(model.route(), request, lambda _delta: None)
 
     today = iso(NOW)[:10]
     async with running_store(tmp_path) as store:
-        await ask(store, accounts(clock, 130))
+        await ask(store, client(clock=clock, tokens_a_day=130))
     async with running_store(tmp_path) as store:
-        shared = accounts(clock, 130)
+        shared = client(clock=clock, tokens_a_day=130)
         shared.budget.restore(today, await store.readers.run(usage.total, UsageFilters(since=today)))
         assert shared.budget.report().unpriced_tokens == 110
         with pytest.raises(OverBudget):
@@ -128,10 +119,10 @@ async def test_a_restart_does_not_free_the_daily_limit(tmp_path: Path) -> None:
 async def test_a_full_disk_does_not_end_the_work(tmp_path: Path) -> None:
     """The note is lost, and the daily limit of this process knows of it all the same."""
     model, clock = Scripted(lambda _request: Completion(text="{}", usage=USAGE)), TestClock(NOW)
-    shared = accounts(clock)
+    shared = client(clock=clock)
     async with running_store(tmp_path) as store:
         writer = store.writer
     async with Spending(shared, writer, clock).of("facts", ANNA) as charge:
         request = Request(model="model", messages=(ChatMessage(role="user", content="hi"),))
-        await charge.wrap(model.route()).provider.stream(request, lambda _delta: None)
+        await charge.meter.stream(model.route(), request, lambda _delta: None)
     assert shared.budget.report().unpriced_tokens == 110

@@ -21,7 +21,7 @@ from klaw.memory.topics.search import TopicSearch
 from klaw.store.sql import topics
 from klaw.store.store import Store
 from tests.support.making import running_store
-from tests.support.scripted import Scripted
+from tests.support.scripted import Scripted, client
 from tests.support.topics import ANNA, archive, say
 from tests.support.waiting import HANG_S
 
@@ -60,7 +60,7 @@ async def choose(readers: Watched, text: str, asker: Asker | None = None) -> Cho
         clock=SystemClock(),
     )
     with trio.fail_after(HANG_S):
-        return await chooser.choose(ANNA, text, None, lambda route: route)
+        return await chooser.choose(ANNA, text, None, client().meter())
 
 
 @pytest.mark.parametrize("question", ["Which pies does grandmother bake?", "Какие пироги печёт бабушка?"])

@@ -12,7 +12,7 @@ from klaw.config.schema import (
 )
 from klaw.config.secret import Secret
 from klaw.errors import ConfigError
-from klaw.llm.provider import OnDelta
+from klaw.llm.provider import OnDelta, Route
 from klaw.llm.router import Router
 from klaw.llm.types import Completion, Request
 
@@ -42,6 +42,11 @@ def config(default: str = "glm/glm-4/air", fallback: tuple[str, ...] = (), **tas
         providers={"glm": glm, "claude": ProviderConfig(type="anthropic")},
         llm=LlmConfig(max_reply_tokens=99),
     )
+
+
+def names(route: Route) -> tuple[str, tuple[str, ...]]:
+    """The model that is asked first, and those that stand in."""
+    return route.name, tuple(model.name for model in route.stand_ins)
 
 
 async def test_a_known_model_brings_its_limits() -> None:
@@ -99,24 +104,24 @@ def test_unknown_names_are_config_errors(name: str, says: str) -> None:
 async def test_a_chain_has_the_default_and_its_fallbacks_once() -> None:
     router = Router(config(fallback=("claude/opus", "glm/glm-4/air", LOCAL)), FakeLocal)
     route = router.route()
-    assert (route.name, route.fallback) == ("glm/glm-4/air", ("claude/opus", LOCAL))
+    assert names(route) == ("glm/glm-4/air", ("claude/opus", LOCAL))
     assert (route.context_tokens, route.tools, route.images) == (100_000, True, True)
     assert router.uses_local
     chosen = router.route("claude/opus")
-    assert (chosen.name, chosen.fallback) == ("claude/opus", ("glm/glm-4/air", LOCAL))
+    assert names(chosen) == ("claude/opus", ("glm/glm-4/air", LOCAL))
     assert [report.name for report in router.report()] == ["glm", "claude"]
     await router.aclose()
 
 
 async def test_tasks_have_routes_of_their_own_or_that_of_chats() -> None:
     router = Router(config(fallback=("claude/opus",), topics=("glm/small", LOCAL), reranker=(LOCAL,)), FakeLocal)
-    assert (router.route(task="topics").name, router.route(task="topics").fallback) == ("glm/small", (LOCAL,))
-    assert (router.route(task="reranker").name, router.route(task="reranker").fallback) == (LOCAL, ())
+    assert names(router.route(task="topics")) == ("glm/small", (LOCAL,))
+    assert names(router.route(task="reranker")) == (LOCAL, ())
     for task in ("chat", "summarization", "subagent"):
         route = router.route(task=task)  # type: ignore[arg-type]
-        assert (route.name, route.fallback) == ("glm/glm-4/air", ("claude/opus",))
+        assert names(route) == ("glm/glm-4/air", ("claude/opus",))
     named = router.route("claude/opus", task="topics")
-    assert (named.name, named.fallback) == ("claude/opus", (LOCAL,))
+    assert names(named) == ("claude/opus", (LOCAL,))
     await router.aclose()
 
 
@@ -126,11 +131,9 @@ async def test_providers_are_shared_by_all_routes() -> None:
     await router.aclose()
 
 
-async def test_a_model_without_schemas_is_asked_in_words() -> None:
-    """Its provider is wrapped even when it is alone."""
+def test_a_model_without_schemas_says_so() -> None:
     router = Router(config(), FakeLocal)
-    assert router.route("glm/plain").provider is not router.route().provider
-    await router.aclose()
+    assert (router.route("glm/plain").json_schema, router.route().json_schema) == (False, True)
 
 
 def test_a_broken_fallback_is_named() -> None:

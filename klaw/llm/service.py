@@ -1,19 +1,25 @@
-"""A provider behind its circuit breaker."""
+"""A configured provider: made when it is first asked (its key may be in a file, and its HTTP library loads slowly), and
+left alone for a while when it keeps failing."""
+
+from collections.abc import Callable
 
 import attrs
 import structlog
 import trio
 
+from klaw.actor.threads import Threads
 from klaw.errors import (
+    ConfigError,
     ContextTooLong,
     ProviderError,
     ProviderNetworkError,
+    ProviderNotSetUp,
     ProviderPaused,
     ProviderRefused,
     ProviderTimeout,
 )
-from klaw.llm.breaker import Breaker, BreakerReport, BreakerState
 from klaw.llm.provider import OnDelta, Provider
+from klaw.llm.retry import Breaker, BreakerReport, BreakerState
 from klaw.llm.types import Completion, Request
 
 log = structlog.get_logger("klaw.llm")
@@ -44,17 +50,24 @@ class ProviderReport:
     """None when the last call did not fail."""
 
 
-class GuardedProvider:
+class Service:
     """See ``klaw.llm.provider.Provider``. While its breaker is open, calls fail at once and nothing is sent.
 
     Args:
         name: the provider's name in the configuration.
-        inner: who is asked.
+        make: makes the provider and looks its secrets up; may block, and raises ConfigError.
+        threads: where it is called.
     """
 
-    def __init__(self, name: str, inner: Provider) -> None:
+    def __init__(self, name: str, make: Callable[[], Provider], threads: Threads) -> None:
+        self.problem: str | None = None
+        """Why it could not be made when that was last tried."""
         self._name = name
-        self._inner = inner
+        self._make = make
+        self._threads = threads
+        self._lock = trio.Lock()
+        self._made: Provider | None = None
+        self._closed = False
         self._breaker = Breaker()
         self._error: LastError | None = None
 
@@ -63,6 +76,7 @@ class GuardedProvider:
 
         Raises:
             ProviderPaused: it failed too often; nothing was sent.
+            ProviderNotSetUp: a secret is missing; the text names its key. The next call looks again.
         """
         permit = self._breaker.admit(trio.current_time())
         if permit is None:
@@ -72,7 +86,7 @@ class GuardedProvider:
             last = f"; the last time: {self._error.text}" if self._error is not None else ""
             raise ProviderPaused(f"the LLM provider {self._name} failed several times and is asked again {when}{last}")
         try:
-            completion = await self._inner.stream(request, on_delta)
+            completion = await (await self.ready()).stream(request, on_delta)
         except ProviderError as error:
             self._note(error)
             if _is_outage(error):
@@ -89,9 +103,27 @@ class GuardedProvider:
         self._error = None
         return completion
 
+    async def ready(self) -> Provider:
+        """Make the provider if it is not made yet. Raises ProviderNotSetUp, like ``stream``."""
+        async with self._lock:
+            if self._closed:
+                raise ProviderNetworkError("the LLM provider's client is closed")
+            if self._made is None:
+                try:
+                    self._made = await self._threads.run(self._make, abandon=True)
+                except ConfigError as error:
+                    self.problem = str(error)
+                    raise ProviderNotSetUp(self.problem) from None
+                self.problem = None
+            return self._made
+
     async def aclose(self) -> None:
         """See ``Provider.aclose``."""
-        await self._inner.aclose()
+        async with self._lock:
+            self._closed = True
+            made, self._made = self._made, None
+        if made is not None:
+            await made.aclose()
 
     def report(self) -> ProviderReport:
         return ProviderReport(name=self._name, breaker=self._breaker.report(trio.current_time()), error=self._error)

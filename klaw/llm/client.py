@@ -1,0 +1,158 @@
+"""The one way to ask a model: every call is held against the daily limits before it is sent, goes through the route's
+models until one answers, and is counted and priced after.
+
+A piece of work (a turn, a run, a step in the background) has one ``Meter`` and calls through it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import structlog
+
+from klaw.domain import tokens, usage
+from klaw.domain.usage import Spent
+from klaw.errors import ContextTooLong, ProviderError
+from klaw.llm.adapt import estimate_tokens, fitted, tools_tokens
+from klaw.llm.budget import Budget
+from klaw.llm.dialect import EmptyAnswer
+from klaw.llm.prices import spent_of
+from klaw.llm.provider import Model, OnDelta, Route
+from klaw.llm.registry import Registry
+from klaw.llm.router import Router
+from klaw.llm.slots import Slots
+from klaw.llm.types import Completion, Delta, Request, Usage
+
+log = structlog.get_logger("klaw.llm")
+
+
+@attrs.frozen(kw_only=True)
+class LlmClient:
+    """What all calls to models share.
+
+    Args:
+        router: finds the models of a task.
+        registry: what models can do and cost.
+        budget: the daily limits.
+        slots: how many calls run at once. Who makes a call takes one: a turn takes its first before it reads anything.
+    """
+
+    router: Router
+    registry: Registry
+    budget: Budget
+    slots: Slots
+
+    def meter(self) -> "Meter":
+        """A meter for one piece of work."""
+        return Meter(self)
+
+
+class Meter:
+    """Makes the calls of one piece of work, and knows what they cost."""
+
+    def __init__(self, client: LlmClient) -> None:
+        self._registry = client.registry
+        self._budget = client.budget
+        self._by_model: dict[str, Spent] = {}
+
+    async def stream(self, route: Route, request: Request, on_delta: OnDelta) -> Completion:
+        """Send a request and pass on the answer as it arrives. The next model of the route is asked, with the request
+        adapted to it, when one fails before it said anything. ``Completion.model`` says who answered.
+
+        A call that is torn half-way counts with an estimate of what was made until then, one without an answer with
+        what the provider counted.
+
+        Args:
+            route: the models, in the order in which they are asked.
+            request: made for the first of them.
+            on_delta: see ``OnDelta``.
+
+        Raises:
+            OverBudget: a daily limit could be passed; nothing was sent.
+            ContextTooLong: of the first model, or of the one whose turn it is, with its context length; a shorter
+                prompt goes through the route from its beginning.
+            ProviderError: all failed; the first model's error.
+
+        Cancellation: as ``Provider.stream``.
+        """
+        models: tuple[Model, ...] = (route, *route.stand_ins)
+        await self._registry.know(*(model.name for model in models))
+        prompt = estimate_tokens(request) + tools_tokens(request)
+        most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
+        worst = self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))
+        first: ProviderError | None = None
+        with self._budget.reserved(worst):
+            for place, model in enumerate(models):
+                call = _Call(self, model, prompt, on_delta)
+                try:
+                    return await call.make(fitted(request, model, stands_in=place > 0))
+                except ContextTooLong as error:
+                    if place and error.context_tokens is None:
+                        error.context_tokens = model.context_tokens
+                    raise
+                except ProviderError as error:
+                    if call.written:
+                        raise
+                    first = first or error
+                    if place + 1 < len(models):
+                        log.warning("llm_fallback", model=model.name, code=error.code, attempt=place)
+        assert first is not None
+        raise first
+
+    def count(self, model: str, used: Usage, *, estimated: bool) -> None:
+        """Count and price a call. ``model`` is ``provider/model``."""
+        spent = spent_of(used, self._registry.facts(model).prices, estimated=estimated)
+        self._budget.charge(spent)
+        self._by_model[model] = self._by_model.get(model, Spent()) + spent
+
+    @property
+    def spent(self) -> Spent:
+        """All of it together."""
+        return usage.add(self._by_model.values())
+
+    def record(self) -> dict[str, Any]:
+        """What ``TurnRecord.usage``, or ``usage`` in ``Run.details``, keeps of it. Empty when there was no call."""
+        return usage.record(self._by_model)
+
+    def _worst(self, models: Sequence[Model], most: Usage) -> Spent:
+        """The dearest that a call may be, whichever model answers."""
+        by_model = [spent_of(most, self._registry.facts(model.name).prices) for model in models]
+        return Spent(
+            cost_nano=max(spent.cost_nano for spent in by_model),
+            unpriced_tokens=max(spent.unpriced_tokens for spent in by_model),
+        )
+
+
+class _Call:
+    """One call of one model."""
+
+    def __init__(self, meter: Meter, model: Model, prompt_tokens: int, on_delta: OnDelta) -> None:
+        self.written: list[str] = []
+        """What was passed on."""
+        self._meter = meter
+        self._model = model
+        self._prompt_tokens = prompt_tokens
+        self._on_delta = on_delta
+
+    async def make(self, request: Request) -> Completion:
+        """Make it, and count it however it ends. Raises like ``Provider.stream``."""
+        try:
+            completion = await self._model.provider.stream(request, self._relay)
+        except EmptyAnswer as error:  # costs like any other
+            self._count(self._model.name, error.usage)
+            raise
+        except BaseException:
+            if self.written:
+                self._count(self._model.name, None)
+            raise
+        self._count(completion.model or self._model.name, completion.usage)
+        return completion
+
+    def _relay(self, delta: Delta) -> None:
+        self.written.append(delta.text)
+        self._on_delta(delta)
+
+    def _count(self, model: str, used: Usage | None) -> None:
+        written = tokens.estimate("".join(self.written))
+        estimate = Usage(prompt_tokens=self._prompt_tokens, completion_tokens=written)
+        self._meter.count(model, used or estimate, estimated=used is None)
