@@ -110,7 +110,7 @@ async def measure(
             while embedder.status.state is not EmbedderState.READY:  # noqa: ASYNC110 - it is asked once a run
                 await trio.sleep(0.005)
             begin, cpu = time.perf_counter(), time.process_time()
-            await embedder.wait_caught_up()
+            await embedder.wait_idle()
             wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
             spent = []
             for question in questions:

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "klaw"
 
 LAYERS = (
     {"errors"},
-    {"convert"},
+    {"convert", "atomic_file"},
     {"actor", "domain"},
     {"config"},
     {"models", "prompts"},
@@ -43,6 +43,8 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
     "convert.py",
+    "actor/backoff.py",
+    "actor/backoff.py",
     "domain",
     "context",
     "chats/debounce.py",
@@ -57,7 +59,6 @@ PURE = (
     "memory/recall/pack.py",
     "memory/recall/reasons.py",
     "memory/search/search_order.py",
-    "memory/summaries/backoff.py",
     "memory/summaries/choosing.py",
     "memory/summaries/judging.py",
     "memory/summaries/noting.py",
@@ -69,7 +70,6 @@ PURE = (
     "memory/search/format_results.py",
     "memory/facts/chunking.py",
     "memory/topics/answers.py",
-    "memory/topics/backoff.py",
     "memory/topics/judging.py",
     "memory/topics/merging.py",
     "memory/topics/people_answers.py",

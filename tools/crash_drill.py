@@ -30,8 +30,8 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
+from klaw.actor.backoff import Backoff
 from klaw.actor.reply import Reply
-from klaw.client.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.errors import RequestRefused
@@ -52,7 +52,7 @@ START_S = 0.8
 SETTLE_S = 600.0
 """In the end all questions must be answered within this time."""
 WORDS = ("river", "notebook", "thanks", "Привет", "ёлка", "завтра", "кофе", "bridge", "window", "подъезд", "🙂", "0451")
-BACKOFF = Backoff(first_s=0.05, most_s=0.4)
+BACKOFF = Backoff(0.05, 0.4)
 
 
 @attrs.define

@@ -13,6 +13,7 @@ import attrs
 import structlog
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.mailbox import Mailbox
@@ -21,8 +22,7 @@ from klaw.errors import ActorStopped, CannotListen, ConfigError
 
 MAX_RESTARTS = 5
 WINDOW_S = 60.0
-FIRST_BACKOFF_S = 0.1
-MAX_BACKOFF_S = 10.0
+BACKOFF = Backoff(0.1, 10.0)
 RETRY_FAILED_S = 180.0
 
 log = structlog.get_logger("klaw.supervisor")
@@ -218,7 +218,7 @@ class Supervisor:
         else:
             entry.vitals.enter(State.BACKOFF)
             entry.settled.set()
-            await self._sleep(entry, min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (len(entry.crashes) - 1)))
+            await self._sleep(entry, BACKOFF.pause_s(len(entry.crashes)))
         if entry.stopping.is_set():
             entry.scope.cancel(reason="stopped while it was not running")
             await trio.lowlevel.checkpoint()

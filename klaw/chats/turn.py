@@ -330,5 +330,5 @@ class Turn:
 
     def _end(self, status: TurnStatus, code: str | None, text: str | None) -> None:
         self.agent.core.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
-        self.agent.memory.summarizer.nudge(self.chat)
+        self.agent.memory.summarizer.turn_ended(self.chat)
         log.info("turn_ended", status=status.value, code=code)

@@ -13,6 +13,7 @@ import structlog
 import trio
 
 from klaw.actor.clock import NewId
+from klaw.actor.nudge import Nudge
 from klaw.actor.reply import Reply
 from klaw.client.errors import ConnectionLost, RequestRefused
 from klaw.client.events import Connected, Disconnected, Entry, Event
@@ -73,7 +74,7 @@ class Client:
         self._slots = trio.Semaphore(MAX_UNACKED, max_value=MAX_UNACKED)
         self._posts: deque[ClientFrame] = deque()
         self._answers: dict[str, Reply[ServerFrame]] = {}
-        self._work = trio.Event()
+        self._work = Nudge()
         self._closing = trio.Event()
         self._up = False
         self._changed = trio.Event()
@@ -236,11 +237,10 @@ class Client:
             if unacked.link != self._link:
                 unacked.link = self._link
                 return unacked.frame
-        self._work = trio.Event()
         return None
 
     async def wait_for_frame(self) -> None:
-        await self._work.wait()
+        await self._work.wait_for_news()
 
     async def wait_closing(self) -> None:
         await self._closing.wait()
@@ -283,7 +283,7 @@ class Client:
             raise self._failure
 
     def _wake(self) -> None:
-        self._work.set()
+        self._work.nudge()
 
     def _tell_change(self) -> None:
         self._changed.set()

@@ -16,11 +16,13 @@ from urllib.parse import urlsplit
 import structlog
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.actor.clock import NewId, new_id
-from klaw.client.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.errors import ClientClosed, ServerRefused, ServerUnreachable
 from klaw.client.link import CLOSE_S, run_link
+
+BACKOFF = Backoff(0.2, 15.0)
 
 log = structlog.get_logger("klaw.client")
 
@@ -34,7 +36,7 @@ async def connect(
     name: str = "klaw-client",
     first_s: float = 0.0,
     again_s: float = math.inf,
-    backoff: Backoff | None = None,
+    backoff: Backoff = BACKOFF,
     ids: NewId = new_id,
 ) -> AsyncIterator[Client]:
     """Connect to a server, and stay connected until the block is left.
@@ -46,7 +48,7 @@ async def connect(
         name: this program and its version, for the server's log.
         first_s: how long to try for the first connection; 0: one attempt.
         again_s: how long to try to get a lost connection back.
-        backoff: the waits between attempts.
+        backoff: the waits between attempts, each taken between half of itself and all of it.
         ids: makes message ids.
 
     Raises:
@@ -60,7 +62,7 @@ async def connect(
     client = Client(chats or {}, ids)
     raised: Exception | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stay_connected, client, url, token, name, (first_s, again_s), backoff or Backoff())
+        nursery.start_soon(_stay_connected, client, url, token, name, (first_s, again_s), backoff)
         try:
             await client.ready.wait()
             yield client
@@ -96,7 +98,8 @@ async def _stay_connected(
                 error = ServerUnreachable(loss.text)
                 return
             log.info("connection_lost", code=loss.code, attempt=attempt)
-            with trio.move_on_after(backoff.delay_s(attempt, random.random())):  # noqa: S311  jitter, no secret
+            jitter = 0.5 + random.random() / 2  # noqa: S311  no secret
+            with trio.move_on_after(backoff.pause_s(attempt + 1) * jitter):
                 await client.wait_closing()
                 return
             attempt += 1

@@ -16,6 +16,8 @@ from typing import TypeAlias
 
 import attrs
 
+from klaw import atomic_file
+
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe would block an ordinary open until somebody writes into it.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -140,31 +142,12 @@ def read(root: Path, path: str, limit: int) -> bytes | None:
         return None
 
 
-def create(name: str, folder: int, data: bytes) -> None:
-    """Make a new file (mode 0600) in an open folder and write it through to the disk.
-
-    Raises:
-        FileExistsError: something has this name, be it a link or a pipe.
-        OSError: it cannot be written.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def replace(root: Path, path: str, data: bytes) -> None:
     """Make ``data`` the content of a file, at once: a reader, or a power cut, sees the old one or the new one. Folders
     are made; what has the name, also a link, is replaced. Raises OSError, NotPlain: nothing was changed."""
     folder, _, name = path.rpartition("/")
     with opened_folder(root, folder, make=True) as parent:
-        draft = f".{name}.new"
-        with suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=parent)  # of a process that was killed
-        create(draft, parent, data)
-        os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
-        os.fsync(parent)
+        atomic_file.replace(name, data, folder=parent)
 
 
 def _check(info: os.stat_result) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import attrs
 import structlog
 
+from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
 from klaw.domain.names import LOCAL_USER, UserId, user_id
 from klaw.errors import ConfigError, Problem
@@ -151,13 +152,7 @@ def _change(path: Path, change: Callable[[Access], Access]) -> Access:
                 return access
             entries = [attrs.asdict(token) for token in access.tokens]
             text = json.dumps({"allow_local": access.local, "tokens": entries}, indent=2) + "\n"
-            new = path.with_suffix(".new")
-            new.unlink(missing_ok=True)
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
+            atomic_file.replace(path, text.encode())
             return access
     except OSError as error:
         raise _broken(path, error.strerror or "cannot be written") from error

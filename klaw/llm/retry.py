@@ -12,16 +12,15 @@ import math
 
 import attrs
 
+from klaw.actor.backoff import Backoff
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderRefused, ProviderTimeout
 
-FIRST_PAUSE_S = 1.0
-MAX_PAUSE_S = 8.0
+BACKOFF = Backoff(1.0, 8.0)
 """Between the attempts of one call."""
 MAX_RETRY_AFTER_S = 30.0
 """A provider that wants a longer pause is not waited for: somebody looks at the screen."""
 FAILURES_TO_OPEN = 3
-FIRST_BREAK_S = 10.0
-MAX_BREAK_S = 300.0
+BREAK = Backoff(10.0, 300.0)
 """A provider that failed so often in a row is left alone for so long."""
 
 
@@ -39,7 +38,7 @@ def pause_before_retry(error: ProviderError, attempt: int, chance: float) -> flo
     if not error.retryable or not isinstance(error, ProviderRefused | ProviderTimeout | ProviderNetworkError):
         return None
     # Full jitter: callers that failed together spread over the whole pause, and on average over half of it.
-    pause = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 16)) * chance
+    pause = BACKOFF.pause_s(attempt + 1) * chance
     asked = error.retry_after_s if isinstance(error, ProviderRefused) else None
     if asked is not None:
         return None if asked > MAX_RETRY_AFTER_S else asked + pause
@@ -105,7 +104,7 @@ class Breaker:
         self._state = BreakerState.CLOSED
         self._generation = 0
         self._failures = 0
-        self._pause_s = FIRST_BREAK_S
+        self._openings = 0
         self._until = 0.0
 
     def admit(self, now: float) -> Permit | None:
@@ -122,7 +121,7 @@ class Breaker:
     def succeeded(self, permit: Permit) -> None:
         """The provider answered, be it with a refusal that shows that it lives."""
         if permit.generation == self._generation:
-            self._failures, self._pause_s = 0, FIRST_BREAK_S
+            self._failures = self._openings = 0
             if self._state is not BreakerState.CLOSED:
                 self._move(BreakerState.CLOSED)
 
@@ -132,8 +131,8 @@ class Breaker:
             return
         self._failures += 1
         if self._state is BreakerState.HALF_OPEN or self._failures >= FAILURES_TO_OPEN:
-            self._until = now + max(self._pause_s, min(asked_s, MAX_BREAK_S))
-            self._pause_s = min(self._pause_s * 2, MAX_BREAK_S)
+            self._openings += 1
+            self._until = now + max(BREAK.pause_s(self._openings), min(asked_s, BREAK.most_s))
             self._move(BreakerState.OPEN)
 
     def abandoned(self, permit: Permit) -> None:

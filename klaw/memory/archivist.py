@@ -13,8 +13,10 @@ import attrs
 import structlog
 import trio
 
+from klaw.actor.backoff import Pauses
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
+from klaw.actor.nudge import Nudge
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.config.topics import TopicsConfig
@@ -25,7 +27,6 @@ from klaw.errors import ActorStopped, ConfigError, KlawError, ProviderError, Sto
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.topics import merging
 from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.backoff import Backoff
 from klaw.memory.topics.merger import decide
 from klaw.memory.topics.merging import Like
 from klaw.memory.topics.metrics import TopicMetrics
@@ -69,33 +70,14 @@ class ArchivistStatus:
     """Class of the last failure, until something succeeds."""
 
 
-class Archivist:
+class Archivist(Nudge):
     """Handle of the actor. It keeps the pauses, so that a restart of the actor does not end them."""
 
     def __init__(self) -> None:
-        self._news = trio.Event()
-        self._idle = trio.Event()
-        self.backoff: Backoff[Key] = Backoff()
+        super().__init__()
+        self.backoff: Pauses[Key] = Pauses()
         self.model_failures = 0
         self.status = ArchivistStatus()
-
-    def nudge(self) -> None:
-        """Say that there may be something to do. Never waits."""
-        self._news.set()
-        if self._idle.is_set():
-            self._idle = trio.Event()
-
-    async def wait_idle(self) -> None:
-        """Return when nothing is left that can be done now."""
-        await self._idle.wait()
-
-    async def wait_for_news(self, seconds: float) -> None:
-        """Return after a nudge or after a while; the actor's own method, called when nothing can be done."""
-        if not self._news.is_set():
-            self._idle.set()
-        with trio.move_on_after(seconds):
-            await self._news.wait()
-        self._news = trio.Event()
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,7 @@ import trio
 
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
+from klaw.actor.nudge import Nudge
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.domain.coverage import Damage, Tallies, add_rows, joined
@@ -63,27 +64,15 @@ class CoverageStatus:
     """Class of the error that stops the counting now."""
 
 
-class Coverage:
+class Coverage(Nudge):
     """Handle of the actor: the nudge in, the counts out."""
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self._clock = clock
-        self._news = trio.Event()
         self.status = CoverageStatus()
         self._tallies: Tallies = {}
         self._uncovered: dict[ChatId, int] = {}
-
-    def nudge(self) -> None:
-        """Say that there are new messages. Never waits."""
-        self._news.set()
-
-    async def wait_for_news(self, seconds: float) -> bool:
-        """Return after a nudge or after a while, and whether there was one; the actor's own method."""
-        with trio.move_on_after(seconds):
-            await self._news.wait()
-        there = self._news.is_set()
-        self._news = trio.Event()
-        return there
 
     def publish(self, tallies: Tallies, uncovered: dict[ChatId, int], **changes: Any) -> None:
         """Set what is known; the actor's own method."""

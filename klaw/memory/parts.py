@@ -6,6 +6,7 @@ from functools import partial
 import attrs
 import trio
 
+from klaw.actor.nudge import Nudge
 from klaw.actor.supervisor import ActorSpec
 from klaw.actor.threads import Threads
 from klaw.config.schema import LOCAL_PROVIDER
@@ -20,9 +21,7 @@ from klaw.memory.embed import embedder
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.facts import memory_files as files
 from klaw.memory.facts.facts import Facts
-from klaw.memory.facts.memory_files import MemoryFiles
 from klaw.memory.forget import compactor
-from klaw.memory.forget.compactor import Compactor
 from klaw.memory.forget.forget import Forgetter
 from klaw.memory.people.people import People
 from klaw.memory.recall.recall import Recall
@@ -59,11 +58,11 @@ class Memory:
     topic_control: TopicControl
     facts: Facts
     people: People
-    files: MemoryFiles
+    files: Nudge
     coverage: Coverage
     summarizer: Summarizer
     archivist: Archivist
-    compactor: Compactor
+    compactor: Nudge
     forgetter: Forgetter
     answers: MemoryAnswers
     metrics: TopicMetrics
@@ -103,7 +102,7 @@ class Memory:
         if self.embedder.status.state is EmbedderState.READY:
             self.embedder.nudge()
             with trio.move_on_after(self.core.config.shutdown.embed_drain_s):
-                await self.embedder.wait_caught_up()
+                await self.embedder.wait_idle()
         await self.core.supervisor.stop(self.embedder.mailbox.name, "shutdown")
 
     async def recount(self) -> None:
@@ -134,9 +133,9 @@ def build(
     """
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
     embed, cover = Embedder(clock, enabled=config.embedding.enabled), Coverage(clock)
-    summarize = Summarizer(clock, enabled=config.summaries.enabled)
+    summarize = Summarizer(enabled=config.summaries.enabled)
     core.health.add(embed.problems, cover.problems, summarize.problems)
-    metrics, archive, compact, memory_files = TopicMetrics(core.metrics), Archivist(), Compactor(), MemoryFiles()
+    metrics, archive, compact, memory_files = TopicMetrics(core.metrics), Archivist(), Nudge(), Nudge()
     topic_search = TopicSearch(readers, embed, clock, metrics)
     facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
     spending = Spending(llm, writer, clock)
@@ -208,7 +207,7 @@ def build(
             clock=clock,
         )
         run = partial(summarizer.run, summarizer=summarize, services=summaries)
-        background.append(ActorSpec(name=summarize.mailbox.name, mailbox=summarize.mailbox, run=run))
+        background.append(ActorSpec(name=summarizer.ACTOR_NAME, run=run, stop_budget_s=1))
     if config.topics.enabled:
         archiving = ArchivistServices(
             config=config.topics,

@@ -6,7 +6,6 @@ nothing heavy.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -17,6 +16,7 @@ from attrs import validators
 from cattrs.gen import make_dict_structure_fn
 from cattrs.v import format_exception
 
+from klaw import atomic_file
 from klaw.errors import ModelError
 
 MANIFEST_FILE = "manifest.json"
@@ -173,15 +173,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def write_json(path: Path, value: attrs.AttrsInstance) -> None:
     """Writes an attrs value: a reader finds the old file or the new one, also after a power cut. Raises OSError."""
     raw = attrs.asdict(value, filter=_present)
-    new = path.with_name(f".{path.name}.new")
-    try:
-        with new.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(raw, indent=2, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    atomic_file.replace(path, (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode(), mode=0o644)
 
 
 def _present(_attribute: object, value: object) -> bool:

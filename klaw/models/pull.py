@@ -17,6 +17,7 @@ from typing import Literal
 
 import attrs
 
+from klaw import atomic_file
 from klaw.errors import ModelError
 from klaw.models.build import build_folder, check_package, require_converter
 from klaw.models.calibrations import store
@@ -216,11 +217,7 @@ def _package(spec: ModelSpec, models_dir: Path, progress: Progress, fetch: Fetch
 def _sync(folder: Path) -> None:
     """Flushes files and folder to the disk, so that a power cut after the rename does not leave empty files."""
     for path in [*folder.iterdir(), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        atomic_file.sync(path)
 
 
 def _swap_in(build: Path, target: Path) -> None:

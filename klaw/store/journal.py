@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 import attrs
 import structlog
 
+from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
 from klaw.store.set_aside import SetAside
 
@@ -86,7 +87,7 @@ class Journal:
             OSError: the folder cannot be written.
         """
         restored = self._replay(self._root / COMMIT_LOG)
-        self._sync_folder(self._root)
+        atomic_file.sync(self._root, self._fsync)
         self._commit_size = os.fstat(self._commit).st_size
         self.checkpoint()
         return restored
@@ -156,7 +157,7 @@ class Journal:
             self._fsync(self._descriptor(path))
         self._dirty.clear()
         for folder in sorted(self._new_folders):
-            self._sync_folder(folder)
+            atomic_file.sync(folder, self._fsync)
         self._new_folders.clear()
         os.ftruncate(self._commit, 0)
         self._fsync(self._commit)
@@ -193,7 +194,7 @@ class Journal:
                 if descriptor >= 0:  # before the exchange: nothing may be appended to the file that goes
                     os.close(descriptor)
                 draft.replace(full)
-                self._sync_folder(full.parent)
+                atomic_file.sync(full.parent, self._fsync)
         finally:
             draft.unlink(missing_ok=True)
         return changed
@@ -242,7 +243,7 @@ class Journal:
         self.checkpoint()
         os.close(self._commit)
         self._commit = self._open_commit_log()
-        self._sync_folder(self._root)
+        atomic_file.sync(self._root, self._fsync)
 
     def _write(self, descriptor: int, data: bytes) -> None:
         self._undo.append((descriptor, os.fstat(descriptor).st_size))
@@ -287,13 +288,6 @@ class Journal:
                 self._fsync(self._files[path])
                 self._dirty.discard(path)
             os.close(self._files.pop(path))
-
-    def _sync_folder(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _replay(self, commit_log: Path) -> int:
         data = commit_log.read_bytes()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from klaw import atomic_file
 from klaw.config.paths import ensure_private_dir, open_private
 
 FOLDER = "set-aside"
@@ -61,11 +62,7 @@ class SetAside:
         """Make what is kept of a log durable. Raises OSError."""
         full = self._root / FOLDER / path
         for each in (full, *full.parents[: len(Path(path).parts) + 1]):
-            descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            atomic_file.sync(each)
 
     def has_all(self, path: str) -> bool:
         """Whether every line of a log that was met is kept."""

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import attrs
 
+from klaw.actor.backoff import Backoff
 from klaw.actor.clock import from_iso
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Run, RunStatus, Task, TaskName
@@ -206,7 +207,7 @@ def _retry(
         if failures > rules.retries:
             return None
         # A clock that was set back since must not make it wait for years: then it is tried at once.
-        pause = rules.retry_s * 2 ** (failures - 1) if ended == from_iso(last.ended_at or last.started_at) else 0.0
+        pause = Backoff(rules.retry_s).pause_s(failures) if ended == from_iso(last.ended_at or last.started_at) else 0.0
         ready_at, why = ended + pause, f"attempt {last.attempt + 1}; the one before failed ({last.error})"
         if upcoming is not None and ready_at >= upcoming:
             return None

@@ -11,6 +11,7 @@ import attrs
 import structlog
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock, iso
 from klaw.domain import tokens
 from klaw.domain.delivery import delivery_message, notice_message
@@ -26,7 +27,7 @@ from klaw.subagents.ending import Verdict, undeliverable
 WRITE_S = 30.0
 """A write that takes longer is given up. Whether it was stored is unknown then: nothing more is written from here, and
 ``recovery.settle`` goes by what the store holds."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+DISK_FULL = Backoff(1.0, 60.0)
 """Pauses between attempts to store a run's end on a full disk."""
 CHANNEL = "scheduler"
 QUEUED = "queued"
@@ -151,7 +152,7 @@ class LiveRun:
             kept = f"{self.undelivered}\n\n{text}" if text else self.undelivered
             if not verdict.deliver and verdict.error is None:
                 verdict = undeliverable(self.run.inject_into)
-        pause = FIRST_PAUSE_S
+        failures = 0
         while True:
             try:
                 return await self._end(verdict, text, kept, told, ended_at)
@@ -163,8 +164,8 @@ class LiveRun:
                     told = _nothing
             except StorageFull:
                 log.error("run_end_not_stored", code="storage_full")
-                await trio.sleep(pause)
-                pause = min(LONGEST_PAUSE_S, pause * 2)
+                failures += 1
+                await trio.sleep(DISK_FULL.pause_s(failures))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, runs
 from klaw.store.task_writes import TaskWrites
 from klaw.store.writer import Writer
-from klaw.subagents.live import FIRST_PAUSE_S, LONGEST_PAUSE_S, OUTSIDE, QUEUED, WRITE_S
+from klaw.subagents.live import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
 
 INTERRUPTED = "Klaw was stopped while it ran"
 AGAIN = "a second attempt; Klaw was stopped during the first"
@@ -82,7 +82,7 @@ async def settle(run: Run, readers: Readers, writer: Writer, clock: Clock, *, er
 
     Cancellation: it is found as interrupted at the next start.
     """
-    pause = FIRST_PAUSE_S
+    failures = 0
     while True:
         try:
             with answer_within(WRITE_S, "the store"):
@@ -91,8 +91,8 @@ async def settle(run: Run, readers: Readers, writer: Writer, clock: Clock, *, er
             raise
         except (KlawError, trio.TooSlowError) as failure:
             log.error("run_end_not_stored", run=run.id, error=error_class(failure))
-            await trio.sleep(pause)
-            pause = min(LONGEST_PAUSE_S, pause * 2)
+            failures += 1
+            await trio.sleep(DISK_FULL.pause_s(failures))
 
 
 async def _settle(run: Run, readers: Readers, writer: Writer, clock: Clock, error: str, note: str) -> Run:

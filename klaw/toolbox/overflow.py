@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import structlog
 
+from klaw import atomic_file
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config import guarded
@@ -72,7 +73,7 @@ def _write(workspace: Path, user: UserId, name: str, text: str) -> bool:
     if not whole:
         data = data[:MAX_FILE_BYTES].decode("utf-8", "ignore").encode()
     with guarded.opened_folder(workspace, below_of_user(user, FOLDER), make=True) as folder:
-        guarded.create(name, folder, data)
+        atomic_file.create(name, data, folder=folder)
         _prune(folder)
     return whole
 

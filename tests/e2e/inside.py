@@ -56,7 +56,7 @@ class Inside:
         """Wait until everything that can have a vector has one."""
         self.app.memory.embedder.nudge()
         with trio.fail_after(HANG_S):
-            await self.app.memory.embedder.wait_caught_up()
+            await self.app.memory.embedder.wait_idle()
 
     async def send(self, text: str, chat: str = "main", user: str = "local") -> int:
         """Store a message; its seq."""

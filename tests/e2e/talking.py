@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import trio
 from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
-from klaw.client.backoff import Backoff
+from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.errors import ConnectionLost, RequestRefused
@@ -17,7 +17,7 @@ from klaw.wire.frames import Error, GetHistory, GetReceipt, History, Notice, Rec
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
-BACKOFF = Backoff(first_s=0.02, most_s=0.2)
+BACKOFF = Backoff(0.02, 0.2)
 
 
 class Talk:

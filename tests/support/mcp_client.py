@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
@@ -85,7 +86,7 @@ async def running(
     """
     config, _ = parse(json.dumps({"mcp": {"servers": servers}}), {})
     clock, threads = SystemClock(), Threads("mcp", 1)
-    settings = {"first_pause_s": 0.05, **settings}
+    settings = {"backoff": Backoff(0.05, 300.0), **settings}
     async with trio.open_nursery() as nursery:
         made = Running(Supervisor(nursery, clock))
         for name, each in config.mcp.servers.items():

@@ -45,7 +45,7 @@ class Recalling:
         """Wait until every message has a vector."""
         with trio.fail_after(HANG_S):
             self.embedder.nudge()
-            await self.embedder.wait_caught_up()
+            await self.embedder.wait_idle()
 
     async def ask(self, query: str, chat: str = "main") -> Recalled:
         """Recall from the whole chat."""
@@ -75,6 +75,6 @@ async def recalling(root: Path, model: Path, **config: int) -> AsyncIterator[Rec
             ActorSpec(name=embedder.mailbox.name, mailbox=embedder.mailbox, restart=Restart.TRANSIENT, run=run)
         )
         with trio.fail_after(HANG_S):
-            await embedder.wait_caught_up()
+            await embedder.wait_idle()
         yield Recalling(store, embedder, Recall(store.readers, embedder, AutoRagConfig(**config), SystemClock()))
         await supervisor.stop(embedder.mailbox.name, "test is over")

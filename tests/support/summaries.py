@@ -74,7 +74,7 @@ class Summaries:
 
     async def settle(self, chat: ChatId = CHAT) -> None:
         """Nudge the summarizer and wait until it has nothing to do."""
-        self.summarizer.nudge(chat)
+        self.summarizer.turn_ended(chat)
         with trio.fail_after(HANG_S):
             await self.summarizer.wait_idle()
 
@@ -88,10 +88,10 @@ class Summaries:
 
     async def start(self) -> None:
         run = partial(actor.run, summarizer=self.summarizer, services=self.services)
-        await self.supervisor.start(ActorSpec(name="memory.summarizer", mailbox=self.summarizer.mailbox, run=run))
+        await self.supervisor.start(ActorSpec(name=actor.ACTOR_NAME, run=run))
 
     async def stop(self) -> None:
-        await self.supervisor.stop("memory.summarizer", "test")
+        await self.supervisor.stop(actor.ACTOR_NAME, "test")
 
 
 async def say(store: Store, text: str, *, user: str = "local", chat: str = "main") -> list[Message]:
@@ -136,7 +136,7 @@ async def summarising(
             store=store,
             llm=server,
             config=config,
-            summarizer=Summarizer(clock, enabled=config.summaries.enabled),
+            summarizer=Summarizer(enabled=config.summaries.enabled),
             services=services,
             supervisor=Supervisor(nursery, clock),
         )

@@ -19,6 +19,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Mailbox
+from klaw.actor.nudge import Nudge
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.threads import Threads
@@ -88,26 +89,20 @@ class EmbeddingUnavailable(ModelError):
         self.degraded = degraded if degraded is not None or code == "off" else f"embedding_{code}"
 
 
-class Embedder:
-    """Handle of the embedder actor."""
+class Embedder(Nudge):
+    """Handle of the embedder actor. While its state is READY, it is idle when every message that can have a vector has
+    one."""
 
     def __init__(self, clock: Clock, *, enabled: bool) -> None:
         self.mailbox: Mailbox[EmbedQuery] = Mailbox("memory.embedder", QUERY_CAPACITY)
+        super().__init__()
         self._clock = clock
-        self._nudge = trio.Event()
-        self._caught_up = trio.Event()
         self._damage_reported = False
         self._slow: deque[EmbedQuery] = deque()
         """Texts that no reply waits for, served between two batches of messages; never more than SLOW_CAPACITY."""
         self.random_cosine = 0.0
         state = EmbedderState.LOADING if enabled else EmbedderState.OFF
         self.status = EmbedderStatus(state=state, reason=None, since=clock.now(), embedded=0, waiting=0)
-
-    def nudge(self) -> None:
-        """Say that there may be new messages to embed. Never waits."""
-        self._nudge.set()
-        if self._caught_up.is_set():
-            self._caught_up = trio.Event()
 
     def report_damage(self) -> None:
         """Say that the vector table cannot be searched: it is made anew in the background. Never waits."""
@@ -139,10 +134,6 @@ class Embedder:
                 }
             case _:
                 return {}
-
-    async def wait_caught_up(self) -> None:
-        """Return when every message that can have a vector has one. Only while the state is READY."""
-        await self._caught_up.wait()
 
     async def query(self, text: str) -> bytes:
         """The vector of a query.
@@ -188,7 +179,7 @@ class Embedder:
         if len(self._slow) >= SLOW_CAPACITY:
             raise EmbeddingUnavailable("busy")
         self._slow.append(EmbedQuery(text, reply))
-        self._nudge.set()
+        self.nudge()
         try:
             return await reply.wait()
         finally:
@@ -202,14 +193,6 @@ class Embedder:
         """Fail who waits in the slow lane; the actor's own method."""
         while self._slow:
             self._slow.popleft().reply.fail(ActorStopped(reason))
-
-    async def wait_for_work(self, seconds: float) -> None:
-        """Return after a nudge or after a while; the actor's own method, called when nothing is left to embed."""
-        if not self._nudge.is_set():
-            self._caught_up.set()
-        with trio.move_on_after(seconds):
-            await self._nudge.wait()
-        self._nudge = trio.Event()
 
     def enter(self, state: EmbedderState, reason: str | None = None) -> None:
         """Change the state; the actor's own method."""
@@ -382,7 +365,7 @@ class _Worker:
                     continue
                 log.warning("vectors_not_stored", code="vectors_damaged")
             self.vitals.doing("idle")
-            await self.embedder.wait_for_work(self.config.sweep_s)
+            await self.embedder.wait_for_news(self.config.sweep_s)
 
     async def _embed_slowly(self) -> None:
         """Embed what waits in the slow lane, one after the other."""

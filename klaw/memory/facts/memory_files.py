@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 
 import structlog
-import trio
 
 from klaw.actor.failure import error_class
+from klaw.actor.nudge import Nudge
 from klaw.actor.supervisor import Started
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
@@ -47,38 +47,11 @@ MAX_FILES = 2_000
 log = structlog.get_logger("klaw.memory")
 
 
-class MemoryFiles:
-    """Handle of the actor."""
-
-    def __init__(self) -> None:
-        self._nudge = trio.Event()
-        self.indexed = 0
-        """Looks that came to their end."""
-        self._looked = trio.Event()
-
-    def nudge(self) -> None:
-        """Say that files may have changed. Never waits."""
-        self._nudge.set()
-
-    async def wait_looked(self) -> None:
-        """Return when the next look has come to its end."""
-        await self._looked.wait()
-
-    async def wait_for_work(self, seconds: float) -> None:
-        """Return after a nudge or after a while; the actor's own method."""
-        self.indexed += 1
-        self._looked.set()
-        self._looked = trio.Event()
-        with trio.move_on_after(seconds):
-            await self._nudge.wait()
-        self._nudge = trio.Event()
-
-
 async def run(
     vitals: Vitals,
     task_status: Started,
     *,
-    files: MemoryFiles,
+    files: Nudge,
     workspace: Path,
     writer: Writer,
     readers: Readers,
@@ -88,7 +61,7 @@ async def run(
 
     Args:
         vitals, task_status: of the actor.
-        files: its handle.
+        files: its handle: a nudge says that files may have changed.
         workspace: the workspaces' folder.
         writer, readers: of the store.
         embed: called when there are new pieces to embed. Sync and quick.
@@ -103,7 +76,7 @@ async def run(
         except StorageError as error:
             log.warning("memory_files_not_indexed", error=error_class(error))
         vitals.doing("idle")
-        await files.wait_for_work(SCAN_S)
+        await files.wait_for_news(SCAN_S)
 
 
 async def look(threads: Threads, workspace: Path, writer: Writer, readers: Readers) -> int:

@@ -14,6 +14,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class
+from klaw.actor.nudge import Nudge
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.errors import StorageError
@@ -33,31 +34,12 @@ class Compact(Protocol):
         ...
 
 
-class Compactor:
-    """Handle of the actor."""
-
-    def __init__(self) -> None:
-        self._wanted = trio.Event()
-
-    def nudge(self) -> None:
-        """Say that something was forgotten. Never waits."""
-        self._wanted.set()
-
-    async def wait(self, until: float) -> bool:
-        """Return whether there was a nudge until a time of trio's clock; the actor's own method."""
-        with trio.move_on_at(until):
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            return True
-        return False
-
-
-async def run(vitals: Vitals, task_status: Started, *, compactor: Compactor, compact: Compact) -> None:
+async def run(vitals: Vitals, task_status: Started, *, compactor: Nudge, compact: Compact) -> None:
     """Compact after nudges, until cancelled.
 
     Args:
         vitals, task_status: of the actor.
-        compactor: its handle.
+        compactor: its handle: a nudge says that something was forgotten.
         compact: does it.
     """
     task_status.started()
@@ -65,7 +47,8 @@ async def run(vitals: Vitals, task_status: Started, *, compactor: Compactor, com
     owed = False
     while True:
         vitals.doing("idle")
-        owed = await compactor.wait(anew_at if owed else float("inf")) or owed
+        pause = max(0.0, anew_at - trio.current_time()) if owed else float("inf")
+        owed = await compactor.wait_for_news(pause) or owed
         await trio.sleep(SETTLE_S)
         vacuum = trio.current_time() >= anew_at
         vitals.doing("compacting the database")

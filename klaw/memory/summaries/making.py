@@ -30,7 +30,7 @@ from klaw.llm.client import LlmClient
 from klaw.llm.provider import Route
 from klaw.llm.router import context_tokens_of
 from klaw.memory.spending import Spending
-from klaw.memory.summaries import backoff, copies, noting, rendering
+from klaw.memory.summaries import copies, noting, rendering
 from klaw.memory.summaries.asking import ANSWER_FACTOR, Asker, Correction, NoSummary
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
 from klaw.store.readers import Readers
@@ -196,7 +196,7 @@ class Maker:
         day = iso(now)[:10]
         used = await services.readers.run(summaries.tokens_since, user, day)
         needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + services.rules.part_tokens
-        return Failed("limit_tokens", until=backoff.next_day(now)) if used + needed > limit else None
+        return Failed("limit_tokens", until=next_day(now)) if used + needed > limit else None
 
     async def _make(self, found: Uncovered, chunk: Chunk, route: Route) -> Made:
         services, rules = self._services, self._services.rules
@@ -288,3 +288,8 @@ class Maker:
                 code = "config"
         log.warning("summary_failed", code=code, error=error_class(error))
         return Failed(code)
+
+
+def next_day(now: float) -> float:
+    """The next midnight UTC, when daily limits are renewed. Unix seconds."""
+    return (now // 86_400 + 1) * 86_400

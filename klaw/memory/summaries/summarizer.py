@@ -1,6 +1,6 @@
 """The summarizer actor: condenses the older part of long segments in the background.
 
-Who sends to it: chats nudge it after each turn. What is to be done it finds in the store, so a dropped nudge, a crash
+It has no mailbox: chats nudge it after each turn. What is to be done it finds in the store, so a lost nudge, a crash
 or a restart loses nothing. It works on one chat at a time; a chat that fails waits (5 minutes, doubled each time, 6
 hours at most, also over a restart) while the others go on.
 """
@@ -11,24 +11,25 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock, from_iso, iso
+from klaw.actor.backoff import SLOW
+from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
-from klaw.actor.mailbox import Mailbox
+from klaw.actor.nudge import Nudge
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import plural
 from klaw.errors import ActorStopped, StorageError, StorageFull
-from klaw.memory.summaries import backoff, copies
+from klaw.memory.summaries import copies
 from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing, SummaryServices
 from klaw.store.sql import summaries
 from klaw.store.sql.summaries import Failure
 
-CAPACITY = 256
-"""Filled by chats, one nudge after a turn; when it is full the nudge is dropped and the next sweep finds the chat."""
+ACTOR_NAME = "memory.summarizer"
 SWEEP_S = 600.0
 """How often the store is asked for chats that were missed."""
 SWEEP_CHATS = 1_000
+"""So many chats wait at most."""
 SWEEP_MESSAGES = 4
 """A chat with fewer uncovered messages is not looked at by a sweep."""
 STORE_PAUSE_S = 60.0
@@ -37,13 +38,6 @@ SHOWN_FAILURES = 3
 """A chat that failed so often in a row is shown as degraded."""
 
 log = structlog.get_logger("klaw.summarizer")
-
-
-@attrs.frozen
-class Look:
-    """A turn of this chat has ended: there may be something to summarise."""
-
-    chat: ChatId
 
 
 @attrs.frozen(kw_only=True)
@@ -65,35 +59,27 @@ class SummarizerStatus:
     """Why the last failed attempt did."""
 
 
-class Summarizer:
+class Summarizer(Nudge):
     """Handle of the actor."""
 
-    def __init__(self, clock: Clock, *, enabled: bool) -> None:
-        self.mailbox: Mailbox[Look] = Mailbox("memory.summarizer", CAPACITY)
+    def __init__(self, *, enabled: bool) -> None:
+        super().__init__()
         self.enabled = enabled
         self.status = SummarizerStatus()
+        self.queue: dict[ChatId, None] = {}
+        """Chats to look at, in order, each once; the actor takes them out."""
         self.missed = False
-        """A nudge was dropped; the actor's own."""
-        self._clock = clock
-        self._idle = trio.Event()
+        """A chat found no place there; the next sweep finds it."""
 
-    def nudge(self, chat: ChatId) -> None:
-        """Say that a turn of a chat has ended. Never waits, never raises."""
-        if not self.enabled or self.mailbox.closed:
+    def turn_ended(self, chat: ChatId) -> None:
+        """Say that a turn of a chat has ended: it is looked at soon. Never waits, never raises."""
+        if not self.enabled:
             return
-        self._idle = trio.Event()
-        if not self.mailbox.tell(Look(chat)):
+        if len(self.queue) < SWEEP_CHATS:
+            self.queue[chat] = None
+        else:
             self.missed = True
-
-    async def wait_idle(self) -> None:
-        """Return when nothing is left to do before the next attempt of a chat that failed, or the next sweep."""
-        await self._idle.wait()
-
-    def show(self, status: SummarizerStatus, *, idle: bool) -> None:
-        """The actor's own method."""
-        self.status = status
-        if idle:
-            self._idle.set()
+        self.nudge()
 
     def problems(self) -> dict[str, str]:
         """Whether summaries fail again and again. All users see this: a number, no names."""
@@ -114,14 +100,10 @@ class Summarizer:
 
 
 async def run(vitals: Vitals, task_status: Started, *, summarizer: Summarizer, services: SummaryServices) -> None:
-    """Summarise until the mailbox closes. What is being made then is given up: the next start makes it again."""
+    """Summarise until cancelled. What is being made then is given up: the next start makes it again."""
     worker = _Worker(vitals, summarizer, services)
-    async with trio.open_nursery() as nursery:
-        task_status.started()
-        nursery.start_soon(worker.work)
-        async for look in summarizer.mailbox:
-            worker.add(look.chat)
-        nursery.cancel_scope.cancel(reason="the summarizer's mailbox is closed")
+    task_status.started()
+    await worker.work()
 
 
 class _Worker:
@@ -130,28 +112,17 @@ class _Worker:
         self._summarizer = summarizer
         self._services = services
         self._maker = Maker(services, vitals)
-        self._queue: dict[ChatId, None] = {}
-        """Chats to look at, in order, each once."""
+        self._queue = summarizer.queue
         self._failures: dict[ChatId, Failure] = {}
-        self._news = trio.Event()
         self._made = 0
         self._last_made: float | None = None
         self._code: str | None = None
         self._sweep_at = float("-inf")
 
-    def add(self, chat: ChatId) -> None:
-        """Look at a chat soon. Beyond the bound a sweep does."""
-        if len(self._queue) < SWEEP_CHATS:
-            self._queue[chat] = None
-        else:
-            self._summarizer.missed = True
-        self._news.set()
-
     async def work(self) -> None:
         """Look at one chat after the other, for ever."""
         await self._begin()
         while True:
-            self._news = trio.Event()
             try:
                 await self._sweep()
                 chat = next(iter(self._queue), None)
@@ -191,15 +162,14 @@ class _Worker:
             self._queue[chat] = None
         if due:
             return
-        self._show(idle=not self._news.is_set() and not self._summarizer.mailbox.report().depth)
+        self._show()
         self._vitals.doing("idle")
         pauses = [from_iso(failure.retry_at) - now for failure in self._failures.values()]
-        with trio.move_on_after(max(0.0, min([SWEEP_S, self._sweep_at - trio.current_time(), *pauses]))):
-            await self._news.wait()
+        await self._summarizer.wait_for_news(max(0.0, min([SWEEP_S, self._sweep_at - trio.current_time(), *pauses])))
 
     def _is_open(self, chat: ChatId, now: float) -> bool:
         failure = self._failures.get(chat)
-        return failure is None or backoff.is_open(now, from_iso(failure.retry_at))
+        return failure is None or is_open(now, from_iso(failure.retry_at))
 
     async def _look(self, chat: ChatId) -> None:
         if not self._is_open(chat, self._services.clock.now()):
@@ -225,7 +195,7 @@ class _Worker:
                 self._failures.pop(chat, None)
             case Failed():
                 await self._wait(chat, outcome, past)
-        self._show(idle=False)
+        self._show()
 
     async def _wait(self, chat: ChatId, failed: Failed, past: Failure | None) -> None:
         """Leave a chat alone for a while, also over a restart."""
@@ -233,7 +203,7 @@ class _Worker:
         count = past.failures if past else 0
         if failed.until is None:
             count += 1
-        until = failed.until if failed.until is not None else backoff.retry_at(now, count)
+        until = failed.until if failed.until is not None else now + SLOW.pause_s(count)
         failure = Failure(chat=chat, failures=max(1, count), retry_at=iso(until), code=failed.code)
         self._failures[chat] = failure
         self._code = failed.code
@@ -242,9 +212,9 @@ class _Worker:
         except StorageFull:
             log.warning("summary_failure_not_stored")
 
-    def _show(self, *, idle: bool) -> None:
+    def _show(self) -> None:
         failures = self._failures.values()
-        status = SummarizerStatus(
+        self._summarizer.status = SummarizerStatus(
             made=self._made,
             last_made=self._last_made,
             waiting=len(self._queue),
@@ -253,4 +223,9 @@ class _Worker:
             next_try=min((from_iso(failure.retry_at) for failure in failures), default=None),
             code=self._code if failures else None,
         )
-        self._summarizer.show(status, idle=idle)
+
+
+def is_open(now: float, stored: float) -> bool:
+    """Whether an attempt may be made. A moment that is farther off than any pause was written by a clock that was set
+    back since: it does not count. Pure; Unix seconds."""
+    return now >= stored or stored - now > SLOW.most_s + 24 * 3600

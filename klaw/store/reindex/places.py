@@ -4,13 +4,13 @@
 finishes what is left of it. ``klaw.db.old`` is the database that was in use before, kept until somebody drops it.
 """
 
-import os
 import shutil
 from pathlib import Path
 
 import attrs
 import structlog
 
+from klaw import atomic_file
 from klaw.store.reindex.values import ReindexRefused
 
 RESERVE_BYTES = 64 << 20
@@ -53,7 +53,7 @@ def remove(path: Path) -> int:
         except FileNotFoundError:
             continue
         freed += size
-    sync_folder(path.parent)
+    atomic_file.sync(path.parent)
     return freed
 
 
@@ -65,13 +65,9 @@ def decide(places: Places) -> None:
     """
     for suffix in (_WAL, _SHM):
         beside(places.building, suffix).unlink(missing_ok=True)  # empty: it was closed by its only connection
-    descriptor = os.open(places.building, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    atomic_file.sync(places.building)
     places.building.rename(places.ready)
-    sync_folder(places.database.parent)
+    atomic_file.sync(places.database.parent)
 
 
 def exchange(places: Places) -> None:
@@ -88,12 +84,12 @@ def exchange(places: Places) -> None:
         if beside(live, _WAL).exists():
             beside(live, _WAL).replace(beside(old, _WAL))
         beside(live, _SHM).unlink(missing_ok=True)
-        sync_folder(live.parent)
+        atomic_file.sync(live.parent)
         live.replace(old)
     for suffix in (_WAL, _SHM):
         beside(live, suffix).unlink(missing_ok=True)  # of a database that somebody moved away
     places.ready.rename(live)
-    sync_folder(live.parent)
+    atomic_file.sync(live.parent)
 
 
 def recover(places: Places) -> bool:
@@ -167,12 +163,3 @@ def size(path: Path) -> int:
 
 def _mebi(count: int) -> int:
     return -(-count >> 20)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,6 +11,7 @@ from typing import Annotated
 import attrs
 import structlog
 
+from klaw import atomic_file
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config import guarded
@@ -165,7 +166,7 @@ def _ready(workspace: Path, user: UserId, sandboxed: bool) -> Path:
                     pass
             except FileNotFoundError:
                 with guarded.opened_folder(folder) as opened, suppress(FileExistsError):
-                    guarded.create(name, opened, b"")
+                    atomic_file.create(name, b"", folder=opened)
             except NotPlain as error:
                 raise NotPlain(f"{name} {error}") from None
     return folder

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable
 from typing import Literal
 
+from klaw import atomic_file
 from klaw.toolbox.files.beneath import Place, Root, refuse
 from klaw.toolbox.files.names import FileRefused
 from klaw.toolbox.files.reading import MAX_FILE_BYTES, read_place
@@ -85,15 +86,8 @@ def put(
         raise FileRefused(f"{place.path or '.'}: is a folder")
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
-        fd = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place.folder
-        )
         try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fchmod(file.fileno(), permissions & 0o777)
-                os.fsync(file.fileno())
+            atomic_file.create(temporary, data, folder=place.folder, mode=permissions & 0o777)
             _check_unchanged(place, unchanged)
             if not (exclusive and _linked(place, temporary)):
                 if exclusive and _exists(place):

@@ -15,6 +15,7 @@ import attrs
 import structlog
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.mailbox import Mailbox
@@ -38,8 +39,7 @@ MAILBOX = 32
 """Calls that wait for a place; more are refused with a text for the model."""
 MAX_AT_ONCE = 16
 """Calls that run at the same time in one connection."""
-FIRST_PAUSE_S = 1.0
-MAX_PAUSE_S = 300.0
+BACKOFF = Backoff(1.0, 300.0)
 STABLE_S = 60.0
 """A connection that lived this long was a good one: the next pause is the first again."""
 KEEP_TOOLS_FAILURES = 2
@@ -70,7 +70,7 @@ class McpSettings:
         tools: patterns of the server's own names.
         max_tools: more are left out.
         users: who may use them; ``*`` for all.
-        first_pause_s: before the first reconnection.
+        backoff: before reconnections.
         check_s: see ``CHECK_S``; infinite for a child process.
     """
 
@@ -83,7 +83,7 @@ class McpSettings:
     tools: tuple[str, ...] = ("*",)
     max_tools: int = 64
     users: tuple[str, ...] = ("local",)
-    first_pause_s: float = FIRST_PAUSE_S
+    backoff: Backoff = BACKOFF
     check_s: float = math.inf
 
 
@@ -98,11 +98,6 @@ class Call:
 
 
 Msg: TypeAlias = Call
-
-
-def pause_s(failures: int, first_s: float) -> float:
-    """Seconds until the next attempt after so many failures in a row, which is at least one."""
-    return float(min(MAX_PAUSE_S, first_s * 2 ** min(failures - 1, 30)))
 
 
 class McpServer:
@@ -236,7 +231,7 @@ class McpServer:
                 failures = self._lost(failure, failures, ready_at)
             if stopping.is_set():
                 return
-            pause = pause_s(failures, self.settings.first_pause_s)
+            pause = self.settings.backoff.pause_s(failures)
             vitals.doing("waiting to reconnect")
             self._retry_at = trio.current_time() + pause
             with trio.move_on_after(pause):
@@ -296,8 +291,7 @@ class McpServer:
             McpError: the server does not answer though it has nothing to do.
         """
         while True:
-            with trio.move_on_after(self.settings.check_s):
-                await session.changed.take()
+            await session.changed.wait_for_news(self.settings.check_s)
             with trio.move_on_after(self.settings.start_timeout_s) as asking:
                 self._take(await session.tools())
             if asking.cancelled_caught and not self._running:

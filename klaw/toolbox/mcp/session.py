@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from klaw import __version__
 from klaw.actor.failure import error_class, split_cancelled
+from klaw.actor.nudge import Nudge
 from klaw.errors import McpError
 from klaw.toolbox.mcp.guard import Guard
 from klaw.toolbox.mcp.http import http_server
@@ -55,7 +56,7 @@ class Address:
 class Session:
     """An open connection. Made by ``opened``."""
 
-    def __init__(self, client: Client, link: Link, changed: "Changed") -> None:
+    def __init__(self, client: Client, link: Link, changed: Nudge) -> None:
         self._client = client
         self._link = link
         self.changed = changed
@@ -122,28 +123,13 @@ class Session:
             try:
                 async with self._client.listen(tools_list_changed=True) as subscription:
                     async for _ in subscription:
-                        self.changed.set()
+                        self.changed.nudge()
             except SubscriptionLost:
                 pass
             except MCPError:
                 return
             await trio.sleep(LISTEN_PAUSE_S)
-            self.changed.set()
-
-
-class Changed:
-    """A flag that can be waited for, and taken down."""
-
-    def __init__(self) -> None:
-        self._event = trio.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    async def take(self) -> None:
-        """Wait until it is set, and take it down."""
-        await self._event.wait()
-        self._event = trio.Event()
+            self.changed.nudge()
 
 
 @asynccontextmanager
@@ -158,11 +144,11 @@ async def opened(name: str, target: Program | Address) -> AsyncIterator[Session]
         McpError: it cannot be reached, or the connection broke.
         ExceptionGroup: the same, beside errors of the body.
     """
-    link, changed = Link(), Changed()
+    link, changed = Link(), Nudge()
 
     async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            changed.set()
+            changed.nudge()
 
     try:
         async with Client(

@@ -269,7 +269,7 @@ async def test_memory_files_are_searched_too(tmp_path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "MEMORY.md").write_text("# House\n## Gate\nThe gate code is 4815.\n")
         w.app.memory.files.nudge()
-        await w.app.memory.files.wait_looked()
+        await w.app.memory.files.wait_idle()
         (found,) = await ask(w, call("memory_search", query="gate code"), text_reply("ok"), text="?")
         assert found == "1. [file MEMORY.md, line 3, under House > Gate]: The gate code is 4815."
 

@@ -37,7 +37,7 @@ async def talk(w: World, count: int, first: int = 0, turns: int = 0) -> None:
 
 
 async def idle(w: World) -> None:
-    w.app.memory.summarizer.nudge(w.chat)
+    w.app.memory.summarizer.turn_ended(w.chat)
     with trio.fail_after(HANG_S):
         await w.app.memory.summarizer.wait_idle()
 

@@ -5,7 +5,7 @@ import random
 import pytest
 import trio
 
-from klaw.client.backoff import Backoff
+from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
@@ -16,7 +16,7 @@ from klaw.wire.frames import Delta, Error, GetStatus, Notice, Status
 from tests.actors.client.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S
 
-FAST = Backoff(first_s=0.001, most_s=0.005)
+FAST = Backoff(0.001, 0.005)
 
 
 async def take(client: Client, count: int) -> list[Entry]:
@@ -209,7 +209,7 @@ async def test_refusals_become_exceptions_with_code() -> None:
 
 async def test_a_request_fails_with_its_connection() -> None:
     server = FakeServer()
-    async with server.serving(), connect(server.url, backoff=Backoff(first_s=30, most_s=30)) as client:
+    async with server.serving(), connect(server.url, backoff=Backoff(30, 30)) as client:
         status = await client.request(GetStatus())
         assert isinstance(status, Status)
         server.frame_budget = lambda: 0

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from klaw.actor.backoff import Backoff
 from klaw.client import link as link_module
-from klaw.client.backoff import Backoff
 from klaw.client.connection import connect
 from klaw.client.errors import ServerRefused, ServerUnreachable
 from klaw.client.events import Connected, Disconnected
@@ -55,7 +55,7 @@ async def test_a_silent_server_is_left_and_another_connection_made(monkeypatch: 
     monkeypatch.setattr(link_module, "PONG_S", 0.05)
     monkeypatch.setattr(link_module, "CLOSE_S", 0.05)
     server = FakeServer()
-    async with server.serving(), connect(server.url, backoff=Backoff(first_s=0.001, most_s=0.01)) as client:
+    async with server.serving(), connect(server.url, backoff=Backoff(0.001, 0.01)) as client:
         await server.wait_for(lambda: bool(server.links))
         monkeypatch.setattr(server.links[0].websocket._wsproto, "receive_data", lambda data: None)
         events = []

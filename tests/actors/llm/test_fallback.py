@@ -22,7 +22,7 @@ from klaw.errors import (
 )
 from klaw.llm.adapt import NO_IMAGE
 from klaw.llm.provider import Model, OnDelta, Provider, Route
-from klaw.llm.retry import FAILURES_TO_OPEN, FIRST_BREAK_S, BreakerState
+from klaw.llm.retry import BREAK, FAILURES_TO_OPEN, BreakerState
 from klaw.llm.service import Service
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, JsonSchema, ReasoningDelta, Request, TextDelta
 from tests.support.scripted import client
@@ -195,7 +195,7 @@ async def test_a_provider_that_is_down_is_left_alone_and_tried_again(fail: Faili
         await guarded.stream(ask(), lambda _delta: None)
     assert len(inner.requests) == FAILURES_TO_OPEN
     assert guarded.report().breaker.state is BreakerState.OPEN
-    mock_clock.jump(FIRST_BREAK_S)
+    mock_clock.jump(BREAK.first_s)
     assert (await guarded.stream(ask(), lambda _delta: None)).text == "a"
     assert guarded.report().breaker.state is BreakerState.CLOSED
 
@@ -227,7 +227,7 @@ async def test_one_call_at_a_time_tries_it_and_a_cancelled_one_leaves_room(mock_
         for _ in range(FAILURES_TO_OPEN):
             with pytest.raises(ProviderTimeout):
                 await guarded.stream(ask(), lambda _delta: None)
-    mock_clock.jump(FIRST_BREAK_S)
+    mock_clock.jump(BREAK.first_s)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(guarded.stream, ask(), lambda _delta: None)
         await wait_all_tasks_blocked()

@@ -6,10 +6,11 @@ import trio
 import trio.testing
 
 from klaw.actor.clock import SystemClock
+from klaw.actor.nudge import Nudge
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.errors import StorageError
 from klaw.memory.forget import compactor as compactor_actor
-from klaw.memory.forget.compactor import ACTOR_NAME, ANEW_EVERY_S, EMPTY_EVERY_S, Compactor
+from klaw.memory.forget.compactor import ACTOR_NAME, ANEW_EVERY_S, EMPTY_EVERY_S
 
 
 async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.MockClock) -> None:
@@ -21,7 +22,7 @@ async def test_many_forgettings_are_compacted_once(autojump_clock: trio.testing.
         if failing:
             raise StorageError("a reindex is reading the logs")
 
-    compactor = Compactor()
+    compactor = Nudge()
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
         run = partial(compactor_actor.run, compactor=compactor, compact=compact)

@@ -124,7 +124,7 @@ async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> N
         await store.writer.put_memory_file(file, [piece])
         embedder.nudge()
         with trio.fail_after(HANG_S):
-            await embedder.wait_caught_up()
+            await embedder.wait_idle()
         search = MemorySearch(store.readers, embedder, SystemClock())
         page = await search.search("Which foods is my sister allergic to?", HistoryFilters(user=LOCAL))
         kinds = [type(each) for each in page.results]
@@ -147,7 +147,7 @@ async def test_a_changed_text_gets_a_new_vector(saving) -> None:
         assert await store.readers.run(passages.nearest, "fact", LOCAL, before, 5) == []
         embedder.nudge()
         with trio.fail_after(HANG_S):
-            await embedder.wait_caught_up()
+            await embedder.wait_idle()
         (after,) = await store.readers.run(passages.nearest, "fact", LOCAL, before, 5)
         assert after.distance > near[0].distance + 0.05
         assert model
@@ -163,7 +163,7 @@ async def test_another_model_embeds_facts_anew(tmp_path: Path, embedding_model_d
             async with embedding(store, folder) as embedder:
                 embedder.nudge()
                 with trio.fail_after(HANG_S):
-                    await embedder.wait_caught_up()
+                    await embedder.wait_idle()
                 (near,) = await store.readers.run(
                     passages.nearest, "fact", LOCAL, await embedder.query("The user keeps bees."), 5
                 )

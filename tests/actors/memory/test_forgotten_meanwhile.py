@@ -40,7 +40,7 @@ async def test_a_summary_that_was_under_way_is_dropped_and_made_anew_at_once(tmp
         s.llm.replies.append(text_reply(f"It was said: {SECRET[language]}", before_head=(Wait(gate),)))
         s.llm.respond = lambda _request: text_reply("About a safe.")
         await s.say(SECRET[language], *(f"And my sister lives in Riga, number {n}. " * 4 for n in range(15)))
-        s.summarizer.nudge(CHAT)
+        s.summarizer.turn_ended(CHAT)
         with trio.fail_after(HANG_S):
             await s.llm.wait_for_requests(1)
         assert CANARY in s.llm.requests[0].last_user

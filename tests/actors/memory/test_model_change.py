@@ -111,7 +111,7 @@ async def in_state(embedder: Embedder, state: EmbedderState) -> EmbedderStatus:
 async def caught_up(embedder: Embedder) -> None:
     await until(lambda: embedder.status.state in (EmbedderState.READY, EmbedderState.REEMBEDDING))
     with trio.fail_after(HANG_S):
-        await embedder.wait_caught_up()
+        await embedder.wait_idle()
 
 
 async def filled(store: Store, folder: Path, texts: list[str] = TEXTS) -> None:

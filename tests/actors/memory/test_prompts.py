@@ -39,7 +39,7 @@ from tests.support.making import START, new, running_store
 from tests.support.people import add, people_drawer
 from tests.support.scripted import Scripted, TestClock
 from tests.support.topics import ANNA
-from tests.unit.memory.topics.test_backoff import topic
+from tests.unit.memory.topics.test_merging import topic
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "prompts"
 NAMES = sorted(file.stem for file in Path(klaw.prompts.__file__).parent.glob("*.md"))

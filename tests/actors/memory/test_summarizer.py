@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from klaw.actor.backoff import SLOW
 from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.actor.vitals import Vitals
 from klaw.domain.message import Kind, Role
@@ -18,8 +19,9 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary, SummaryState
 from klaw.errors import StorageError, SummaryOutdated
 from klaw.llm.slots import Priority
-from klaw.memory.summaries import backoff, copies
-from klaw.memory.summaries.making import Made, Maker
+from klaw.memory.summaries import copies
+from klaw.memory.summaries.making import Made, Maker, next_day
+from klaw.memory.summaries.summarizer import SWEEP_CHATS
 from klaw.store.sql import messages, passages, summaries, tool_notes, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.support.clock import TrioClock
@@ -278,7 +280,7 @@ async def test_pauses_grow_and_a_success_ends_them(tmp_path: Path) -> None:
             await s.settle()
             for count in range(2, 5):
                 asked = len(s.llm.requests)
-                pause = backoff.pause(count - 1)
+                pause = SLOW.pause_s(count - 1)
                 mock.jump(pause - 10)
                 await s.settle()
                 assert len(s.llm.requests) == asked
@@ -287,7 +289,7 @@ async def test_pauses_grow_and_a_success_ends_them(tmp_path: Path) -> None:
                 await s.settle()
                 (failed,) = await s.store.readers.run(summaries.failures, 9)
                 assert failed.failures == count
-                assert from_iso(failed.retry_at) == pytest.approx(clock.now() + backoff.pause(count), abs=2)
+                assert from_iso(failed.retry_at) == pytest.approx(clock.now() + SLOW.pause_s(count), abs=2)
             assert s.summarizer.status.failing_long == 1
             assert len(s.llm.requests[-1].last_user) < len(s.llm.requests[0].last_user)
             s.llm.respond = lambda _request: text_reply("Short.")
@@ -297,7 +299,7 @@ async def test_pauses_grow_and_a_success_ends_them(tmp_path: Path) -> None:
             assert await s.live(chat_id(UserId("local"), "other"))
             assert await s.live() == []
             asked = len(s.llm.requests)
-            mock.jump(backoff.pause(4) - 999)
+            mock.jump(SLOW.pause_s(4) - 999)
             await until_requests(s, asked + 1)
             await s.settle()
             assert await s.live()
@@ -319,7 +321,7 @@ async def test_a_new_segment_ends_the_work_on_the_old_one(tmp_path: Path) -> Non
         gate = trio.Event()
         s.llm.respond = lambda _request: text_reply("Too late.", before_head=(Wait(gate),))
         await s.say(*texts())
-        s.summarizer.nudge(CHAT)
+        s.summarizer.turn_ended(CHAT)
         await s.llm.wait_for_requests(1)
         await begin_segment(s.store)
         gate.set()
@@ -336,7 +338,7 @@ async def test_messages_that_come_meanwhile_are_not_covered(tmp_path: Path) -> N
         gate = trio.Event()
         s.llm.respond = lambda _request: text_reply("Riga.", before_head=(Wait(gate),))
         said = await s.say(*texts())
-        s.summarizer.nudge(CHAT)
+        s.summarizer.turn_ended(CHAT)
         await s.llm.wait_for_requests(1)
         (waiting,) = await s.store.writer.append([new("A question that waits for its answer")])
         gate.set()
@@ -355,7 +357,7 @@ async def test_it_waits_for_those_that_talk(tmp_path: Path) -> None:
         s.llm.respond = lambda _request: order.append("summary") or text_reply("Riga.")  # type: ignore[func-returns-value]
         async with trio.open_nursery() as nursery:  # noqa: SIM117 - the nursery outlives the slots
             async with slots.slot(Priority.INTERACTIVE), slots.slot(Priority.INTERACTIVE):
-                s.summarizer.nudge(CHAT)
+                s.summarizer.turn_ended(CHAT)
                 while slots.report().waiting_background == 0:  # noqa: ASYNC110 - the slots set no event
                     await trio.sleep(0.001)
 
@@ -381,7 +383,7 @@ async def test_the_daily_limit_is_kept_over_restarts(tmp_path: Path) -> None:
         assert spent == 1
         assert s.summarizer.report()["code"] == "limit_tokens"
         (failed,) = await s.store.readers.run(summaries.failures, 9)
-        assert failed.retry_at == iso(backoff.next_day(s.services.clock.now()))
+        assert failed.retry_at == iso(next_day(s.services.clock.now()))
     async with summarising(tmp_path, dailyTokens=1_500) as s:
         await s.settle()
         assert s.llm.requests == []
@@ -411,14 +413,14 @@ async def test_what_came_to_nothing_counts_for_the_daily_limit_also_later(tmp_pa
 
 
 async def test_a_sweep_finds_what_no_nudge_told_of(tmp_path: Path) -> None:
-    """At start, and when the mailbox was full."""
+    """At start, and when the queue was full."""
     async with summarising(tmp_path, start=False) as s:
         s.llm.respond = lambda _request: text_reply("Riga.")
         await s.say(*texts())
         await s.say(*texts(), chat="missed")
-        for _ in range(300):
-            s.summarizer.nudge(CHAT)
-        assert s.summarizer.mailbox.report().dropped > 0
+        for number in range(SWEEP_CHATS + 1):
+            s.summarizer.turn_ended(chat_id(UserId("local"), f"empty{number}"))
+        assert (len(s.summarizer.queue), s.summarizer.missed) == (SWEEP_CHATS, True)
         await s.start()
         await s.settle()
         assert await s.live()
@@ -486,8 +488,8 @@ async def test_the_store_refuses_what_does_not_fit(tmp_path: Path) -> None:
 async def test_off_means_off(tmp_path: Path) -> None:
     async with summarising(tmp_path, enabled=False) as s:
         await s.say(*texts())
-        s.summarizer.nudge(CHAT)
-        assert s.summarizer.mailbox.report().depth == 0
+        s.summarizer.turn_ended(CHAT)
+        assert not s.summarizer.queue
         assert s.llm.requests == []
 
 
@@ -495,7 +497,7 @@ async def test_a_stop_gives_up_what_is_being_made_and_the_next_start_makes_it(tm
     async with summarising(tmp_path) as s:
         s.llm.respond = lambda _request: text_reply("Never.", before_head=(Wait(trio.Event()),))
         await s.say(*texts())
-        s.summarizer.nudge(CHAT)
+        s.summarizer.turn_ended(CHAT)
         await s.llm.wait_for_requests(1)
         await s.stop()
         assert await s.all() == []

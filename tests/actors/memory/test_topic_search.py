@@ -31,7 +31,7 @@ from klaw.store.store import Store
 from tests.support.making import running_store
 from tests.support.scripted import Scripted
 from tests.support.topics import ANNA, archive, draft, say
-from tests.unit.memory.topics.test_backoff import topic
+from tests.unit.memory.topics.test_merging import topic
 
 BORIS = UserId("boris")
 

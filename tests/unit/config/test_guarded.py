@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from klaw import atomic_file
 from klaw.config import guarded
 from klaw.config.guarded import NotPlain
 from klaw.config.paths import below_of_user, folder_of_user
@@ -107,7 +108,7 @@ def test_writing_replaces_a_link_and_never_what_it_leads_to(tmp_path: Path) -> N
     assert [file.name for file in root.iterdir()] == ["it.md"]
     (root / "more").symlink_to(victim)
     with guarded.opened_folder(root) as folder, pytest.raises(FileExistsError):
-        guarded.create("more", folder, b"x")
+        atomic_file.create("more", b"x", folder=folder)
     assert victim.read_text() == "kept"
 
 

@@ -1,6 +1,6 @@
 """When a failing provider is left alone, and when it is tried again."""
 
-from klaw.llm.retry import FAILURES_TO_OPEN, FIRST_BREAK_S, MAX_BREAK_S, Breaker, BreakerState, Permit
+from klaw.llm.retry import BREAK, FAILURES_TO_OPEN, Breaker, BreakerState, Permit
 
 
 def admitted(breaker: Breaker, now: float) -> Permit:
@@ -28,12 +28,12 @@ def test_it_opens_after_failures_in_a_row_only() -> None:
 
 def test_one_call_tries_it_after_the_pause() -> None:
     breaker = opened()
-    assert breaker.admit(FIRST_BREAK_S - 0.01) is None
-    permit = admitted(breaker, FIRST_BREAK_S)
-    assert breaker.report(FIRST_BREAK_S).state is BreakerState.HALF_OPEN
-    assert breaker.admit(FIRST_BREAK_S) is None
+    assert breaker.admit(BREAK.first_s - 0.01) is None
+    permit = admitted(breaker, BREAK.first_s)
+    assert breaker.report(BREAK.first_s).state is BreakerState.HALF_OPEN
+    assert breaker.admit(BREAK.first_s) is None
     breaker.succeeded(permit)
-    report = breaker.report(FIRST_BREAK_S)
+    report = breaker.report(BREAK.first_s)
     assert (report.state, report.failures) == (BreakerState.CLOSED, 0)
 
 
@@ -44,14 +44,14 @@ def test_the_pause_grows_with_every_failed_try_up_to_a_cap() -> None:
         now += pauses[-1]
         breaker.failed(admitted(breaker, now), now)
     assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
-    breaker.succeeded(admitted(breaker, now + MAX_BREAK_S))
+    breaker.succeeded(admitted(breaker, now + BREAK.most_s))
     for _ in range(FAILURES_TO_OPEN):
         breaker.failed(admitted(breaker, now), now)
-    assert breaker.report(now).retry_in_s == FIRST_BREAK_S
+    assert breaker.report(now).retry_in_s == BREAK.first_s
 
 
 def test_the_provider_may_ask_for_a_longer_pause_up_to_the_cap() -> None:
-    for asked, pause in ((60, 60), (5, FIRST_BREAK_S), (86_400, MAX_BREAK_S)):
+    for asked, pause in ((60, 60), (5, BREAK.first_s), (86_400, BREAK.most_s)):
         breaker = Breaker()
         for _ in range(FAILURES_TO_OPEN):
             breaker.failed(admitted(breaker, 0), 0, asked)
@@ -60,8 +60,8 @@ def test_the_provider_may_ask_for_a_longer_pause_up_to_the_cap() -> None:
 
 def test_a_cancelled_try_leaves_room_for_the_next() -> None:
     breaker = opened()
-    breaker.abandoned(admitted(breaker, FIRST_BREAK_S))
-    assert breaker.admit(FIRST_BREAK_S) is not None
+    breaker.abandoned(admitted(breaker, BREAK.first_s))
+    assert breaker.admit(BREAK.first_s) is not None
 
 
 def test_late_outcomes_of_earlier_calls_do_not_count() -> None:

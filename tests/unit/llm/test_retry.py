@@ -3,7 +3,7 @@
 import pytest
 
 from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
-from klaw.llm.retry import MAX_PAUSE_S, parse_retry_after, pause_before_retry
+from klaw.llm.retry import BACKOFF, parse_retry_after, pause_before_retry
 
 
 def limited(retry_after_s: float | None, retryable: bool = True) -> ProviderRefused:
@@ -15,7 +15,7 @@ def test_pauses_double_with_full_jitter_up_to_a_cap(error: ProviderError) -> Non
     assert [pause_before_retry(error, attempt, 0.5) for attempt in range(6)] == [0.5, 1, 2, 4, 4, 4]
     assert pause_before_retry(error, 1, 0.0) == 0
     assert pause_before_retry(error, 1, 0.75) == 1.5
-    assert pause_before_retry(error, 10_000, 1.0) == MAX_PAUSE_S
+    assert pause_before_retry(error, 10_000, 1.0) == BACKOFF.most_s
 
 
 @pytest.mark.parametrize("error", [ProviderMalformed("x"), ProviderError("x"), limited(None, retryable=False)])

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from klaw.toolbox.mcp.lines import Lines, TooLong
 from klaw.toolbox.mcp.listing import MAX_DESCRIPTION, Listed, chosen, described, fitted
 from klaw.toolbox.mcp.result import NO_TEXT, text_of
-from klaw.toolbox.mcp.server import MAX_PAUSE_S, pause_s
 from klaw.toolbox.spec import ToolFailure
 
 
@@ -103,7 +102,3 @@ def test_a_line_that_is_too_long_takes_no_memory():
         assert list(lines.feed(b"x" * 65_536)) == []
     assert len(lines._kept) + len(lines._tail) < 1000
     assert list(lines.feed(b"\nok\n")) == [TooLong(None), b"ok"]
-
-
-def test_pauses_double_up_to_five_minutes():
-    assert [pause_s(n, 1.0) for n in (1, 2, 3, 9, 10, 10_000)] == [1, 2, 4, 256, MAX_PAUSE_S, MAX_PAUSE_S]

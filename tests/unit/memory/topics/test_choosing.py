@@ -14,7 +14,7 @@ from klaw.store.tokenizer import stem
 from tests.support.making import stored
 from tests.support.turns import record
 from tests.unit.context.test_assemble import recalled
-from tests.unit.memory.topics.test_backoff import topic
+from tests.unit.memory.topics.test_merging import topic
 
 RANDOM = 0.78
 

@@ -1,25 +1,10 @@
-"""Pauses after failures, and candidates of a merge."""
+"""Candidates of a merge."""
 
 import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
-from klaw.memory.topics.backoff import Backoff
 from klaw.memory.topics.merging import MAX_CANDIDATES, Like, candidates
-
-
-def test_pauses_double_from_five_minutes_to_six_hours_for_each_by_itself():
-    waits: Backoff[str] = Backoff()
-    assert [waits.fail("a", 0.0) for _ in range(9)] == [300, 600, 1200, 2400, 4800, 9600, 19200, 21600, 21600]
-    assert waits.fail("b", 100.0) == 300
-    assert waits.waits("b", 399.9)
-    assert not waits.waits("b", 400.0)
-    assert waits.next(100.0) == 400.0
-    assert waits.next(400.0) == 21600.0
-    waits.succeed("a")
-    assert not waits.waits("a", 0.0)
-    assert waits.count() == 1
-    assert [waits.fail("c", 0.0) for _ in range(2000)][-1] == 21600
 
 
 def topic(number: int, **changes) -> Topic:

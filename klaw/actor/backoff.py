@@ -1,14 +1,27 @@
-"""When something that failed may be tried again. Pure."""
+"""How long to wait before something that failed is tried again. Pure; times are of a clock that never goes back."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 import attrs
 
-FIRST_S = 300.0
-LAST_S = 6 * 3600.0
-
 K = TypeVar("K", bound=Hashable)
+
+
+@attrs.frozen
+class Backoff:
+    """Pauses that double."""
+
+    first_s: float
+    most_s: float = float("inf")
+
+    def pause_s(self, failures: int) -> float:
+        """The pause after so many failures in a row, from 1."""
+        return min(self.most_s, self.first_s * 2.0 ** min(max(failures, 1) - 1, 60))
+
+
+SLOW = Backoff(300.0, 6 * 3600.0)
+"""For work in the background that costs money or tells of a lasting fault."""
 
 
 @attrs.frozen
@@ -17,20 +30,18 @@ class _Failure:
     not_before: float
 
 
-class Backoff(Generic[K]):
-    """Pauses that double, from 5 minutes to 6 hours, for each thing by itself.
+class Pauses(Generic[K]):
+    """A backoff for each thing by itself."""
 
-    Times are of a clock that never goes back.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, backoff: Backoff = SLOW) -> None:
+        self._backoff = backoff
         self._failures: dict[K, _Failure] = {}
 
     def fail(self, key: K, now: float) -> float:
         """Count a failure. Returns the pause in seconds."""
         before = self._failures.get(key)
         attempts = before.attempts + 1 if before is not None else 1
-        pause = min(LAST_S, FIRST_S * float(2 ** min(attempts - 1, 30)))
+        pause = self._backoff.pause_s(attempts)
         self._failures[key] = _Failure(attempts, now + pause)
         return pause
 
