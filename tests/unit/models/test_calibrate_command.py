@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -183,10 +184,10 @@ def test_a_folder_that_cannot_be_written_keeps_its_manifest(
 ) -> None:
     before = (home / "models" / E5 / "manifest.json").read_bytes()
 
-    def refuse(self: Path, _target: Path) -> Path:
-        raise PermissionError(13, "Permission denied", str(self))
+    def refuse(old: Path, _new: Path, **_folders: object) -> None:
+        raise PermissionError(13, "Permission denied", str(old))
 
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(os, "rename", refuse)
     assert _run(home) == 1
     assert "manifest.json: cannot be written (Permission denied)" in capsys.readouterr().err
     assert (home / "models" / E5 / "manifest.json").read_bytes() == before
