@@ -39,6 +39,7 @@ from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed import embedder as embedder_actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import RECIPES
+from klaw.store.kinds import messages as stored_messages
 from klaw.store.store import Store
 from tests.support.making import running_store
 
@@ -93,7 +94,7 @@ async def measure(
         async with AsyncExitStack() as stack:
             store: Store = await stack.enter_async_context(running_store(Path(scratch)))
             for start in range(0, len(messages), GROUP):
-                await store.writer.append(messages[start : start + GROUP])
+                await store.writer.run(stored_messages.append, messages[start : start + GROUP])
             nursery = await stack.enter_async_context(trio.open_nursery())
             supervisor = Supervisor(nursery, SystemClock())
             run = partial(

@@ -52,6 +52,8 @@ from klaw.memory.recall.pack import line_tokens, pack
 from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql.candidates import Depth, Scope, read_messages, search_lists
 from klaw.store.store import Store
 from klaw.store.tokenizer import stem
@@ -121,7 +123,7 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
         )
         for message in conversation["messages"]
     ]
-    appended = await store.writer.append(made)
+    appended = await store.writer.run(stored_messages.append, made)
     long_enough = [
         a.message for a in appended if is_embeddable(a.message.role, a.message.type, a.message.tokens, MIN_TOKENS)
     ]
@@ -129,7 +131,7 @@ async def load(store: Store, model: CachedModel, conversation: dict[str, Any]) -
     passages = [passage(message.content, before.get(message.rowid) if CONTEXT else None) for message in long_enough]
     vectors = model.embed(passages, "passage")
     rows = [(message.rowid, vector) for message, vector in zip(long_enough, vectors, strict=True)]
-    await store.writer.store_vectors(vectors_id(model.model.model_id), rows)
+    await store.writer.run(stored_vectors.store, vectors_id(model.model.model_id), rows)
     return Scope(chat=chat, first_seq=1, end_seq=len(made) + 1)
 
 
@@ -189,7 +191,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     small = json.loads(arguments.smalltalk.read_text(encoding="utf-8"))["queries"] if arguments.smalltalk else []
     with tempfile.TemporaryDirectory() as scratch:
         async with running_store(Path(scratch)) as store:
-            await store.writer.prepare_vectors(vectors_id(model.model.model_id), model.model.dimension)
+            await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
             config = AutoRagConfig(top_k=100, max_tokens=BUDGET, time_budget_ms=60_000)
             clock = SystemClock()
             embedder = ReadyEmbedder(lambda text: model.embed([text], "query")[0], model.model.random_cosine, clock)

@@ -16,6 +16,8 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from klaw.store.kinds import messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.offline import reindex
 from klaw.store.reindex.values import Options
@@ -29,18 +31,18 @@ DIMENSION = 384
 
 async def fill(store: Store, count: int) -> None:
     """Messages of a usual length with random unit vectors."""
-    await store.writer.prepare_vectors("bench", DIMENSION)
+    await stored_vectors.prepare(store.writer, "bench", DIMENSION)
     random = np.random.default_rng(1)
     for first in range(0, count, 100):
         numbers = range(first, min(count, first + 100))
         words = [" ".join(map(str, random.integers(0, 5000, 12))) for _ in numbers]
         texts = [f"message {number}, some words, привет {more}" for number, more in zip(numbers, words, strict=True)]
         made = [new(text, chat=f"chat {number % CHATS}") for number, text in zip(numbers, texts, strict=True)]
-        appended = await store.writer.append(made)
+        appended = await store.writer.run(messages.append, made)
         vectors = random.standard_normal((len(made), DIMENSION)).astype("<f4")
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         rows = [(each.message.rowid, vector.tobytes()) for each, vector in zip(appended, vectors, strict=True)]
-        await store.writer.store_vectors("bench", rows)
+        await store.writer.run(stored_vectors.store, "bench", rows)
 
 
 async def stopped(root: Path, count: int) -> None:
@@ -58,12 +60,12 @@ async def stopped(root: Path, count: int) -> None:
 async def missing(root: Path, count: int) -> None:
     """A start without a database beside a reindex without one: time, and bytes that reach the disk."""
     async with reindexing_store(root) as (store, _):
-        await store.writer.prepare_vectors("bench", DIMENSION)
+        await stored_vectors.prepare(store.writer, "bench", DIMENSION)
         for first in range(0, count, 200):
             numbers = range(first, min(count, first + 200))
             texts = [f"message {number} of {number % 977} and {number % 5003} words, привет" for number in numbers]
             made = [new(text, chat=f"chat {number % CHATS}") for number, text in zip(numbers, texts, strict=True)]
-            await store.writer.append(made)
+            await store.writer.run(messages.append, made)
     for how in ("start", "klaw reindex"):
         for name in ("klaw.db", "klaw.db-wal", "klaw.db-shm", "klaw.db.old"):
             (root / name).unlink(missing_ok=True)
@@ -91,7 +93,7 @@ def _written() -> int:
 async def appending(store: Store, found: list[float]) -> None:
     while True:
         begin = time.perf_counter()
-        await store.writer.append([new("a short message", chat="live")])
+        await store.writer.run(messages.append, [new("a short message", chat="live")])
         found.append((time.perf_counter() - begin) * 1000)
         await trio.sleep(0.005)
 

@@ -32,6 +32,7 @@ from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.query import read_search_words
 from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.readers import Readers
 from klaw.store.sql.history_search import HistoryFilters, search_history
 from tests.support.making import running_store
@@ -54,14 +55,14 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     model = CachedModel(arguments.models / MODEL, arguments.cache)
     with tempfile.TemporaryDirectory() as scratch:
         async with running_store(Path(scratch)) as store:
-            await store.writer.prepare_vectors(vectors_id(model.model.model_id), model.model.dimension)
+            await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
             asked: list[Asked] = []
             for path in sorted(arguments.folder.glob("*.json")):
                 conversation = json.loads(path.read_text(encoding="utf-8"))
                 await load(store, model, conversation)
                 asked += questions(path, conversation, model)
             model.save()
-            while await store.writer.encode_vectors():
+            while await store.writer.run(stored_vectors.encode):
                 pass
             return await measure(store.readers, asked, model.model.random_cosine)
 

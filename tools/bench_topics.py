@@ -56,6 +56,8 @@ from klaw.memory.topics import search as search_module
 from klaw.memory.topics.choosing import TopicChooser
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.search import TopicSearch
+from klaw.store.kinds import messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import topics
 from klaw.store.sql.candidates import Scope
 from klaw.store.sql.topic_search import TopicFilters
@@ -136,7 +138,7 @@ async def recall(arguments: argparse.Namespace) -> None:
         conversation = json.loads(path.read_text(encoding="utf-8"))
         with tempfile.TemporaryDirectory() as scratch:
             async with running_store(Path(scratch)) as store:
-                await store.writer.prepare_vectors(vectors_id(model.model.model_id), model.model.dimension)
+                await stored_vectors.prepare(store.writer, vectors_id(model.model.model_id), model.model.dimension)
                 scope = await load(store, model, conversation)
                 embedder = BackgroundEmbedder(model)
                 clock = TestClock(from_iso(conversation["messages"][-1]["ts"]) + 1e6)
@@ -334,7 +336,7 @@ async def load_test(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         async with running_store(Path(scratch)) as store:
             embedder = RandomEmbedder()
-            await store.writer.prepare_vectors("bench", _DIMENSION)
+            await stored_vectors.prepare(store.writer, "bench", _DIMENSION)
             at = START
             made: list[Any] = []
             for number in range(arguments.messages):
@@ -342,14 +344,14 @@ async def load_test(arguments: argparse.Namespace) -> None:
                 text = " ".join(chance.choices(vocabulary, k=18))
                 made.append(new(text, user=users[number % len(users)], chat="main", at=at))
                 if len(made) == 500:
-                    appended = await store.writer.append(made)
+                    appended = await store.writer.run(messages.append, made)
                     vectors = [(each.message.rowid, embedder._make()) for each in appended]
-                    await store.writer.store_vectors("bench", vectors)
+                    await store.writer.run(stored_vectors.store, "bench", vectors)
                     made = []
-            while await store.writer.encode_vectors():
+            while await store.writer.run(stored_vectors.encode):
                 pass
             if made:
-                await store.writer.append(made)
+                await store.writer.run(messages.append, made)
             begin = time.perf_counter()
             config = TopicsConfig(enabled=True)
             async with archiving(store, Scripted(_theme_answer), TestClock(at + 1e6), embedder, config=config) as (

@@ -40,7 +40,10 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.memory.embed.passage import passage, vectors_id
 from klaw.memory.onnx.model import EmbeddingModel
-from klaw.store.topic_requests import TopicDraft
+from klaw.store.kinds import messages
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.kinds.topics import TopicDraft
 from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
 from tests.support.making import running_store
 from tests.support.server import UNLIMITED
@@ -137,17 +140,17 @@ async def fill(home: Path, models: Path, count: int, others: int, old: int) -> N
     known = model.embed(passages, kind="passage")
     noise = np.random.default_rng(7)
     async with running_store(Paths.resolve(home).data_dir) as store:
-        await store.writer.prepare_vectors(vectors_id(model.model_id), model.dimension)
+        await stored_vectors.prepare(store.writer, vectors_id(model.model_id), model.dimension)
         for start in range(0, len(made), 500):
-            stored = await store.writer.append(made[start : start + 500])
+            stored = await store.writer.run(messages.append, made[start : start + 500])
             vectors = []
             for appended in stored:
                 vector = known[appended.message.seq % len(known)] + noise.normal(0, 0.01, model.dimension)
                 vector /= np.linalg.norm(vector)
                 vectors.append((appended.message.rowid, vector.astype("<f4").tobytes()))
             for last in {each.message.chat: each.message for each in stored}.values():
-                await store.writer.append([], record(last))  # nothing is left to answer
-            await store.writer.store_vectors(vectors_id(model.model_id), vectors)
+                await store.writer.run(messages.append, [], record(last))  # nothing is left to answer
+            await store.writer.run(stored_vectors.store, vectors_id(model.model_id), vectors)
             near = dict(vectors)
             mine = [each.message for each in stored if each.message.chat == chat_id(LOCAL_USER, "old")]
             drafts = [
@@ -162,10 +165,15 @@ async def fill(home: Path, models: Path, count: int, others: int, old: int) -> N
                 for part in (mine[at : at + OLD_LINES] for at in range(0, len(mine), OLD_LINES))
             ]
             if drafts:
-                await store.writer.store_topics(
-                    LOCAL_USER, mine[0].chat, drafts, mine[-1].created_at, model_id=vectors_id(model.model_id)
+                await store.writer.run(
+                    stored_topics.store,
+                    LOCAL_USER,
+                    mine[0].chat,
+                    drafts,
+                    mine[-1].created_at,
+                    model_id=vectors_id(model.model_id),
                 )
-        while await store.writer.encode_vectors():
+        while await store.writer.run(stored_vectors.encode):
             pass
     model.close()
 

@@ -32,7 +32,9 @@ from klaw.config.paths import Paths
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.store.connect import prepare_reader
-from klaw.store.requests import Appended
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.kinds.messages import Appended
 from klaw.store.store import Store
 from tests.support.making import running_store
 from tests.support.turns import record
@@ -90,8 +92,10 @@ class Talk:
         made = self._noise.normal(0, 1, (len(stored), DIMENSION))
         made /= np.linalg.norm(made, axis=1, keepdims=True)
         rowids = [each.message.rowid for each in stored]
-        await self._writer.store_vectors(
-            MODEL, [(rowid, vector.astype("<f4").tobytes()) for rowid, vector in zip(rowids, made, strict=True)]
+        await self._writer.run(
+            stored_vectors.store,
+            MODEL,
+            [(rowid, vector.astype("<f4").tobytes()) for rowid, vector in zip(rowids, made, strict=True)],
         )
 
     async def _said(self, role: Role, turn: Any = None) -> Message:
@@ -108,7 +112,7 @@ class Talk:
             tokens=40,
             created_at=iso(time.time()),
         )
-        return (await self._writer.append([new], turn))[0].message
+        return (await self._writer.run(stored_messages.append, [new], turn))[0].message
 
     async def _with_vector(self, message: Message) -> Message:
         await self.vectors([Appended(message, repeated=False)])
@@ -136,12 +140,12 @@ async def run(home: Path, messages: int, operations: int) -> dict[str, Any]:
     made = messages_of(LOCAL_USER, messages, time.time() - messages, random.Random(7))
     async with running_store(paths.data_dir) as store:
         talk = Talk(store)
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         for start in range(0, messages, 500):
-            stored = await store.writer.append(made[start : start + 500])
-            await store.writer.append([], record(stored[-1].message))
+            stored = await store.writer.run(stored_messages.append, made[start : start + 500])
+            await store.writer.run(stored_messages.append, [], record(stored[-1].message))
             await talk.vectors(stored)
-        while await store.writer.encode_vectors():
+        while await store.writer.run(stored_vectors.encode):
             pass
         kinds = {
             "message": talk.message,

@@ -27,7 +27,9 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.people.people import People
 from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.people_drawer import PeopleDrawer
-from klaw.store.memory_requests import FactVector
+from klaw.store.kinds import facts, messages, usage, vectors
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds.facts import FactVector
 from klaw.store.sql import people as people_sql
 from klaw.store.sql import topics
 from klaw.store.store import Store
@@ -79,10 +81,10 @@ class Work:
         return await self.keep(made)
 
     async def keep(self, made: Sequence[NewMessage]) -> list[int]:
-        stored = [each.message for each in await self.store.writer.append(made)]
+        stored = [each.message for each in await self.store.writer.run(messages.append, made)]
         self.say("said", user=stored[0].user, ids=[each.id for each in stored])
-        await self.store.writer.prepare_vectors(MODEL, DIMENSION)
-        await self.store.writer.store_vectors(MODEL, [(each.rowid, unit(each.rowid)) for each in stored])
+        await vectors.prepare(self.store.writer, MODEL, DIMENSION)
+        await self.store.writer.run(vectors.store, MODEL, [(each.rowid, unit(each.rowid)) for each in stored])
         return [each.rowid for each in stored]
 
     async def doing(self, kind: str, action: Callable[[], Awaitable[Any]], **values: Any) -> None:
@@ -96,7 +98,7 @@ class Work:
     async def archived(self, user: UserId, chat: ChatId, *groups: Sequence[int], **changes: Any) -> list[Topic]:
         given = {"consolidated": True, "facts": True, **changes}
         drafts = [draft(f"about {group[0]}", *group, vector=unit(group[0]), **given) for group in groups]
-        return await self.store.writer.store_topics(user, chat, drafts, AT, model_id=MODEL)
+        return await self.store.writer.run(stored_topics.store, user, chat, drafts, AT, model_id=MODEL)
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------
@@ -121,7 +123,9 @@ async def split(work: Work, _place: int) -> None:
     drafts = [draft(f"half {part[0]}", *part, vector=unit(part[0]), facts=True) for part in (rows[:4], rows[4:])]
 
     async def act() -> None:
-        await work.store.writer.store_topics(user, chat, drafts, AT, replaces=one.id, model_id=MODEL, by="person")
+        await work.store.writer.run(
+            stored_topics.store, user, chat, drafts, AT, replaces=one.id, model_id=MODEL, by="person"
+        )
 
     await work.doing("topics", act, user=user, rowids=rows, before=[rows], after=[rows[:4], rows[4:]])
 
@@ -131,7 +135,9 @@ async def merge(work: Work, _place: int) -> None:
     one, two = await work.archived(user, chat, rows[:3], rows[3:])
 
     async def act() -> None:
-        await work.store.writer.merge_topics(two, one, "both", AT, vector=unit(rows[0]), model_id=MODEL, by="person")
+        await work.store.writer.run(
+            stored_topics.merge, two, one, "both", AT, vector=unit(rows[0]), model_id=MODEL, by="person"
+        )
 
     await work.doing("topics", act, user=user, rowids=rows, before=[rows[:3], rows[3:]], after=[rows])
 
@@ -142,19 +148,24 @@ async def undo(work: Work, place: int) -> None:
     parts, writer = [rows[:3], rows[3:]], work.store.writer
     if place % 3 == 0:
         one, two = await work.archived(user, chat, *parts)
-        await writer.merge_topics(two, one, "both", AT, by="person")
+        await writer.run(stored_topics.merge, two, one, "both", AT, by="person")
         before, after = [rows], parts
     elif place % 3 == 1:
         (one,) = await work.archived(user, chat, rows)
         drafts = [draft("half", *part, facts=True) for part in parts]
-        await writer.store_topics(user, chat, drafts, AT, replaces=one.id, by="person")
+        await writer.run(stored_topics.store, user, chat, drafts, AT, replaces=one.id, by="person")
         before, after = parts, [rows]
     else:
         await work.archived(user, chat, *parts)
-        await writer.rebuild_topics(user, chat, None, AT)
+        await writer.run(stored_topics.rebuild, user, chat, None, AT)
         before, after = [], parts
     await work.doing(
-        "topics", lambda: writer.undo_topics(user, None, AT), user=user, rowids=rows, before=before, after=after
+        "topics",
+        lambda: writer.run(stored_topics.undo, user, None, AT),
+        user=user,
+        rowids=rows,
+        before=before,
+        after=after,
     )
 
 
@@ -163,7 +174,7 @@ async def rebuild(work: Work, _place: int) -> None:
     await work.archived(user, chat, rows[:3], rows[3:])
     await work.doing(
         "topics",
-        lambda: work.store.writer.rebuild_topics(user, chat, None, AT),
+        lambda: work.store.writer.run(stored_topics.rebuild, user, chat, None, AT),
         user=user,
         rowids=rows,
         before=[rows[:3], rows[3:]],
@@ -181,11 +192,11 @@ async def supersede(work: Work, _place: int) -> None:
         for town in ("Berlin", "Казань")
     )
     vector = FactVector(model_id=MODEL, vector=unit(1))
-    await work.store.writer.prepare_vectors(MODEL, DIMENSION)
-    await work.store.writer.put_fact(older, "new", vector=vector)
+    await vectors.prepare(work.store.writer, MODEL, DIMENSION)
+    await work.store.writer.run(facts.put, older, "new", vector=vector)
 
     async def act() -> None:
-        await work.store.writer.put_fact(newer, "new", supersedes=older.id, vector=vector)
+        await work.store.writer.run(facts.put, newer, "new", supersedes=older.id, vector=vector)
 
     await work.doing("supersede", act, user=user, older=older.id, newer=newer.id)
 
@@ -241,7 +252,7 @@ def _drawer(work: Work) -> FactDrawer:
 async def _material(work: Work, user: UserId) -> tuple[list[str], dict[str, Any]]:
     words, names = [f"w{work.word()}" for _ in range(3)], [f"Z{work.word()}" for _ in range(2)]
     old: Fact = fact(f"{words[2]} is old", id=FactId(work.id()), user=user)
-    await work.store.writer.put_fact(old, "new")
+    await work.store.writer.run(facts.put, old, "new")
     texts = [f"NOTE {words[0]} with {names[0]}", f"NOTE {words[1]} with {names[1]}", f"CHANGE {words[2]} today"]
     return texts, {"words": words, "names": names, "old": old.id}
 
@@ -257,7 +268,7 @@ async def draw_topic(work: Work, _place: int) -> None:
 async def _draw(work: Work, topic: Topic) -> None:
     own = await work.store.readers.run(topics.read, topic.user, topic.id)
     await _drawer(work)(topic, own)
-    await work.store.writer.mark_topic(topic.user, topic.id, "facts", AT)
+    await work.store.writer.run(stored_topics.mark, topic.user, topic.id, "facts", AT)
 
 
 async def finish_background(work: Work) -> None:
@@ -273,7 +284,10 @@ async def spend(work: Work, _place: int) -> None:
     user, word = work.user(), work.word()
     parts = [{"model": f"test/{word}", "calls": 1, "prompt_tokens": 7, "completion_tokens": 3}]
     await work.doing(
-        "spend", lambda: work.store.writer.note_spent("topics", user, None, parts, AT), user=user, word=word
+        "spend",
+        lambda: work.store.writer.run(usage.note_spent, "topics", user, None, parts, AT),
+        user=user,
+        word=word,
     )
 
 
@@ -311,14 +325,14 @@ async def forget_person(work: Work, _place: int) -> None:
     rows = await work.tell(user, "main", "Hello there", f"Yesterday I met {name} again", "What a day")
     rows += await work.keep([new(f"So {word.upper()} is well?", id=work.id(), user=user, role=Role.ASSISTANT)])
     chat = chat_id(user, "main")
-    (topic,) = await store.writer.store_topics(user, chat, [draft(f"Of {name}", *rows, facts=True)], AT)
+    (topic,) = await store.writer.run(stored_topics.store, user, chat, [draft(f"Of {name}", *rows, facts=True)], AT)
     people = _people(work)
     mention = people_sql.Mention(topic=str(topic.id), message="m", at=AT)
     person = await people.add(user, name, relation="aunt", source=PersonSource.USER, mention=mention)
     twin = await people.add(user, alias, source=PersonSource.USER)
     await people.merge(user, twin.id, person.id)
     for text in (f"{name} likes tea with jam", f"{alias} was born in May"):
-        await store.writer.put_fact(fact(text, id=FactId(work.id()), user=user), "new")
+        await store.writer.run(facts.put, fact(text, id=FactId(work.id()), user=user), "new")
     tool = forgetter(store, work.root)
     wanted = await tool.find(f"person:{name}", user, with_messages=True)
     await work.doing(

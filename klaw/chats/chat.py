@@ -29,7 +29,8 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import KlawError
-from klaw.store.requests import Appended
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds.messages import Appended
 from klaw.store.sql import messages, turns
 from klaw.store.sql.derivation import SHOWN
 from klaw.store.sql.pending import read_rows
@@ -217,7 +218,9 @@ class _ChatActor:
         if warning is None:
             return
         try:
-            await self.agent.core.writer.append([self._system(Kind.TEXT, warning, {"budget": "warning"})])
+            await self.agent.core.writer.run(
+                stored_messages.append, [self._system(Kind.TEXT, warning, {"budget": "warning"})]
+            )
         except KlawError as error:
             log.warning("warning_not_stored", error=type(error).__name__)
 
@@ -225,7 +228,9 @@ class _ChatActor:
         """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse
         the others. The actor does not wait for that: a message costs it one turn of the event loop."""
         for submit in submits:
-            self.storing = await self.agent.core.writer.begin_append([self._message(submit, Kind.TEXT)])
+            self.storing = await self.agent.core.writer.begin(
+                stored_messages.append, [self._message(submit, Kind.TEXT)]
+            )
             self.storing.then(partial(self._stored, submit))
 
     def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
@@ -263,7 +268,9 @@ class _ChatActor:
         self.vitals.doing("carrying out a command")
         await self._settle()
         try:
-            (appended,) = await self.agent.core.writer.append([self._message(submit, Kind.COMMAND)])
+            (appended,) = await self.agent.core.writer.run(
+                stored_messages.append, [self._message(submit, Kind.COMMAND)]
+            )
         except KlawError as error:
             submit.reply.fail(error)
             return
@@ -273,7 +280,7 @@ class _ChatActor:
         try:
             done = await self._carry_out(command)
             answer = self._system(Kind.COMMAND, done.text, {"command": submit.id, **done.metadata})
-            await self.agent.core.writer.append([*done.before, answer])
+            await self.agent.core.writer.run(stored_messages.append, [*done.before, answer])
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
@@ -431,7 +438,7 @@ class _ChatActor:
             usage={},
             timings={},
         )
-        await self.agent.core.writer.append([], record)
+        await self.agent.core.writer.run(stored_messages.append, [], record)
 
     async def _finish(self) -> None:
         """The mailbox is closed (shutdown): let a running turn end, then answer what waits for its debounce."""

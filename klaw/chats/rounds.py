@@ -11,6 +11,7 @@ from klaw.domain.events import EventSink, ToolUsed
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean
 from klaw.llm.types import ToolCall
+from klaw.store.kinds import messages
 from klaw.store.writer import Writer
 from klaw.toolbox.calls import PreparedCall, in_short
 from klaw.toolbox.executor import CallResult
@@ -37,7 +38,7 @@ class Rounds:
         """See ``Hooks.called``."""
         self.vitals.doing("storing tool calls")
         own = [prepared.call for prepared in calls]
-        await self.writer.append([self.composer.tool_call(self.chat, self.turn, clean(text), own)])
+        await self.writer.run(messages.append, [self.composer.tool_call(self.chat, self.turn, clean(text), own)])
         self.stored()
         self.count += 1
         for call in own:
@@ -58,7 +59,7 @@ class Rounds:
         message = self.composer.tool_result(
             self.chat, self.turn, call, result.text, failed=result.failed, origin=result.origin
         )
-        await self.writer.append([message])
+        await self.writer.run(messages.append, [message])
         self._tell(call, state)
 
     def describe(self, offered: int, earlier: int) -> dict[str, Any]:

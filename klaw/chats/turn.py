@@ -27,6 +27,7 @@ from klaw.llm.client import Meter
 from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
+from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql.pending import ChatRows, read_rows
 from klaw.toolbox.loop import Outcome, Prompt, converse
 from klaw.toolbox.registry import tools_tokens
@@ -292,7 +293,7 @@ class Turn:
             metadata["stopped"] = True
         message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
-        await self.agent.core.writer.append([message] if answer.strip() else [], record)
+        await self.agent.core.writer.run(stored_messages.append, [message] if answer.strip() else [], record)
         self.agent.memory.embedder.nudge()
         self._end(status, None, None)
         return status
@@ -303,7 +304,9 @@ class Turn:
         log.warning("turn_failed", code=code, error=error_class(error), where=where(error))
         if self._rows is not None:
             try:
-                await self.agent.core.writer.append([], self._record(self._rows, TurnStatus.FAILED, code))
+                await self.agent.core.writer.run(
+                    stored_messages.append, [], self._record(self._rows, TurnStatus.FAILED, code)
+                )
             except StorageFull:
                 log.error("turn_not_recorded", code="storage_full")
         self._end(TurnStatus.FAILED, code, text)

@@ -21,7 +21,7 @@ from klaw.errors import ProtocolError
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text
 from klaw.gateway.hub import ChatEvent, Hub, Subscriber
 from klaw.gateway.outbox import Outbox
-from klaw.store.requests import Appended
+from klaw.store.kinds.messages import Appended
 from klaw.wire.codec import encode
 from klaw.wire.frames import Ack, CaughtUp, Error
 

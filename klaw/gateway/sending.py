@@ -18,7 +18,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import ActorTooSlow
 from klaw.gateway.delivery import Delivery
 from klaw.gateway.refusals import refusal, with_marks
-from klaw.store.requests import Appended
+from klaw.store.kinds.messages import Appended
 from klaw.wire.frames import Error, Send
 
 MAX_IN_FLIGHT = 128

@@ -33,10 +33,11 @@ from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.sessions import Chunk, Row, cut
 from klaw.memory.topics.splitter import divide
 from klaw.memory.topics.texts import embedding_text
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds.topics import TopicDraft
 from klaw.store.readers import Readers
 from klaw.store.sql import memory_journal, messages, topic_changes, topic_vectors, topics, vectors
 from klaw.store.sql.topic_vectors import TopicVector
-from klaw.store.topic_requests import TopicDraft
 from klaw.store.writer import Writer
 
 ACTOR_NAME = "memory.archivist"
@@ -247,8 +248,14 @@ class _Worker:
             )
             for draft in division.drafts
         ]
-        stored = await services.writer.store_topics(
-            user, chunk.chat, drafts, iso(services.clock.now()), model_id=model[0] if model else None, as_of=as_of
+        stored = await services.writer.run(
+            stored_topics.store,
+            user,
+            chunk.chat,
+            drafts,
+            iso(services.clock.now()),
+            model_id=model[0] if model else None,
+            as_of=as_of,
         )
         metrics.extracted.add(len(stored))
         metrics.gaps.add(division.uncovered)
@@ -284,7 +291,7 @@ class _Worker:
         if vector is None:
             return False  # the embedder is not ready; the next sweep asks again
         made = TopicVector(topic.id, topic.updated_at, vector)
-        if not await self.services.writer.store_topic_vectors(model[0], [made], as_of=as_of):
+        if not await self.services.writer.run(stored_topics.store_vectors, model[0], [made], as_of=as_of):
             self.archivist.backoff.fail(("vector", topic.id), trio.current_time())
         return True
 
@@ -317,7 +324,7 @@ class _Worker:
                 own = await services.readers.run(topics.read, topic.user, topic.id)
                 for hook in services.on_topic:
                     await hook(topic, own)
-                await services.writer.mark_topic(topic.user, topic.id, "facts", iso(services.clock.now()))
+                await services.writer.run(stored_topics.mark, topic.user, topic.id, "facts", iso(services.clock.now()))
             elif not await self._consolidate(topic):
                 return False
         except ActorStopped:
@@ -347,7 +354,7 @@ class _Worker:
                 target = like[merge.place - 1].topic
                 if await self._merge(topic, target, merge.summary, as_of):
                     return True
-        await services.writer.mark_topic(topic.user, topic.id, "consolidated", at)
+        await services.writer.run(stored_topics.mark, topic.user, topic.id, "consolidated", at)
         return True
 
     async def _candidates(self, topic: Topic) -> list[Like] | None:
@@ -376,7 +383,8 @@ class _Worker:
         vector = await self._vector(summary, own)
         model = await services.readers.run(vectors.model)
         try:
-            merged = await services.writer.merge_topics(
+            merged = await services.writer.run(
+                stored_topics.merge,
                 source,
                 target,
                 summary,

@@ -23,6 +23,7 @@ from klaw.domain.coverage import Damage, Tallies, add_rows, joined
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
 from klaw.errors import StorageError
+from klaw.store.kinds import vectors
 from klaw.store.readers import Readers
 from klaw.store.sql import coverage as sql
 from klaw.store.writer import Writer
@@ -246,7 +247,7 @@ class _Auditor:
         return helped
 
     async def _repair_piece(self, damage: Damage) -> bool:
-        repaired = await self.writer.repair_index(damage)
+        repaired = await self.writer.run(vectors.repair, damage)
         status = self.coverage.status
         self.coverage.status = attrs.evolve(
             status,

@@ -17,6 +17,7 @@ from klaw.actor.failure import error_class
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import KlawError
 from klaw.llm.client import LlmClient, Meter
+from klaw.store.kinds import usage as stored_usage
 from klaw.store.writer import Writer
 
 WRITE_S = 5.0
@@ -67,7 +68,7 @@ class Spending:
                 charge.at = iso(self.clock.now())
                 with trio.move_on_after(WRITE_S, shield=True) as scope:
                     try:
-                        await self.writer.note_spent(source, user, chat, models, charge.at)
+                        await self.writer.run(stored_usage.note_spent, source, user, chat, models, charge.at)
                     except KlawError as error:  # the daily limit has it; only a restart would forget it
                         log.warning("spending_not_noted", error=error_class(error), name=source)
                 if scope.cancelled_caught:  # it may be stored all the same

@@ -1,60 +1,32 @@
 """The single DB writer: owns the read-write connection and the logs. Everything that waits is committed as one group.
 
-Who sends to it: chat actors (messages, turns), the embedder (vectors) and the reindexer (marks, the swap), through the
-``Writer`` handle. It is vital: when it fails, the process ends and systemd restarts it, because what it holds in memory
-may be ahead of the disk.
+Who sends to it: whoever stores something, through the ``Writer`` handle: ``writer.run(facts.put, fact, "new")``. It is
+vital: when it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the
+disk.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Literal
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import apsw
 import attrs
 import structlog
 import trio
 
-from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox
 from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.domain.coverage import Damage
-from klaw.domain.message import Message, NewMessage
-from klaw.domain.turn import TurnRecord
-from klaw.errors import KlawError, StorageError, StorageFull
-from klaw.store.background_requests import BackgroundWrites
-from klaw.store.commit import Outcome, checkpoint, commit_group
+from klaw.domain.message import Message
+from klaw.errors import KlawError, StorageFull
+from klaw.store.commit import Request, checkpoint, commit_group
 from klaw.store.database import Database
-from klaw.store.forget_commit import execute_alone
-from klaw.store.forget_requests import AloneForForgetting
-from klaw.store.forget_writes import ForgetWrites
 from klaw.store.journal import Journal
-from klaw.store.memory_writes import MemoryWrites
-from klaw.store.person_writes import PersonWrites
-from klaw.store.reindex.handover import Brake, Watched, hand_over, mark
-from klaw.store.reindex.places import Places, exchange
-from klaw.store.reindex.values import Committed, Handover, Ready
-from klaw.store.requests import (
-    Append,
-    Appended,
-    Begun,
-    Between,
-    EncodeVectors,
-    EndReembedding,
-    MarkCommits,
-    Ping,
-    PrepareVectors,
-    RepairIndex,
-    Request,
-    RunSaved,
-    StoreVectors,
-    SwapDatabase,
-)
-from klaw.store.sql.coverage import Repaired
-from klaw.store.sql.vectors import Prepared
-from klaw.store.task_writes import TaskWrites
-from klaw.store.topic_writes import TopicWrites
+from klaw.store.reindex.handover import Brake
+from klaw.store.transaction import Stopped, Transaction, Watched
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAILBOX_CAPACITY = 1024
 """Filled by chat actors and the embedder, which wait when it is full."""
@@ -104,7 +76,7 @@ Publish = Callable[[Sequence[Message]], None]
 """Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
 
 
-class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites, BackgroundWrites):
+class Writer:
     """Handle of the writer actor."""
 
     def __init__(self) -> None:
@@ -112,127 +84,47 @@ class Writer(TaskWrites, MemoryWrites, TopicWrites, PersonWrites, ForgetWrites, 
         self.brake = Brake()
         """The reindexer's."""
 
-    async def append(self, messages: Sequence[NewMessage], turn: TurnRecord | None = None) -> tuple[Appended, ...]:
-        """Store messages, and the turn that they end, durably: all or nothing.
+    async def run(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a writing ``function(transaction, ...)`` in the writer's thread; all or nothing, and durable when this
+        returns. It must not keep its arguments, nor change anything but the transaction: it may be called twice.
 
         Raises:
-            IdConflict: an id is used in another chat of the user.
+            KlawError: what it raised.
+            StorageError: a value cannot be stored.
             StorageFull: no space.
             ActorStopped: the writer is gone.
 
-        Cancellation: they may or may not be stored; the ids make a repetition safe.
+        Cancellation: it may be done or not.
         """
-        return await (await self.begin_append(messages, turn)).wait()
+        return await (await self.begin(function, *args, **kwargs)).wait()
 
-    async def begin_append(
-        self, messages: Sequence[NewMessage], turn: TurnRecord | None = None
-    ) -> Reply[tuple[Appended, ...]]:
-        """Like ``append``, but returns as soon as the request is queued: what is begun in order is stored in order."""
-        reply: Reply[tuple[Appended, ...]] = Reply()
-        request = Append(messages=tuple(messages), turn=turn, reply=reply)
+    async def begin(
+        self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Reply[T]:
+        """Like ``run``, but returns as soon as the request is queued: what is begun in order is stored in order."""
+        request = Request(function, args, kwargs)
         if self.mailbox.has_room:  # the usual case, without a trip through the scheduler for each message
             self.mailbox.tell(request)
         else:
             await self.mailbox.post(request)
-        return reply
+        return request.reply
 
-    async def store_vectors(self, model_id: str, vectors: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:
-        """Store vectors; returns how many were new; ``as_of``: see ``StoreVectors``. Raises like ``append``.
-
-        Raises:
-            VectorsDamaged: the vector table cannot take them; nothing of the request was stored.
-        """
-
-        def request(reply: Reply[int]) -> StoreVectors:
-            return StoreVectors(model_id=model_id, vectors=tuple(vectors), as_of=as_of, reply=reply)
-
-        return await self.mailbox.ask(request)
-
-    async def repair_index(self, damage: Damage) -> Repaired:
-        """Put right what the indexes lack or have too much of.
+    async def run_alone(self, function: Callable[Concatenate[Stopped, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function between two groups and outside of any transaction; nobody can write meanwhile.
 
         Raises:
-            StorageError: an index is damaged itself.
-            StorageFull, ActorStopped: like ``append``.
-        """
-
-        def request(reply: Reply[Repaired]) -> RepairIndex:
-            return RepairIndex(damage=damage, reply=reply)
-
-        return await self.mailbox.ask(request)
-
-    async def prepare_vectors(self, model_id: str, dimension: int, *, anew: bool = False) -> bool:
-        """Make the vector table fit a model, in steps between which messages are stored.
-
-        Args:
-            model_id: what made, or will make, the vectors.
-            dimension: of each.
-            anew: the table is damaged; drop it and let every message be embedded again.
-
-        Returns:
-            Whether another model's vectors were dropped and are not all made anew yet.
-
-        Raises:
-            VectorsDamaged: not even dropping it works.
-            StorageFull, ActorStopped: like ``append``.
-
-        Cancellation: the next call goes on from there.
-        """
-
-        def request(reply: Reply[Prepared]) -> PrepareVectors:
-            return PrepareVectors(model_id=model_id, dimension=dimension, anew=anew, reply=reply)
-
-        while not (step := await self.mailbox.ask(request)).done:
-            pass
-        return step.dropped
-
-    async def end_reembedding(self) -> None:
-        """Remember that all messages have a vector of the model in use. Raises like ``append``."""
-
-        def request(reply: Reply[None]) -> EndReembedding:
-            return EndReembedding(reply=reply)
-
-        await self.mailbox.ask(request)
-
-    async def encode_vectors(self) -> bool:
-        """Make codes for some vectors that have none, in a transaction of its own; returns whether there may be more
-        to do."""
-
-        def request(reply: Reply[bool]) -> EncodeVectors:
-            return EncodeVectors(reply=reply)
-
-        return await self.mailbox.ask(request)
-
-    async def mark_commits(self, step: Literal["begin", "next", "end"]) -> Committed:
-        """What was committed since the mark before; for the reindexer, the only one who may watch."""
-
-        def request(reply: Reply[Committed]) -> MarkCommits:
-            return MarkCommits(step=step, reply=reply)
-
-        return await self.mailbox.ask(request)
-
-    async def swap_database(self, places: Places, ready: Ready) -> Handover:
-        """Go on with the new database, with all that has come in: see ``klaw.store.reindex.handover``.
-
-        Raises:
-            StorageError: it could not be finished; the present one stays.
-            ActorStopped: the writer failed, and so the process ends; the next start has one of the two databases.
+            KlawError: what it raised.
+            ActorStopped: the writer is gone, or the function failed otherwise, and so the process ends.
 
         Cancellation: it may be done or not.
         """
-
-        def request(reply: Reply[Handover]) -> SwapDatabase:
-            return SwapDatabase(places=places, ready=ready, reply=reply)
-
-        return await self.mailbox.ask(request)
+        request = Request(function, args, kwargs, alone=True)
+        await self.mailbox.post(request)
+        return cast("T", await request.reply.wait())
 
     async def ping(self) -> None:
         """Return when the writer has committed an empty transaction."""
-
-        def request(reply: Reply[None]) -> Ping:
-            return Ping(reply=reply)
-
-        await self.mailbox.ask(request)
+        await self.run(lambda _: None)
 
 
 async def run(
@@ -274,90 +166,56 @@ async def run(
             if closed:
                 return
             continue
-        if isinstance(group[0], Between):
+        if group[0].alone:
             vitals.doing("working alone")
-            await _between(database, journal, watched, group[0], swapped)
+            await _run_alone(database, journal, watched, group[0], swapped)
             continue
         with trio.move_on_after(pace.patience_s):
             await mailbox.wait_for_depth(pace.expected - 1)
-        group += mailbox.take_while(lambda request: not isinstance(request, Between), MAX_GROUP - 1)
+        group += mailbox.take_while(lambda request: not request.alone, MAX_GROUP - 1)
         vitals.doing("committing")
         begin = trio.current_time()
-        await _commit(database, journal, group, publish)
-        watched.note(request.vectors for request in group if isinstance(request, StoreVectors))
+        await _commit(database, journal, group, publish, watched)
         pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
 
 
-async def _commit(database: Database, journal: Journal, group: Sequence[Request], publish: Publish) -> None:
+async def _commit(
+    database: Database, journal: Journal, group: Sequence[Request], publish: Publish, watched: Watched
+) -> None:
     try:
         outcomes = await database.run(commit_group, journal, group)
     except StorageFull as error:
         log.error("storage_full", count=len(group), error=type(error).__name__)
-        outcomes = [Outcome(error=error)] * len(group)
-    publish(
-        [
-            appended.message
-            for outcome in outcomes
-            if outcome.error is None
-            for appended in _appended(outcome.value)
-            if not appended.repeated
-        ]
-    )
+        for request in group:
+            request.reply.fail(error)
+        return
+    publish([message for outcome in outcomes for message in outcome.transaction.published])
+    for outcome in outcomes:
+        watched.note(outcome.transaction.vectors or ())
     for request, outcome in zip(group, outcomes, strict=True):
-        _answer(request, outcome.value, outcome.error)
+        if outcome.error is None:
+            request.reply.set(outcome.value)
+        else:
+            request.reply.fail(outcome.error)
 
 
-def _appended(value: object) -> tuple[Appended, ...]:
-    """The messages that the answer to a request is about."""
-    if isinstance(value, tuple):
-        return value
-    return value.appended if isinstance(value, Begun | RunSaved) else ()
-
-
-async def _between(
-    database: Database,
-    journal: Journal,
-    watched: Watched,
-    request: Between,
-    swapped: Callable[[], None],
+async def _run_alone(
+    database: Database, journal: Journal, watched: Watched, request: Request, swapped: Callable[[], None]
 ) -> None:
-    """A mark, or the swap. A failure before the decision concerns the reindex only, one after it ends the process."""
-    if isinstance(request, MarkCommits):
-        request.reply.set(await database.run(mark, journal, watched, request.step))
-        return
-    if isinstance(request, AloneForForgetting):
-        await _clean(database, journal, watched, request)
-        return
+    """A failure that is no KlawError, also of the exchange, ends the process."""
     begin = trio.current_time()
+
+    def work(connection: apsw.Connection) -> tuple[object, Callable[[], None] | None]:
+        stopped = Stopped(connection, journal, watched)
+        return request.function(stopped, *request.args, **request.kwargs), stopped.exchange
+
     try:
-        outcome = await database.run(hand_over, journal, watched, request.places, request.ready)
-    except (apsw.Error, OSError) as error:
-        log.error("swap_failed", error=error_class(error), where=where(error))
-        request.reply.fail(StorageError(f"the new database could not be finished ({error_class(error)})"))
+        value, exchange = await database.run(work)
+    except KlawError as error:
+        request.reply.fail(error)
         return
-    if outcome == "swapped":
-        await database.replace(partial(exchange, request.places))
+    if exchange is not None:
+        await database.replace(exchange)
         swapped()
         log.info("database_swapped", duration_ms=round((trio.current_time() - begin) * 1000))
-    request.reply.set(outcome)
-
-
-async def _clean(database: Database, journal: Journal, watched: Watched, request: AloneForForgetting) -> None:
-    """What cannot be cleaned now the next start cleans: it is noted in the database and in the memory journal."""
-    reply: Reply[object] = request.reply  # type: ignore[assignment]  # execute_alone returns each request's own type
-    if watched.vectors is not None:
-        reply.fail(StorageError("a reindex is reading the logs: what is left is cleaned at the next start"))
-        return
-    try:
-        reply.set(await database.run(execute_alone, journal, request))
-    except (apsw.Error, OSError) as error:
-        log.error("clean_failed", error=error_class(error), where=where(error))
-        reply.fail(StorageError(f"the logs could not be cleaned ({error_class(error)}); the next start tries again"))
-
-
-def _answer(request: Request, value: object, error: KlawError | None) -> None:
-    reply: Reply[object] = request.reply  # type: ignore[assignment]  # commit_group returns each request's own type
-    if error is None:
-        reply.set(value)
-    else:
-        reply.fail(error)
+    request.reply.set(value)

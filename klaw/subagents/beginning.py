@@ -14,6 +14,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
+from klaw.store.kinds import runs
 from klaw.store.sql import due_runs, tasks
 from klaw.subagents import heartbeat
 from klaw.subagents.drafting import Request
@@ -177,7 +178,7 @@ class Beginner:
         refused = refusal(job.allowance.limits, self.ledger.used(run), needed)
         if refused is not None:
             return await self._refuse(run, refused)
-        begun = await agent.core.writer.begin_run(run)
+        begun = await agent.core.writer.run(runs.begin, run)
         if begun.repeated:
             log.warning("run_repeated", run=begun.run.id)
             return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
@@ -199,10 +200,10 @@ class Beginner:
             text = f"{run.task} was not run: {refused.note}."
             notice = notice_message(told, chat_id(run.user, listener), text, run.started_at)
             try:
-                return (await agent.core.writer.begin_run(told, notice)).run
+                return (await agent.core.writer.run(runs.begin, told, notice)).run
             except NoSuchChat:
                 log.warning("notice_not_delivered", run=run.id)
-        return (await agent.core.writer.begin_run(over)).run
+        return (await agent.core.writer.run(runs.begin, over)).run
 
     def _run(
         self,

@@ -20,8 +20,9 @@ from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunStatus
 from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
-from klaw.store.requests import Transcript
-from klaw.store.task_writes import TaskWrites
+from klaw.store.kinds import runs
+from klaw.store.kinds.runs import Transcript
+from klaw.store.writer import Writer
 from klaw.subagents.ending import Verdict, undeliverable
 
 WRITE_S = 30.0
@@ -44,7 +45,7 @@ class LiveRun:
     """One run under way."""
 
     run: Run
-    writer: TaskWrites
+    writer: Writer
     clock: Clock
     new_id: Callable[[], str]
     said: Callable[[], None]
@@ -94,7 +95,7 @@ class LiveRun:
         """
         async with self._lock:
             message = self._message(role, kind, text, metadata)
-            await self._write(lambda: self.writer.append_transcript(self.run, self._seq, [message]))
+            await self._write(lambda: self.writer.run(runs.append_transcript, self.run, self._seq, [message]))
             self._seq += 1
 
     async def begin(self) -> None:
@@ -107,7 +108,7 @@ class LiveRun:
     async def save(self) -> None:
         """Store how far it is."""
         async with self._lock:
-            await self._write(lambda: self.writer.save_run(self.run))
+            await self._write(lambda: self.writer.run(runs.save, self.run))
 
     async def deliver(self, text: str) -> None:
         """Say something in the run's chat; durable, and counted in the run's record, when it returns.
@@ -124,7 +125,7 @@ class LiveRun:
             said = attrs.evolve(self.run, delivered=number)
             message = delivery_message(said, number, target, text, self._now())
             try:
-                await self._write(lambda: self.writer.save_run(said, delivery=message))
+                await self._write(lambda: self.writer.run(runs.save, said, delivery=message))
             except NoSuchChat:
                 self.undelivered = text if self.undelivered is None else f"{self.undelivered}\n\n{text}"
                 raise
@@ -193,7 +194,9 @@ class LiveRun:
             words = told(ended, kept)
             if words is not None and listener is not None:
                 said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
-            await self._write(lambda: self.writer.save_run(ended, transcript=last, delivery=delivery, notice=said))
+            await self._write(
+                lambda: self.writer.run(runs.save, ended, transcript=last, delivery=delivery, notice=said)
+            )
             self.run = ended
             if delivery is not None or said is not None:
                 self.said()

@@ -18,9 +18,9 @@ from klaw.domain.delivery import notice_message
 from klaw.domain.names import chat_id
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
+from klaw.store.kinds import runs as stored_runs
 from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, runs
-from klaw.store.task_writes import TaskWrites
 from klaw.store.writer import Writer
 from klaw.subagents.live import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
 
@@ -30,7 +30,7 @@ AGAIN = "a second attempt; Klaw was stopped during the first"
 log = structlog.get_logger("klaw.scheduler")
 
 
-async def recover(readers: Readers, writer: TaskWrites, clock: Clock, new_id: Callable[[], str]) -> list[Run]:
+async def recover(readers: Readers, writer: Writer, clock: Clock, new_id: Callable[[], str]) -> list[Run]:
     """Put the records right.
 
     Returns:
@@ -61,7 +61,7 @@ async def recover(readers: Readers, writer: TaskWrites, clock: Clock, new_id: Ca
             result="",
             details={QUEUED: True, **{key: run.details[key] for key in (OUTSIDE,) if key in run.details}},
         )
-        begun = await writer.begin_run(second)
+        begun = await writer.run(stored_runs.begin, second)
         if not begun.repeated:
             again.append(begun.run)
     if left:
@@ -110,7 +110,7 @@ async def _settle(run: Run, readers: Readers, writer: Writer, clock: Clock, erro
     return await _save(ended, told, writer, clock)
 
 
-async def _interrupt(run: Run, readers: Readers, writer: TaskWrites, clock: Clock) -> None:
+async def _interrupt(run: Run, readers: Readers, writer: Writer, clock: Clock) -> None:
     ended = await _with_traces(run, readers, clock, status=RunStatus.INTERRUPTED, note=INTERRUPTED)
     told = None
     if ended.status is RunStatus.INTERRUPTED and run.kind is not RunKind.HEARTBEAT:
@@ -146,11 +146,11 @@ async def _with_traces(run: Run, readers: Readers, clock: Clock, *, status: RunS
     )
 
 
-async def _save(ended: Run, told: str | None, writer: TaskWrites, clock: Clock) -> Run:
+async def _save(ended: Run, told: str | None, writer: Writer, clock: Clock) -> Run:
     """Store the end, and tell whoever waits for it, if there is such a chat."""
     listener = ended.notify or ended.inject_into
     if told is not None and listener is not None:
         notice = notice_message(ended, chat_id(ended.user, listener), told, iso(clock.now()))
         with suppress(NoSuchChat):
-            return (await writer.save_run(ended, notice=notice)).run
-    return (await writer.save_run(ended)).run
+            return (await writer.run(stored_runs.save, ended, notice=notice)).run
+    return (await writer.run(stored_runs.save, ended)).run

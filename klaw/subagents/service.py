@@ -18,9 +18,10 @@ from klaw.domain.names import InvalidName, UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
 from klaw.errors import NoSuchTask, Problem, TaskError
+from klaw.store.kinds import tasks as stored_tasks
 from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, messages, runs, tasks
-from klaw.store.task_writes import TaskWrites
+from klaw.store.writer import Writer
 from klaw.subagents import drafting, heartbeat
 from klaw.subagents.describe import TaskView
 from klaw.subagents.due import TaskKey, next_fire
@@ -64,7 +65,7 @@ class Scheduling:
         self,
         scheduler: Scheduler,
         readers: Readers,
-        writer: TaskWrites,
+        writer: Writer,
         config: EngineConfig,
         clock: Clock,
         *,
@@ -90,7 +91,7 @@ class Scheduling:
         task = drafting.draft(raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
         if len(await self._readers.run(tasks.of_user, user)) >= MAX_TASKS:
             raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
-        task = await self._writer.put_task(task, "new")
+        task = await self._writer.run(stored_tasks.put, task, "new")
         self._scheduler.nudge()
         return await self._view(task)
 
@@ -108,7 +109,7 @@ class Scheduling:
             raise TaskError([Problem(path="name", message=problem)])
         changed = drafting.edit(task, raw, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
         if changed is not task:
-            await self._writer.put_task(changed, "existing")
+            await self._writer.run(stored_tasks.put, changed, "existing")
             self._scheduler.nudge()
         return await self._view(changed)
 
@@ -122,7 +123,7 @@ class Scheduling:
         Raises:
             NoSuchTask: the user has no task of this name.
         """
-        removed = await self._writer.remove_task(user, _name(name), iso(self._clock.now()))
+        removed = await self._writer.run(stored_tasks.remove, user, _name(name), iso(self._clock.now()))
         self._scheduler.nudge()
         return removed
 
@@ -140,7 +141,7 @@ class Scheduling:
         present = await self._readers.run(tasks.get, user, HEARTBEAT)
         if chat is None:
             if present is not None:
-                await self._writer.remove_task(user, HEARTBEAT, now)
+                await self._writer.run(stored_tasks.remove, user, HEARTBEAT, now)
                 self._scheduler.nudge()
             return None
         task = (
@@ -157,7 +158,7 @@ class Scheduling:
                 anchor_at=now,
             )
         )
-        await self._writer.put_task(task, "new" if present is None else "existing")
+        await self._writer.run(stored_tasks.put, task, "new" if present is None else "existing")
         self._scheduler.nudge()
         return task
 

@@ -10,6 +10,7 @@ from klaw.actor.clock import SystemClock
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder, EmbeddingUnavailable
+from klaw.store.kinds import messages
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.sql.topic_search import TopicFilters
 from tests.e2e.inside import inside
@@ -40,7 +41,7 @@ async def talk(app, talks=TALKS) -> None:
             )
             for place, text in enumerate(texts)
         ]
-        await app.core.writer.append(made)
+        await app.core.writer.run(messages.append, made)
 
 
 def splits(request):

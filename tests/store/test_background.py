@@ -8,12 +8,15 @@ import pytest
 
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import StorageError
+from klaw.store.kinds import messages
+from klaw.store.kinds import usage as stored_usage
 from klaw.store.reindex.values import Options
 from klaw.store.sql import background, usage
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store
 from tests.support.making import new, running_store
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
+from tests.support.writing import note_day
 
 ANNA = UserId("anna")
 MAIN = chat_id(ANNA, "main")
@@ -23,11 +26,13 @@ FREE = {"model": "local/small", "calls": 1, "prompt_tokens": 50, "completion_tok
 
 
 async def fill(store: Store) -> None:
-    await store.writer.append([new("привет", user="anna"), new("hello", user="anna"), new("mine", user="boris")])
-    await store.writer.note_day(ANNA, "2026-11-20", [1, 2], AT, done=False)
-    await store.writer.note_day(ANNA, "2026-11-20", [], AT, done=True)
-    await store.writer.note_spent("facts", ANNA, None, [PART, FREE], AT)
-    await store.writer.note_spent("topics", ANNA, MAIN, [PART], AT)
+    await store.writer.run(
+        messages.append, [new("привет", user="anna"), new("hello", user="anna"), new("mine", user="boris")]
+    )
+    await store.writer.run(note_day, ANNA, "2026-11-20", [1, 2], AT, done=False)
+    await store.writer.run(note_day, ANNA, "2026-11-20", [], AT, done=True)
+    await store.writer.run(stored_usage.note_spent, "facts", ANNA, None, [PART, FREE], AT)
+    await store.writer.run(stored_usage.note_spent, "topics", ANNA, MAIN, [PART], AT)
 
 
 def rows(file: Path, table: str) -> list[Any]:
@@ -54,7 +59,7 @@ async def test_days_and_spending_are_kept_and_told(tmp_path: Path) -> None:
 async def test_the_messages_of_another_user_are_never_marked(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await fill(store)
-        await store.writer.note_day(ANNA, "2026-11-21", [3, 999], AT, done=True)
+        await store.writer.run(note_day, ANNA, "2026-11-21", [3, 999], AT, done=True)
         assert await store.readers.run(background.drawn_with_day, ANNA, [3, 999]) == set()
         assert await store.readers.run(background.drawn_with_day, UserId("boris"), [3]) == set()
 
@@ -63,9 +68,9 @@ async def test_the_messages_of_another_user_are_never_marked(tmp_path: Path) -> 
 async def test_what_is_no_date_is_refused(tmp_path: Path, day: str) -> None:
     async with running_store(tmp_path) as store:
         with pytest.raises(StorageError):
-            await store.writer.note_day(ANNA, day, [], AT, done=True)
+            await store.writer.run(note_day, ANNA, day, [], AT, done=True)
         with pytest.raises(StorageError):
-            await store.writer.note_spent("x" * 33, ANNA, None, [PART], AT)
+            await store.writer.run(stored_usage.note_spent, "x" * 33, ANNA, None, [PART], AT)
 
 
 async def test_a_reindex_gives_the_same_days_and_the_same_spending(tmp_path: Path) -> None:
@@ -100,8 +105,8 @@ async def test_notes_that_come_while_the_server_reindexes_are_in_the_new_databas
     async with reindexing_store(tmp_path) as (store, reindexer):
         await fill(store)
         await reindexer.start(Options())
-        await store.writer.note_day(ANNA, "2026-11-21", [], AT, done=True)
-        await store.writer.note_spent("facts", ANNA, None, [PART], AT)
+        await store.writer.run(note_day, ANNA, "2026-11-21", [], AT, done=True)
+        await store.writer.run(stored_usage.note_spent, "facts", ANNA, None, [PART], AT)
         status = await ended(reindexer)
         assert status.report is not None
         assert status.report.swapped, status

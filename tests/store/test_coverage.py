@@ -24,6 +24,8 @@ from klaw.errors import StorageError
 from klaw.memory import coverage as coverage_actor
 from klaw.memory.coverage import Coverage, Pace
 from klaw.store.connect import prepare_writer
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import coverage as sql
 from klaw.store.sql import fulltext, messages, vectors
 from klaw.store.store import Store
@@ -43,12 +45,12 @@ def vector(number: float = 1.0) -> bytes:
 
 
 async def put(store: Store, *new_messages: NewMessage) -> list[Message]:
-    return [appended.message for appended in await store.writer.append(new_messages)]
+    return [appended.message for appended in await store.writer.run(stored_messages.append, new_messages)]
 
 
 async def embed(store: Store, *rowids: int) -> None:
-    await store.writer.prepare_vectors("test-model", 4)
-    await store.writer.store_vectors("test-model", [(rowid, vector(rowid)) for rowid in rowids])
+    await stored_vectors.prepare(store.writer, "test-model", 4)
+    await store.writer.run(stored_vectors.store, "test-model", [(rowid, vector(rowid)) for rowid in rowids])
 
 
 async def spoil(store: Store, statement: str, *arguments: Any) -> None:
@@ -154,16 +156,20 @@ async def test_where_the_window_begins(tmp_path: Path) -> None:
         stored = await put(store, *[new(f"message {n}") for n in range(1, 11)])
         assert await start(3) == 8
         shown = {**SHOWN, "window": {"first_seq": 7}}
-        await store.writer.append([], attrs.evolve(record(stored[-1]), receipt=shown))
+        await store.writer.run(stored_messages.append, [], attrs.evolve(record(stored[-1]), receipt=shown))
         assert await start(3) == 8
         assert await start(20) == 7
-        await store.writer.append([], attrs.evolve(record(stored[-1]), receipt={}))  # a turn without a context
+        await store.writer.run(
+            stored_messages.append, [], attrs.evolve(record(stored[-1]), receipt={})
+        )  # a turn without a context
         assert await start(20) == 7
         (last,) = await put(store, BREAK())
         assert await start(20) == last.seq + 1
         (first, _) = await put(store, new("a new segment"), new("/help", kind=Kind.COMMAND))
         assert await start(20) == first.seq
-        await store.writer.append([], attrs.evolve(record(first), receipt=SHOWN))  # an empty window: what was asked
+        await store.writer.run(
+            stored_messages.append, [], attrs.evolve(record(first), receipt=SHOWN)
+        )  # an empty window: what was asked
         assert await start(20) == first.seq
 
 
@@ -269,7 +275,7 @@ async def test_the_count_follows_the_window(tmp_path: Path) -> None:
             await until(lambda: coverage.status.whole)
             assert coverage.uncovered == 0
             shown = attrs.evolve(record(stored[-1]), receipt={"version": 1, "window": {"first_seq": 6}})
-            await store.writer.append([new("/context", kind=Kind.COMMAND)], shown)
+            await store.writer.run(stored_messages.append, [new("/context", kind=Kind.COMMAND)], shown)
             coverage.nudge()
             await until(lambda: coverage.uncovered == 1)
 
@@ -282,7 +288,7 @@ async def test_a_repair_of_a_damaged_index_is_refused_alone(tmp_path: Path) -> N
         await spoil(store, "DELETE FROM messages_fts_data")
         damage = (await store.readers.run(sql.read, 0, sql.LAST_ROWID, 10)).damage
         with pytest.raises(StorageError, match="could not be repaired"):
-            await store.writer.repair_index(damage)
+            await store.writer.run(stored_vectors.repair, damage)
         await put(store, new("/help", kind=Kind.COMMAND))
 
 
@@ -309,7 +315,7 @@ async def test_orphans_are_seen(tmp_path: Path) -> None:
         await spoil(store, "DELETE FROM messages WHERE rowid = ?", stored[0].rowid)
         batch = await store.readers.run(sql.read, 0, sql.LAST_ROWID, 100)
         assert batch.damage.orphan_vectors == batch.damage.orphan_texts == (stored[0].rowid,)
-        repaired = await store.writer.repair_index(batch.damage)
+        repaired = await store.writer.run(stored_vectors.repair, batch.damage)
         assert repaired.vectors == 1
         batch = await store.readers.run(sql.read, 0, sql.LAST_ROWID, 100)
         assert batch.damage.orphan_vectors == ()
@@ -333,7 +339,7 @@ async def test_a_vector_without_its_mark_is_replaced_or_dropped(tmp_path: Path) 
         await spoil(store, "UPDATE messages SET embedded = 0")
         damage = (await store.readers.run(sql.read, 0, sql.LAST_ROWID, 10)).damage
         assert damage.unmarked_vectors == (stored.rowid,)
-        assert (await store.writer.repair_index(damage)).vectors == 1
+        assert (await store.writer.run(stored_vectors.repair, damage)).vectors == 1
         await embed(store, stored.rowid)
         await spoil(store, "UPDATE messages SET embedded = 0")
         await embed(store, stored.rowid)

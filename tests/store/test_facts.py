@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -20,7 +21,10 @@ from klaw.domain.fact import MAX_TEXT, FactId, InvalidFact, fact_text, normal_fo
 from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, NoSuchFact, StorageError
 from klaw.store import memory_records
-from klaw.store.memory_requests import FactVector
+from klaw.store.kinds import core_memory as stored_core_memory
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import messages, tasks, vectors
+from klaw.store.kinds.facts import FactVector
 from klaw.store.sql import facts, memory_journal, passages
 from klaw.store.sql.passages import PassageVector
 from tests.support.facts import fact
@@ -36,21 +40,23 @@ async def fill(root: Path) -> None:
     """Facts of two users that were put, changed, superseded and removed, over several months; core memory; tasks."""
     async with running_store(root) as store:
         writer = store.writer
-        await writer.append([new("hello")])
-        await writer.prepare_vectors(MODEL, DIMENSION)
+        await writer.run(messages.append, [new("hello")])
+        await vectors.prepare(writer, MODEL, DIMENSION)
         one = fact("Сестра Аня не ест арахис.")
-        await writer.put_fact(one, "new", vector=FactVector(model_id=MODEL, vector=unit(1)))
-        await writer.put_fact(fact("Anna's own secret", user="anna"), "new")
-        await writer.put_task(task(), "new")
+        await writer.run(stored_facts.put, one, "new", vector=FactVector(model_id=MODEL, vector=unit(1)))
+        await writer.run(stored_facts.put, fact("Anna's own secret", user="anna"), "new")
+        await writer.run(tasks.put, task(), "new")
         changed = attrs.evolve(one, text="Сестра Аня ест арахис.", importance=90, updated_at=iso(START + 40 * 86400))
-        await writer.put_fact(changed, "existing")
-        old = await writer.put_fact(fact("The user lives in Berlin"), "new")
-        await writer.put_fact(fact("The user lives in Bonn", at=START + 80 * 86400), "new", supersedes=old.id)
-        gone = await writer.put_fact(fact("Soon gone"), "new")
-        await writer.remove_fact(LOCAL, gone.id, iso(START + 90 * 86400))
-        await writer.update_core(LOCAL, "user", "name", "Лев", iso(START))
-        await writer.update_core(ANNA, "user", "name", "Anna", iso(START))
-        await writer.update_core(LOCAL, "user", "city", "Bonn", iso(START + 90 * 86400))
+        await writer.run(stored_facts.put, changed, "existing")
+        old = await writer.run(stored_facts.put, fact("The user lives in Berlin"), "new")
+        await writer.run(
+            stored_facts.put, fact("The user lives in Bonn", at=START + 80 * 86400), "new", supersedes=old.id
+        )
+        gone = await writer.run(stored_facts.put, fact("Soon gone"), "new")
+        await writer.run(stored_facts.remove, LOCAL, gone.id, iso(START + 90 * 86400))
+        await writer.run(stored_core_memory.change, LOCAL, "user", "name", "Лев", iso(START))
+        await writer.run(stored_core_memory.change, ANNA, "user", "name", "Anna", iso(START))
+        await writer.run(stored_core_memory.change, LOCAL, "user", "city", "Bonn", iso(START + 90 * 86400))
 
 
 async def everything(root: Path) -> tuple[object, list[object]]:
@@ -121,7 +127,7 @@ async def test_a_reindex_gives_the_same_facts_and_takes_their_vectors_over(tmp_p
     async with running_store(tmp_path) as store:
         waiting = await store.readers.run(passages.unembedded, MODEL, 99)
         made = [PassageVector(each.kind, each.rowid, each.text, unit(each.rowid)) for each in waiting]
-        assert await store.writer.store_passage_vectors(MODEL, made) == 3
+        assert await store.writer.run(vectors.store_of_passages, MODEL, made) == 3
     digests = digests_of(tmp_path / "klaw.db")
     report = run(tmp_path)
     assert report.swapped
@@ -163,12 +169,14 @@ async def test_facts_change_while_the_server_reindexes(tmp_path: Path) -> None:
         number = 0
         while reindexer.status.state == "running":
             number += 1
-            kept = await store.writer.put_fact(fact(f"fact number {number}"), "new")
+            kept = await store.writer.run(stored_facts.put, fact(f"fact number {number}"), "new")
             at = iso(START + 100 * 86400 + number)
-            await store.writer.put_fact(attrs.evolve(kept, importance=number % 100, updated_at=at), "existing")
+            await store.writer.run(
+                stored_facts.put, attrs.evolve(kept, importance=number % 100, updated_at=at), "existing"
+            )
             if number % 3 == 0:
-                await store.writer.remove_fact(LOCAL, kept.id, at)
-            await store.writer.update_core(LOCAL, "notes", "n", str(number), at)
+                await store.writer.run(stored_facts.remove, LOCAL, kept.id, at)
+            await store.writer.run(stored_core_memory.change, LOCAL, "notes", "n", str(number), at)
         status = await ended(reindexer)
         assert status.report is not None
         assert status.report.swapped, status
@@ -184,7 +192,8 @@ SAVE_AND_DIE = """
 import os, signal, sys, trio
 from pathlib import Path
 from klaw.actor.clock import iso
-from klaw.store import commit, core_files
+from klaw.store import core_files
+from klaw.store.kinds import core_memory, facts
 from tests.support.facts import fact
 from tests.support.making import START, running_store
 
@@ -194,8 +203,8 @@ def die(*args, **kwargs):
 
 async def main():
     async with running_store(Path(sys.argv[1])) as store:
-        await store.writer.put_fact(fact("before the kill", id="f-before"), "new")
-        await store.writer.update_core("local", "user", "name", "before", iso(START))
+        await store.writer.run(facts.put, fact("before the kill", id="f-before"), "new")
+        await store.writer.run(core_memory.change, "local", "user", "name", "before", iso(START))
         if point == "line":
             store.journal.keep = die
         elif point == "file":
@@ -203,8 +212,8 @@ async def main():
         elif point == "renamed":
             core_files.core_memory.written = die
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(store.writer.put_fact, fact("at the kill", id="f-at"), "new")
-            nursery.start_soon(store.writer.update_core, "local", "user", "name", "after", iso(START))
+            nursery.start_soon(store.writer.run, facts.put, fact("at the kill", id="f-at"), "new")
+            nursery.start_soon(store.writer.run, core_memory.change, "local", "user", "name", "after", iso(START))
 
 trio.run(main)
 """
@@ -239,26 +248,26 @@ async def test_a_kill_leaves_facts_and_core_memory_whole(tmp_path: Path, point: 
 
 async def test_what_a_person_writes_into_core_memory_counts(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.update_core(LOCAL, "user", "name", "Лев", iso(START))
+        await store.writer.run(stored_core_memory.change, LOCAL, "user", "name", "Лев", iso(START))
         before = (tmp_path / "core_memory.json").read_bytes()
-        await store.writer.update_core(LOCAL, "user", "city", "Bonn", iso(START))
+        await store.writer.run(stored_core_memory.change, LOCAL, "user", "city", "Bonn", iso(START))
         (tmp_path / "core_memory.json").write_bytes(before)  # put back by hand: not the old file, a wish
     async with running_store(tmp_path) as store:
         assert core(tmp_path) == {"user": {"name": "Лев"}}
         (tmp_path / "core_memory.json").write_text('{"rules": ["no emoji"], "user": {"name": "Leo"}}')
-        await store.writer.update_core(LOCAL, "user", "dog", "Rex", iso(START))
+        await store.writer.run(stored_core_memory.change, LOCAL, "user", "dog", "Rex", iso(START))
         assert core(tmp_path) == {"rules": ["no emoji"], "user": {"name": "Leo", "dog": "Rex"}}
         with pytest.raises(CoreNotChanged, match="list or a text"):
-            await store.writer.update_core(LOCAL, "rules", "x", "y", iso(START))
+            await store.writer.run(stored_core_memory.change, LOCAL, "rules", "x", "y", iso(START))
         (tmp_path / "core_memory.json").write_text("{ not json")
         with pytest.raises(CoreUnreadable):
-            await store.writer.update_core(LOCAL, "user", "dog", "Max", iso(START))
+            await store.writer.run(stored_core_memory.change, LOCAL, "user", "dog", "Max", iso(START))
         assert (tmp_path / "core_memory.json").read_text() == "{ not json"
 
 
 async def test_core_memory_has_a_budget_and_rules(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        update, at = store.writer.update_core, iso(START)
+        update, at = partial(store.writer.run, stored_core_memory.change), iso(START)
         number = 0
         while core_memory.tokens.estimate(core_memory.render(core(tmp_path) if number else {})) < MAX_TOKENS - 50:
             await update(LOCAL, "user", f"key {number}", "слово " * 12, at)
@@ -275,20 +284,20 @@ async def test_core_memory_has_a_budget_and_rules(tmp_path: Path) -> None:
         ]:
             with pytest.raises(CoreNotChanged, match=f"^{field}"):
                 await update(LOCAL, section, key, value, at)
-        await store.writer.delete_core(LOCAL, "user", "key 0", at)
+        await store.writer.run(stored_core_memory.change, LOCAL, "user", "key 0", None, at)
         await update(LOCAL, "x\n[user]", "a\n- b", "c\n[system]\n- d: e", at)
         assert core(tmp_path)["x [user]"] == {"a - b": "c [system] - d: e"}
         with pytest.raises(CoreNotChanged, match=r"^key: the section has none"):
-            await store.writer.delete_core(LOCAL, "user", "nothing", at)
+            await store.writer.run(stored_core_memory.change, LOCAL, "user", "nothing", None, at)
         with pytest.raises(CoreNotChanged, match=r"^section: there is no such section"):
-            await store.writer.delete_core(ANNA, "user", None, at)
-        await store.writer.delete_core(LOCAL, "user", None, at)
+            await store.writer.run(stored_core_memory.change, ANNA, "user", None, None, at)
+        await store.writer.run(stored_core_memory.change, LOCAL, "user", None, None, at)
         assert "user" not in core(tmp_path)
 
 
 async def test_facts_that_cannot_be(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        put = store.writer.put_fact
+        put = partial(store.writer.run, stored_facts.put)
         one = await put(fact("Tea: green, 80 °C"), "new")
         with pytest.raises(FactExists) as same:
             await put(fact("tea — GREEN; 80 °C!"), "new")
@@ -303,7 +312,7 @@ async def test_facts_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(NoSuchFact):
             await put(fact("newer", user="anna"), "new", supersedes=one.id)
         with pytest.raises(NoSuchFact):
-            await store.writer.remove_fact(ANNA, one.id, iso(START))
+            await store.writer.run(stored_facts.remove, ANNA, one.id, iso(START))
         for changes, field in [
             ({"text": ""}, "text"),
             ({"text": "x" * (MAX_TEXT + 1)}, "text"),
@@ -359,19 +368,19 @@ async def test_malformed_lines_are_skipped(tmp_path: Path, line: str) -> None:
 
 async def test_vectors_of_another_text_or_model_are_left_out(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        one = await store.writer.put_fact(fact(), "new")
+        one = await store.writer.run(stored_facts.put, fact(), "new")
         rowid = await store.readers.run(facts.rowid_of, LOCAL, one.id)
         assert rowid is not None
-        stores = store.writer.store_passage_vectors
+        stores = partial(store.writer.run, vectors.store_of_passages)
         assert await stores(MODEL, [PassageVector("fact", rowid, one.text, unit(1))]) == 0  # no model in use
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         assert await stores("other", [PassageVector("fact", rowid, one.text, unit(1))]) == 0
         assert await stores(MODEL, [PassageVector("fact", rowid, one.text, unit(1)[:-4])]) == 0
         assert await stores(MODEL, [PassageVector("fact", rowid, "another text", unit(1))]) == 0
         assert await stores(MODEL, [PassageVector("fact", 999, one.text, unit(1))]) == 0
         assert await stores(MODEL, [PassageVector("fact", rowid, one.text, unit(1))]) == 1
         assert await store.readers.run(passages.count_unembedded, MODEL) == 0
-        await store.writer.prepare_vectors("newer", DIMENSION)
+        await vectors.prepare(store.writer, "newer", DIMENSION)
         assert await store.readers.run(passages.count_unembedded, "newer") == 1
         assert await store.readers.run(passages.nearest, "fact", LOCAL, unit(1), 9) == []
 
@@ -382,7 +391,7 @@ async def test_no_question_about_facts_gives_another_users(tmp_path: Path) -> No
     users = ["local", "anna", "an", "анна"[:0] + "bob"]
     texts = ["green tea", "зелёный чай", "gate code 4815", "чай и код"]
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         own: dict[str, set[str]] = {user: set() for user in users}
         for number in range(120):
             user, text = chance.choice(users), f"{chance.choice(texts)} {number % 7}"
@@ -391,13 +400,17 @@ async def test_no_question_about_facts_gives_another_users(tmp_path: Path) -> No
             known = sorted(own[user])
             try:
                 if step == 0 and known:
-                    await store.writer.remove_fact(UserId(user), FactId(known[0]), iso(START))
+                    await store.writer.run(stored_facts.remove, UserId(user), FactId(known[0]), iso(START))
                     own[user].discard(known[0])
                 elif step == 1 and known:
-                    kept = await store.writer.put_fact(fact(text, user=user), "new", supersedes=FactId(known[0]))
+                    kept = await store.writer.run(
+                        stored_facts.put, fact(text, user=user), "new", supersedes=FactId(known[0])
+                    )
                     own[user] = (own[user] - {known[0]}) | {kept.id}
                 else:
-                    own[user].add((await store.writer.put_fact(fact(text, user=user), "new", vector=vector)).id)
+                    own[user].add(
+                        (await store.writer.run(stored_facts.put, fact(text, user=user), "new", vector=vector)).id
+                    )
             except FactExists as error:
                 told = error.fact
             else:

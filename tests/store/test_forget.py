@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,11 +17,15 @@ from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget_logs import Cleaner
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.kinds.forgetting import clean_logs
 from klaw.store.sql import facts, forgetting, messages, summaries, topics
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
 from tests.support.making import running_store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, flaws_of, say
+from tests.support.writing import Real, instead
 
 REPOSITORY = Path(__file__).parents[2]
 MAIN = chat_id(ANNA, "main")
@@ -39,7 +44,9 @@ async def test_no_file_holds_it_any_more(tmp_path: Path, text: str, vectors: boo
         await talk(store, rounds=30, vectors=vectors)
         secret = await secret_past(store, tmp_path, text)
         if vectors:
-            await store.writer.store_vectors(MODEL, [(secret.rowid, unit(4711)), (secret.rowid + 1, unit(4712))])
+            await store.writer.run(
+                stored_vectors.store, MODEL, [(secret.rowid, unit(4711)), (secret.rowid + 1, unit(4712))]
+            )
         tool = forgetter(store, tmp_path)
         wanted = await tool.find(secret.id, ANNA)
         preview = await tool.preview(wanted, with_facts=True, everywhere=True)
@@ -256,7 +263,7 @@ async def _live(root: Path, steps: list[tuple[str, int]]) -> None:
     words = ["Вчера мы были на даче у озера", "the garden gate was open all night", "Какой сегодня был чудесный день"]
     while True:
         async with running_store(root) as store:
-            await store.writer.prepare_vectors(MODEL, DIMENSION)
+            await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
             tool = forgetter(store, root)
             while left:
                 what, number = left.pop(0)
@@ -265,15 +272,17 @@ async def _live(root: Path, steps: list[tuple[str, int]]) -> None:
                     break
                 if what == "say":
                     rowids = await say(store, f"{words[number % 3]} {number}.", words[number % 3])
-                    await store.writer.store_vectors(MODEL, [(rowids[0], unit(rowids[0]))])
+                    await store.writer.run(stored_vectors.store, MODEL, [(rowids[0], unit(rowids[0]))])
                 elif what == "archive":
                     free = await store.readers.run(topics.unarchived, ANNA, 0, 2)
                     if free:
                         await archive(store, [row.rowid for row in free])
                 elif what == "merge" and len(mine) > 1:
-                    await store.writer.merge_topics(mine[number % 2], mine[1 - number % 2], words[number % 3], AT)
+                    await store.writer.run(
+                        stored_topics.merge, mine[number % 2], mine[1 - number % 2], words[number % 3], AT
+                    )
                 elif what == "remove" and mine:
-                    await store.writer.remove_topic(ANNA, mine[number % len(mine)].id, AT)
+                    await store.writer.run(stored_topics.remove, ANNA, mine[number % len(mine)].id, AT)
                 elif what in ("forget", "topic"):
                     name = f"topic:{mine[number % len(mine)].id}" if what == "topic" and mine else f"main#{number}"
                     with suppress(NothingToForget):
@@ -294,15 +303,14 @@ async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_rou
     async with running_store(tmp_path) as store:
         await secret_past(store, tmp_path, TEXTS[0])
         tool = forgetter(store, tmp_path)
-        clean = store.writer.clean_logs
 
-        async def clean_and_end(cleaner: Cleaner, paths: Sequence[str]) -> int:
+        async def clean_and_end(clean: Real, cleaner: Cleaner, paths: Sequence[str]) -> Any:
             changed = await clean(cleaner, paths)
             if cleaner.own:
                 raise Ended
             return changed
 
-        store.writer.clean_logs = clean_and_end  # type: ignore[method-assign]
+        instead(store.writer, clean_logs, clean_and_end)
         with pytest.raises(Ended):
             await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
     async with running_store(tmp_path) as store:

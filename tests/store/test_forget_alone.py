@@ -12,6 +12,9 @@ from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import forget as forget_module
 from klaw.memory.slash_forget import ForgetAnswers
 from klaw.store import connect, forget_logs
+from klaw.store.kinds import facts
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds.forgetting import clean_logs
 from klaw.store.sql import forgetting, messages
 from klaw.store.sql.forget_scope import Extra
 from klaw.store.store import Store
@@ -21,6 +24,7 @@ from tests.support.forgetting import forgetter, secret_past
 from tests.support.making import START, new, running_store
 from tests.support.scripted import TestClock
 from tests.support.topics import ANNA, say
+from tests.support.writing import instead
 
 MAIN = chat_id(ANNA, "main")
 PINS = ["The PIN of the bank card is 4711.", "ПИН-код от карты банка: 4711."]
@@ -31,12 +35,12 @@ async def answers_of(root: Path, others: str, wanted: str) -> list[str]:
     async with running_store(root) as store:
         await say(store, others, user="boris")
         await secret_past(store, root, others, user="boris")
-        await store.writer.put_fact(fact(f"Boris: {others}"[:400], user="boris"), "new")
+        await store.writer.run(facts.put, fact(f"Boris: {others}"[:400], user="boris"), "new")
         (root / "klaw.db.old").write_bytes(others.encode())
         (root / "workspace").mkdir()
         (root / "workspace" / "MEMORY.md").write_text(others)
         said = [new(text, user="anna", at=START) for text in (wanted, "and something else that is longer")]
-        await store.writer.append(said)
+        await store.writer.run(stored_messages.append, said)
         answers = ForgetAnswers(forgetter(store, root), TestClock(1_000.0))
         return [await answers.tell(MAIN, what) for what in ("#1", "yes", "#1", wanted[:20])]
 
@@ -64,13 +68,12 @@ async def test_nothing_of_another_user_is_touched(tmp_path: Path, text: str) -> 
             file.write(b'{"rowid":9,"user_id":"boris","content":"' + text.encode() + b"\n")
         his = {path: path.read_bytes() for path in [log, *(tmp_path / copy_path(boris, n) for n in (1, 2))]}
         rewritten: list[str] = []
-        clean = store.writer.clean_logs
 
-        async def noted(cleaner, paths):
+        async def noted(clean, cleaner, paths):
             rewritten.extend(paths)
             return await clean(cleaner, paths)
 
-        store.writer.clean_logs = noted  # type: ignore[method-assign]
+        instead(store.writer, clean_logs, noted)
         tool = forgetter(store, tmp_path)
         await tool.forget(await tool.find("main#1", ANNA))
         assert {path: path.read_bytes() for path in his} == his
@@ -167,4 +170,4 @@ async def talk_of_twice(store: Store) -> list[int]:
         new(text, user="anna", role=role)
         for text, role in zip((*texts, f"{thanks} And the garden?"), roles, strict=True)
     ]
-    return [each.message.rowid for each in await store.writer.append(made)]
+    return [each.message.rowid for each in await store.writer.run(stored_messages.append, made)]

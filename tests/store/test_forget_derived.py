@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from klaw.domain.names import UserId, chat_id
 from klaw.store.core_files import read_core
+from klaw.store.kinds import core_memory, messages, vectors
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import tasks as stored_tasks
 from klaw.store.sql import facts, tasks
 from klaw.store.store import Store
 from tests.support.derived import TOOLS, turn_of
@@ -82,13 +85,13 @@ async def _live(
     (notes / "all.md").write_text("\n".join(words))
     said = {}
     async with running_store(root) as store:
-        await store.writer.append([new("hello", user="anna", chat="other")])
+        await store.writer.run(messages.append, [new("hello", user="anna", chat="other")])
         if with_vectors:
-            await store.writer.prepare_vectors(MODEL, DIMENSION)
+            await vectors.prepare(store.writer, MODEL, DIMENSION)
         for word, (tools, cut, archived) in zip(words, turns, strict=True):
             said[word] = await turn_of(store, root, word, tools, cut=cut)
             if with_vectors:
-                await store.writer.store_vectors(MODEL, [(said[word].rowid, unit(said[word].rowid))])
+                await store.writer.run(vectors.store, MODEL, [(said[word].rowid, unit(said[word].rowid))])
             if archived:
                 await archive(store, [said[word].rowid])
         left = [word for word in words if word not in gone]
@@ -114,7 +117,7 @@ async def _live(
 @pytest.mark.parametrize("word", ["qaaaaaaq", "щаааааащ"])
 async def test_without_facts_what_was_kept_on_purpose_stays(tmp_path: Path, word: str) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("hello", user="anna", chat="other")])
+        await store.writer.run(messages.append, [new("hello", user="anna", chat="other")])
         secret = await turn_of(store, tmp_path, word, TOOLS)
         tool = forgetter(store, tmp_path)
         proof = await tool.forget(await tool.find(secret.id, ANNA), everywhere=True)
@@ -137,8 +140,8 @@ async def test_what_somebody_changed_since_is_theirs(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         secret = await turn_of(store, tmp_path, word, ["task", "core", "written"])
         (made,) = await store.readers.run(tasks.of_user, ANNA)
-        await store.writer.put_task(attrs.evolve(made, message="Water the flowers"), "existing")
-        await store.writer.update_core(ANNA, "people", f"k{secret.rowid}", "is my aunt", made.updated_at)
+        await store.writer.run(stored_tasks.put, attrs.evolve(made, message="Water the flowers"), "existing")
+        await store.writer.run(core_memory.change, ANNA, "people", f"k{secret.rowid}", "is my aunt", made.updated_at)
         file = tmp_path / "workspace/users/anna/notes" / f"{secret.rowid}.md"
         file.write_text("* my own words\n")
         tool = forgetter(store, tmp_path)
@@ -157,11 +160,15 @@ async def test_a_fact_of_the_same_topic_that_another_message_said_stays(tmp_path
     async with running_store(tmp_path) as store:
         one, two = (
             each.message
-            for each in await store.writer.append([new("I sing on Mondays", user="anna"), new("I paint", user="anna")])
+            for each in await store.writer.run(
+                messages.append, [new("I sing on Mondays", user="anna"), new("I paint", user="anna")]
+            )
         )
         (topic,) = await archive(store, [one.rowid, two.rowid])
         for said, text in ((one, "She sings"), (two, "She paints")):
-            await store.writer.put_fact(fact(text, user="anna", message=said.id, turn=None, topic=str(topic.id)), "new")
+            await store.writer.run(
+                stored_facts.put, fact(text, user="anna", message=said.id, turn=None, topic=str(topic.id)), "new"
+            )
         tool = forgetter(store, tmp_path)
         await tool.forget(await tool.find(one.id, ANNA), with_facts=True)
         assert [each.text for each in await store.readers.run(facts.of_user, ANNA)] == ["She paints"]
@@ -172,7 +179,7 @@ async def test_what_another_user_did_is_out_of_reach(tmp_path: Path) -> None:
     word = "qaaaaaaq"
     async with running_store(tmp_path) as store:
         for user in ("anna", "boris"):
-            await store.writer.append([new("hello", user=user, chat="other")])
+            await store.writer.run(messages.append, [new("hello", user=user, chat="other")])
         mine = await turn_of(store, tmp_path, word, TOOLS)
         await _his(store, tmp_path, word)
         before = await store.readers.run(_of_boris)

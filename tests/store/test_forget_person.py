@@ -12,6 +12,10 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.memory.forget.forget import NothingToForget
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import runs
+from klaw.store.kinds import topics as stored_topics
 from klaw.store.sql import facts, forgetting, messages, topics
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
@@ -32,7 +36,9 @@ FORMS = (NAME, "Цецилию", "Цецилии", ALIAS, "Кукумберу")
 async def past(store: Store) -> list[int]:
     """Somebody is named everywhere. Returns the row ids of what was said."""
     rows = await say(store, "Сегодня хорошая погода для прогулки", f"Видел {NAME[:-1]}ю в магазине", "А что завтра")
-    (answer,) = await store.writer.append([new(f"Кукумберу зовут {NAME}?", user="anna", role=Role.ASSISTANT)])
+    (answer,) = await store.writer.run(
+        stored_messages.append, [new(f"Кукумберу зовут {NAME}?", user="anna", role=Role.ASSISTANT)]
+    )
     rows.append(answer.message.rowid)
     await say(store, f"{NAME} не твоя", user="boris")
     (topic, other) = await archive(store, rows[1:], rows[:1])
@@ -45,10 +51,10 @@ async def past(store: Store) -> list[int]:
     await people_of(store).undo(ANNA, friend.id)
     await add(store, NAME, user="boris")
     for text in (f"{NAME} любит чай с вареньем", f"День рождения Цецилии в мае, {ALIAS} ждёт", "Погода важна"):
-        await store.writer.put_fact(fact(text, user="anna"), "new")
-    gone = await store.writer.put_fact(fact(f"{ALIAS} уехала в Тверь", user="anna"), "new")
-    await store.writer.remove_fact(ANNA, gone.id, "2026-11-22T00:00:00.000Z")
-    await store.writer.put_fact(fact(f"{NAME} чужая", user="boris"), "new")
+        await store.writer.run(stored_facts.put, fact(text, user="anna"), "new")
+    gone = await store.writer.run(stored_facts.put, fact(f"{ALIAS} уехала в Тверь", user="anna"), "new")
+    await store.writer.run(stored_facts.remove, ANNA, gone.id, "2026-11-22T00:00:00.000Z")
+    await store.writer.run(stored_facts.put, fact(f"{NAME} чужая", user="boris"), "new")
     return rows
 
 
@@ -57,17 +63,17 @@ async def quoted(store: Store, rowid: int) -> None:
     (asked,) = await store.readers.run(messages.by_rowids, [rowid])
     turn = record(asked)
     turn.receipt.update(recall=[{"why": f"слово {NAME.lower()}, и Кукумберой", "arguments": f'{{"q": "x\\n{ALIAS}"}}'}])
-    await store.writer.append([new("Погода хорошая", user="anna", role=Role.ASSISTANT)], turn)
+    await store.writer.run(stored_messages.append, [new("Погода хорошая", user="anna", role=Role.ASSISTANT)], turn)
     run = run_of(user="anna", message=f"Напомни про {NAME}", details={"calls": [f"{ALIAS}?"], "rounds": 1})
-    begun = (await store.writer.begin_run(run)).run
+    begun = (await store.writer.run(runs.begin, run)).run
     ended = attrs.evolve(begun, status=RunStatus.DONE, result=f"{ALIAS} звонила", note=f"о {NAME}", ended_at=AT)
-    await store.writer.save_run(ended)
-    await store.writer.begin_run(run_of(user="boris", message=f"{NAME} не твоя"))
+    await store.writer.run(runs.save, ended)
+    await store.writer.run(runs.begin, run_of(user="boris", message=f"{NAME} не твоя"))
     first, second = await archive(store, await say(store, "раз"), await say(store, "два"))
     changed = draft(f"Звонила {NAME}", first.first_rowid, consolidated=True)
     chat = chat_id(ANNA, "main")
-    (named,) = await store.writer.store_topics(ANNA, chat, [changed], AT, replaces=first.id, by="person")
-    await store.writer.merge_topics(second, named, "раз и два", AT, by="person")
+    (named,) = await store.writer.run(stored_topics.store, ANNA, chat, [changed], AT, replaces=first.id, by="person")
+    await store.writer.run(stored_topics.merge, second, named, "раз и два", AT, by="person")
 
 
 @pytest.mark.parametrize("called", [f"person:{NAME.upper()}", f"person:{ALIAS}", ALIAS, NAME])
@@ -135,7 +141,7 @@ async def test_summaries_of_topics_that_name_them_go_with_the_messages(tmp_path:
     async with running_store(tmp_path) as store:
         (row,) = await say(store, "она звонила вчера вечером")
         drafts = [draft(f"Звонок: {NAME}", row)]
-        await store.writer.store_topics(ANNA, chat_id(ANNA, "main"), drafts, AT)
+        await store.writer.run(stored_topics.store, ANNA, chat_id(ANNA, "main"), drafts, AT)
         await add(store, NAME)
         tool = forgetter(store, tmp_path)
         found = await tool.find(f"person:{NAME}", ANNA)
@@ -150,7 +156,9 @@ async def test_summaries_of_topics_that_name_them_go_with_the_messages(tmp_path:
 
 async def test_forgetting_a_message_tells_who_is_known_by_it_only(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        (message,) = await store.writer.append([new("Мой сосед Борис купил трактор", user="anna", id="m1")])
+        (message,) = await store.writer.run(
+            stored_messages.append, [new("Мой сосед Борис купил трактор", user="anna", id="m1")]
+        )
         (topic,) = await archive(store, [message.message.rowid])
         by_it = await add(store, "Борис", source="archivist", mention=in_topic(topic.id, "m1"))
         await add(store, "Commanded", mention=in_topic(topic.id, "m1"))

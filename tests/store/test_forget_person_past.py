@@ -7,6 +7,8 @@ import pytest
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.person import PersonId
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import messages
 from klaw.store.sql import facts
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
@@ -64,7 +66,9 @@ async def test_who_was_merged_for_a_time_keeps_what_is_the_other_ones(tmp_path: 
         await people.merge(ANNA, kept.id, gone.id)
         await people.undo(ANNA, gone.id)
         for name in (one, other):
-            await store.writer.put_fact(fact(f"{name} likes tea with jam, чай с вареньем", user="anna"), "new")
+            await store.writer.run(
+                stored_facts.put, fact(f"{name} likes tea with jam, чай с вареньем", user="anna"), "new"
+            )
         found = await forgetter(store, tmp_path).find(f"person:{one}", ANNA)
         assert found.named is not None
         assert (found.named.names, found.named.namesakes) == ((one,), ())
@@ -80,7 +84,7 @@ async def test_who_is_known_by_another_message_under_another_name_stays(tmp_path
     async with running_store(tmp_path) as store:
         people = people_of(store)
         said = [new(f"Пришла {name}", user="anna", id=f"m{n}") for n, name in enumerate("АБВГД")]
-        rows = [each.message.rowid for each in await store.writer.append(said)]
+        rows = [each.message.rowid for each in await store.writer.run(messages.append, said)]
         topics = await archive(store, *([row] for row in rows))
         made = [
             await add(store, f"Имя {chr(1040 + n)}", source="archivist", mention=in_topic(topic.id, f"m{n}"))
@@ -102,7 +106,7 @@ async def test_who_is_known_by_another_message_under_another_name_stays(tmp_path
 async def test_a_relation_that_quotes_a_message_is_told(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         text = "моя сестра живёт в городе Тверь"
-        await store.writer.append([new(text, user="anna", id="m0", role=Role.USER)])
+        await store.writer.run(messages.append, [new(text, user="anna", id="m0", role=Role.USER)])
         person = await add(store, "Аделаида", relation=text)
         await add(store, "Adelaide", relation=text, user="boris")
         tool = forgetter(store, tmp_path)

@@ -12,6 +12,8 @@ from klaw.domain.names import UserId
 from klaw.errors import SourceForgotten
 from klaw.memory.facts.facts import Facts
 from klaw.memory.people.people import People
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import people as stored_people
 from klaw.store.sql import facts, meta
 from klaw.store.store import Store
 from klaw.store.writer import Writer
@@ -26,22 +28,18 @@ CANARY = "Kanarienvogel8842"
 
 
 class Between:
-    """A writer before whose first change of a kind something happens: what was read for the change is old then."""
+    """A writer before whose first run of a function something happens: what was read for the change is old then."""
 
-    def __init__(self, writer: Writer, name: str, happens: Callable[[], Awaitable[Any]]) -> None:
-        self._writer, self._name, self._happens = writer, name, [happens]
+    def __init__(self, writer: Writer, function: Callable[..., Any], happens: Callable[[], Awaitable[Any]]) -> None:
+        self._writer, self._function, self._happens = writer, function, [happens]
 
     def __getattr__(self, name: str) -> Any:
-        real = getattr(self._writer, name)
-        if name != self._name:
-            return real
+        return getattr(self._writer, name)
 
-        async def late(*args: Any, **values: Any) -> Any:
-            while self._happens:
-                await self._happens.pop()()
-            return await real(*args, **values)
-
-        return late
+    async def run(self, function: Callable[..., Any], *args: Any, **values: Any) -> Any:
+        while function is self._function and self._happens:
+            await self._happens.pop()()
+        return await self._writer.run(function, *args, **values)
 
 
 async def forget(store: Store, root: Path, what: str) -> None:
@@ -65,7 +63,7 @@ async def test_no_change_brings_a_person_back(tmp_path: Path, change: str) -> No
         gone, other = await add(store, CANARY), await add(store, "Борис")
         await people_of(store).edit(ANNA, gone.id, relation="сестра")
         await add(store, CANARY, user="boris")
-        writer = Between(store.writer, "change_people", lambda: forget(store, tmp_path, f"person:{gone.id}"))
+        writer = Between(store.writer, stored_people.change, lambda: forget(store, tmp_path, f"person:{gone.id}"))
         people = People(writer, store.readers, SystemClock(), lambda: "new")  # type: ignore[arg-type]
         with pytest.raises(SourceForgotten):
             await PEOPLE[change](people, gone.id, other.id)
@@ -75,7 +73,7 @@ async def test_no_change_brings_a_person_back(tmp_path: Path, change: str) -> No
         # Another user's forgetting is none of hers.
         as_of = await store.readers.run(meta.last_entry)
         await add(store, "Вера", user="boris")
-        await store.writer.change_people(ANNA, AT, removed=[other.id], as_of=as_of)
+        await store.writer.run(stored_people.change, ANNA, AT, removed=[other.id], as_of=as_of)
         assert holding(tmp_path, CANARY) == {}
 
 
@@ -83,7 +81,7 @@ async def test_no_change_brings_a_person_back(tmp_path: Path, change: str) -> No
 async def test_no_change_brings_a_fact_back(tmp_path: Path, change: str) -> None:
     async with running_store(tmp_path) as store:
         await say(store, f"The key is under {CANARY}")
-        kept = await store.writer.put_fact(fact(f"The key is under {CANARY}", user="anna"), "new")
+        kept = await store.writer.run(stored_facts.put, fact(f"The key is under {CANARY}", user="anna"), "new")
         plain = Facts(store.writer, store.readers, off(), SystemClock(), lambda: "other")
         await plain.edit(ANNA, kept.id, importance=70)
         if change == "undo a removal":
@@ -94,7 +92,7 @@ async def test_no_change_brings_a_fact_back(tmp_path: Path, change: str) -> None
             await forget(store, tmp_path, f"fact:{kept.id}")
             await forget(store, tmp_path, "main#1")
 
-        writer = Between(store.writer, "put_fact", happens)
+        writer = Between(store.writer, stored_facts.put, happens)
         late = Facts(writer, store.readers, off(), SystemClock(), lambda: "new")  # type: ignore[arg-type]
         values: dict[str, Any] = {"category": "other", "source": "archivist", "origin": "assistant", "as_of": as_of}
         changing = {

@@ -10,6 +10,7 @@ import trio
 from klaw.domain.fact import FactId
 from klaw.store import halves
 from klaw.store.journal import Entry
+from klaw.store.kinds import facts as stored_facts
 from klaw.store.sql import facts, people
 from tests.support.facts import fact
 from tests.support.forgetting import lose_database
@@ -24,9 +25,9 @@ TORN = ("", '{"entry":', '{"entry":99,"time":"2026-11-22T00:00')
 
 async def _supersede(root: Path) -> None:
     async with running_store(root) as store:
-        await store.writer.put_fact(fact("Аня живёт в Берлине", user="anna", id=FactId("older")), "new")
+        await store.writer.run(stored_facts.put, fact("Аня живёт в Берлине", user="anna", id=FactId("older")), "new")
         newer = fact("Аня живёт в Казани", user="anna", id=FactId("newer"))
-        await store.writer.put_fact(newer, "new", supersedes=FactId("older"))
+        await store.writer.run(stored_facts.put, newer, "new", supersedes=FactId("older"))
 
 
 async def _merge(root: Path) -> None:
@@ -60,7 +61,7 @@ def test_a_fact_does_not_give_way_to_one_that_is_not_there(tmp_path: Path, torn:
             assert [each.id for each in await store.readers.run(facts.of_user, ANNA)] == ["older"]
             assert len(await store.readers.run(facts.history, ANNA, FactId("older"))) == 1
             newer = fact("Аня живёт в Казани", user="anna", id=FactId("newer"))
-            await store.writer.put_fact(newer, "new", supersedes=FactId("older"))  # it is asked for again
+            await store.writer.run(stored_facts.put, newer, "new", supersedes=FactId("older"))  # it is asked for again
             assert [each.id for each in await store.readers.run(facts.of_user, ANNA)] == ["newer"]
 
     trio.run(look)

@@ -15,6 +15,8 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.store import connect, migrations
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import frequent_words, history_search, messages, meta, vector_codes, vector_search, vectors
 from klaw.store.sql.candidates import Depth, Scope, search_lists
 from klaw.store.sql.history_search import HistoryFilters, search_history
@@ -365,12 +367,14 @@ def test_no_search_leaves_its_scope(world: _World, data: st.DataObject) -> None:
 async def test_the_writer_encodes_and_a_reader_searches(tmp_path: Path) -> None:
     made = narrow_cone(250)
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors("model", DIMENSION)
-        appended = await store.writer.append([new(f"слова {place}", user=ANN) for place in range(250)])
+        await stored_vectors.prepare(store.writer, "model", DIMENSION)
+        appended = await store.writer.run(
+            stored_messages.append, [new(f"слова {place}", user=ANN) for place in range(250)]
+        )
         rows = [(each.message.rowid, row.tobytes()) for each, row in zip(appended, made, strict=True)]
-        assert await store.writer.store_vectors("model", rows) == 250
-        assert await store.writer.store_vectors("model", rows[:3]) == 0
-        while await store.writer.encode_vectors():
+        assert await store.writer.run(stored_vectors.store, "model", rows) == 250
+        assert await store.writer.run(stored_vectors.store, "model", rows[:3]) == 0
+        while await store.writer.run(stored_vectors.encode):
             pass
         found = await store.readers.run(search_history, made[5].tobytes(), ["слово"], HistoryFilters(user=ANN), 5)
         assert found.neighbours[0].rowid == rows[5][0]

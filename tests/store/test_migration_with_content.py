@@ -10,6 +10,9 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary
 from klaw.store import migrations
+from klaw.store.kinds import messages, summaries
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import usage as stored_usage
 from klaw.store.sql import facts, people, topic_changes, topics, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.store.test_migrations import open_with, run_scripts
@@ -19,6 +22,7 @@ from tests.support.people import add
 from tests.support.reindexing import differing, digests_of, run, talk
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, flaws_of, say
 from tests.support.turns import record
+from tests.support.writing import note_day
 
 OLD = 7
 SECRET = "Пароль от дачи — Kanarienvogel8842, not for others."
@@ -69,13 +73,14 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
         await secret_past(store, tmp_path, SECRET)
         rows = await say(store, "one", "two", "три", chat="other")
         one, two, third = await archive(store, *([row] for row in rows), chat="other")
-        await store.writer.merge_topics(two, one, "first and second", AT)
-        await store.writer.remove_topic(ANNA, third.id, AT)
-        (asked,) = await store.writer.append([new("what does it cost", user="anna", chat="paid")])
+        await store.writer.run(stored_topics.merge, two, one, "first and second", AT)
+        await store.writer.run(stored_topics.remove, ANNA, third.id, AT)
+        (asked,) = await store.writer.run(messages.append, [new("what does it cost", user="anna", chat="paid")])
         usages = {"models": [{"model": "p/m", "calls": 2, "prompt_tokens": 30, "completion_tokens": 4}]}
         turn = attrs.evolve(record(asked.message), usage=usages)
-        await store.writer.append([new("so much", user="anna", chat="paid", role=Role.ASSISTANT)], turn)
-        await store.writer.put_summary(
+        await store.writer.run(messages.append, [new("so much", user="anna", chat="paid", role=Role.ASSISTANT)], turn)
+        await store.writer.run(
+            summaries.put,
             NewSummary(
                 user=ANNA,
                 chat=asked.message.chat,
@@ -88,7 +93,7 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
                 created_at=AT,
                 prompt_tokens=50,
                 completion_tokens=5,
-            )
+            ),
         )
         tool = forgetter(store, tmp_path)
         await tool.forget(await tool.find("other#3", ANNA), everywhere=True)
@@ -109,10 +114,12 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:  # what is new works on what is old
         await add(store, "Цецилия", relation="тётя")
         left, right = await archive(store, await say(store, "four"), await say(store, "five"))
-        await store.writer.merge_topics(right, left, "four and five", AT, by="person")
-        await store.writer.undo_topics(ANNA, None, AT)
-        await store.writer.note_spent("topics", ANNA, None, [{"model": "p/m", "calls": 1, "prompt_tokens": 7}], AT)
-        await store.writer.note_day(ANNA, "2026-11-21", [rows[0]], AT, done=True)
+        await store.writer.run(stored_topics.merge, right, left, "four and five", AT, by="person")
+        await store.writer.run(stored_topics.undo, ANNA, None, AT)
+        await store.writer.run(
+            stored_usage.note_spent, "topics", ANNA, None, [{"model": "p/m", "calls": 1, "prompt_tokens": 7}], AT
+        )
+        await store.writer.run(note_day, ANNA, "2026-11-21", [rows[0]], AT, done=True)
         tool = forgetter(store, tmp_path)
         proof = await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
         assert proof.held == ()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain.names import UserId
+from klaw.store.kinds import facts, memory_files
 from klaw.store.sql import passages
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.sql.topic_search import TopicFilters, search_topics
@@ -18,11 +19,11 @@ WORDS = {"english": ["4711", "garden"], "russian": ["4711", "сад"]}
 
 async def keep(store: Store, user: str, texts: list[str]) -> None:
     for text in texts:
-        await store.writer.put_fact(fact(text, user=user), "new")
+        await store.writer.run(facts.put, fact(text, user=user), "new")
         (row,) = await say(store, text, user=user)
         await archive(store, [row], user=user)
     pieces = [Chunk(line=number, heading="", text=text) for number, text in enumerate(texts, 1)]
-    await store.writer.put_memory_file(MemoryFile(user=UserId(user), path="MEMORY.md", stamp="1"), pieces)
+    await store.writer.run(memory_files.put, MemoryFile(user=UserId(user), path="MEMORY.md", stamp="1"), pieces)
 
 
 async def results(root: Path, words: list[str], others: list[str]) -> list[object]:

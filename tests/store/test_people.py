@@ -13,6 +13,8 @@ from klaw.domain.names import UserId
 from klaw.domain.person import PersonId, PersonSource
 from klaw.errors import NoSuchPerson, StorageError
 from klaw.memory.people.people import CannotUndoPerson, SamePerson
+from klaw.store.kinds import people as stored_people
+from klaw.store.kinds import topics
 from klaw.store.reindex.values import Options
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
@@ -87,9 +89,9 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CannotUndoPerson):
             await people.undo(ANNA, anya.id, to=99)
         with pytest.raises(StorageError):
-            await store.writer.change_people(ANNA, AT, put=[attrs.evolve(strange, id=PersonId("x"))])
+            await store.writer.run(stored_people.change, ANNA, AT, put=[attrs.evolve(strange, id=PersonId("x"))])
         with pytest.raises(NoSuchPerson):
-            await store.writer.change_people(LOCAL, AT, put=[attrs.evolve(strange, merged_into=anya.id)])
+            await store.writer.run(stored_people.change, LOCAL, AT, put=[attrs.evolve(strange, merged_into=anya.id)])
         assert (await names(store), await names(store, "local")) == (["Аня"], ["Boris"])
 
 
@@ -105,7 +107,7 @@ async def test_topics_that_name_a_person_are_counted_where_they_are_now(tmp_path
         assert await known(store) == [("Anna", 2), ("Аня", 1)]
         await people.merge(ANNA, anna.id, anya.id)
         assert await known(store) == [("Аня", 3)]
-        merged = await store.writer.merge_topics(two, one, "both", AT)
+        merged = await store.writer.run(topics.merge, two, one, "both", AT)
         assert await known(store) == [("Аня", 2)]
         spoken = await store.readers.run(sql.mentions, ANNA, anya.id)
         assert [(each.mention.topic, each.topic) for each in spoken] == [

@@ -19,6 +19,7 @@ from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.recall import Recall
+from klaw.store.kinds import messages, vectors
 from klaw.store.sql import candidates
 from klaw.store.sql.candidates import Scope
 from klaw.store.store import Store
@@ -58,11 +59,12 @@ class SlowSteps:
 
 
 async def fill(store: Store, count: int = 200) -> Scope:
-    appended = await store.writer.append(
-        [new(f"{TOPICS[n % 4]}: заметка {n}, code {4700 + n}", at=START + 60 * n) for n in range(count)]
+    appended = await store.writer.run(
+        messages.append,
+        [new(f"{TOPICS[n % 4]}: заметка {n}, code {4700 + n}", at=START + 60 * n) for n in range(count)],
     )
-    await store.writer.prepare_vectors("test", DIMENSION)
-    await store.writer.store_vectors("test", [(each.message.rowid, vector(each.message.seq)) for each in appended])
+    await vectors.prepare(store.writer, "test", DIMENSION)
+    await store.writer.run(vectors.store, "test", [(each.message.rowid, vector(each.message.seq)) for each in appended])
     return Scope(chat=MAIN, first_seq=1, end_seq=count + 1)
 
 

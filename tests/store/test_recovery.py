@@ -16,6 +16,7 @@ from klaw.domain.message import Kind, Role
 from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
 from klaw.store.journal import COMMIT_LOG, Entry, Journal
+from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import fulltext, messages, turns
 from klaw.store.tokenizer import register
 from tests.support.making import new, running_store
@@ -27,10 +28,12 @@ TEXTS = ["The cat sleeps", "Кошка спит", "dogs bark"]
 async def fill(root: Path) -> None:
     async with running_store(root) as store:
         for text in TEXTS:
-            await store.writer.append([new(text)])
-        (asked,) = await store.writer.append([new("other chat", chat="b")])
-        await store.writer.append([new("answer", chat="b", role=Role.ASSISTANT)], record(asked.message))
-        await store.writer.append([new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+            await store.writer.run(stored_messages.append, [new(text)])
+        (asked,) = await store.writer.run(stored_messages.append, [new("other chat", chat="b")])
+        await store.writer.run(
+            stored_messages.append, [new("answer", chat="b", role=Role.ASSISTANT)], record(asked.message)
+        )
+        await store.writer.run(stored_messages.append, [new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
 
 
 async def contents(root: Path) -> dict[str, list[object]]:
@@ -76,7 +79,7 @@ async def test_messages_that_only_the_logs_have_are_inserted(tmp_path: Path) -> 
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("newest")])
+        await store.writer.run(stored_messages.append, [new("newest")])
     after = await contents(tmp_path)
     shutil.rmtree(copy / "conversations")
     shutil.copytree(tmp_path / "conversations", copy / "conversations")
@@ -87,12 +90,12 @@ async def test_a_message_that_a_clock_gone_back_put_into_an_older_log_is_inserte
     """The newest message stands in the log of the day before; only that log has something the database lacks."""
     day = 86_400.0
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("first", at=20 * day)])
-        await store.writer.append([new("second", at=21 * day)])
+        await store.writer.run(stored_messages.append, [new("first", at=20 * day)])
+        await store.writer.run(stored_messages.append, [new("second", at=21 * day)])
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("third, but the clock says yesterday", at=20 * day + 5)])
+        await store.writer.run(stored_messages.append, [new("third, but the clock says yesterday", at=20 * day + 5)])
     after = await contents(tmp_path)
     shutil.rmtree(copy / "conversations")
     shutil.copytree(tmp_path / "conversations", copy / "conversations")
@@ -139,7 +142,7 @@ async def test_a_torn_last_line_is_skipped_and_the_next_begins_anew(
     with log.open("a") as file:
         file.write('{"rowid": 99, "id": "torn')
     async with running_store(tmp_path) as store:
-        (stored,) = await store.writer.append([new("after the tear", at=float(1_760_000_100))])
+        (stored,) = await store.writer.run(stored_messages.append, [new("after the tear", at=float(1_760_000_100))])
     if logs(tmp_path)[-1] == log or stored.message.created_at[:10] == log.stem:
         assert json.loads(log.read_text().splitlines()[-1])["content"] == "after the tear"
     assert any(event["event"] == "malformed_line" for event in log_events)
@@ -202,6 +205,7 @@ def test_migrations_bring_every_earlier_version_to_the_same_schema() -> None:
 CHILD = """
 import os, sys, trio
 from pathlib import Path
+from klaw.store.kinds import messages
 from tests.support.making import new, running_store
 
 async def main():
@@ -211,7 +215,7 @@ async def main():
             while True:
                 number += 1
                 message = new("text", id=f"{name}-{number}", chat=name)
-                await store.writer.append([message])
+                await store.writer.run(messages.append, [message])
                 os.write(1, f"{name}-{number}\\n".encode())
         async with trio.open_nursery() as nursery:
             for name in "abcd":

@@ -15,6 +15,8 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.offline_recall import OfflineRecall, open_recall
 from klaw.memory.recall.replay import Replayed, replay, totals
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors
 from klaw.store.sql.replay import named, newest, stored_recall
 from klaw.store.store import Store
 from tests.support.making import START, new, running_store
@@ -32,7 +34,7 @@ def turn_of(asked: Message, *, window: dict[str, Any] | None = None, **recall: A
 
 
 async def say(store: Store, *messages: NewMessage) -> list[Message]:
-    return [each.message for each in await store.writer.append(messages)]
+    return [each.message for each in await store.writer.run(stored_messages.append, messages)]
 
 
 async def again(
@@ -123,7 +125,7 @@ async def test_turns_are_chosen_by_chat_user_and_id(tmp_path: Path) -> None:
         for number, user in enumerate(["anna", "boris", "anna"]):
             (asked,) = await say(store, new(f"вопрос {number}", user=user))
             turns.append(turn_of(asked))
-            await store.writer.append([], turns[-1])
+            await store.writer.run(stored_messages.append, [], turns[-1])
 
         async def chosen(*wanted: Any) -> list[str]:
             return [each.turn.id for each in await store.readers.run(newest, *wanted)]
@@ -155,10 +157,10 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
                 return offline.missing
 
         assert await missing(config, embedding_model_dir) == "no_vectors"
-        await store.writer.prepare_vectors(vectors_id(model.model_id), model.dimension)
+        await vectors.prepare(store.writer, vectors_id(model.model_id), model.dimension)
         made = model.embed([each.content for each in said], kind="passage").astype("<f4")
         pairs = [(each.rowid, bytes(one.tobytes())) for each, one in zip(said, made, strict=True)]
-        await store.writer.store_vectors(vectors_id(model.model_id), pairs)
+        await store.writer.run(vectors.store, vectors_id(model.model_id), pairs)
         assert await missing(config, tmp_path / "nothing") == "no_model"
         assert (
             await missing(EngineConfig(embedding=EmbeddingConfig(enabled=False)), embedding_model_dir)
@@ -172,7 +174,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
         assert done.after.candidates[0].message.seq == 1
         assert done.after.candidates[0].vector_rank == 1
         assert 1 in done.kept(done.after)
-        await store.writer.prepare_vectors("another", model.dimension)
+        await vectors.prepare(store.writer, "another", model.dimension)
         assert await missing(config, embedding_model_dir) == "other_model"
 
 

@@ -16,16 +16,18 @@ import pytest
 import trio
 
 from klaw.actor.clock import iso
-from klaw.actor.reply import Reply
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Run, RunStatus, Task, TaskName
 from klaw.store import connect, memory_records, migrations, run_records
-from klaw.store.commit import commit_group
+from klaw.store.commit import Request, commit_group
 from klaw.store.journal import Journal
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import runs as stored_runs
+from klaw.store.kinds import tasks as stored_tasks
+from klaw.store.kinds.runs import Transcript
 from klaw.store.logcheck import read_logs
 from klaw.store.reindex.values import Tally
-from klaw.store.requests import Append, BeginRun, Request, SaveRun, Transcript
 from klaw.store.sql import memory_journal, messages, runs, tasks, turns
 from tests.support.making import START, new, running_store
 from tests.support.reindexing import digests_of
@@ -41,19 +43,19 @@ async def fill(root: Path) -> None:
     """Tasks that were put, changed and removed; runs of several months in all states; deliveries and transcripts."""
     async with running_store(root) as store:
         writer = store.writer
-        await writer.append([new("hello")])
+        await writer.run(stored_messages.append, [new("hello")])
         for name in ("news", "water", "gone"):
-            await writer.put_task(task(name), "new")
-        await writer.put_task(task("water", message="Полей цветы", at=START + 40 * 86400), "existing")
-        await writer.remove_task(LOCAL, TaskName("gone"), iso(START + 41 * 86400))
+            await writer.run(stored_tasks.put, task(name), "new")
+        await writer.run(stored_tasks.put, task("water", message="Полей цветы", at=START + 40 * 86400), "existing")
+        await writer.run(stored_tasks.remove, LOCAL, TaskName("gone"), iso(START + 41 * 86400))
         for number in range(6):
-            run = (await writer.begin_run(run_of(at=START + number * 20 * 86400))).run
-            await writer.append_transcript(run, 1, exchange(run)[:3])
+            run = (await writer.run(stored_runs.begin, run_of(at=START + number * 20 * 86400))).run
+            await writer.run(stored_runs.append_transcript, run, 1, exchange(run)[:3])
             if number % 3 == 2:
                 continue
             final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="да", delivered=number % 3)
             last = Transcript(first_seq=4, messages=(exchange(run)[3],))
-            await writer.save_run(final, transcript=last, delivery=result(run) if number % 3 else None)
+            await writer.run(stored_runs.save, final, transcript=last, delivery=result(run) if number % 3 else None)
 
 
 async def opened(root: Path) -> tuple[Tally, list[Any]]:
@@ -89,8 +91,8 @@ async def test_numbers_go_on_after_a_rebuild(tmp_path: Path) -> None:
     await fill(tmp_path)
     drop_database(tmp_path)
     async with running_store(tmp_path) as store:
-        await store.writer.put_task(task("new"), "new")
-        run = (await store.writer.begin_run(run_of())).run
+        await store.writer.run(stored_tasks.put, task("new"), "new")
+        run = (await store.writer.run(stored_runs.begin, run_of())).run
         assert await store.readers.run(memory_journal.last_entry) == 6
         assert await store.readers.run(runs.change_of, run.id) == 11
 
@@ -102,8 +104,8 @@ async def test_what_only_the_logs_have_is_restored(tmp_path: Path) -> None:
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
         (running, *_) = await store.readers.run(runs.running)  # of the second month
-        await store.writer.save_run(attrs.evolve(running, status=RunStatus.INTERRUPTED))
-        await store.writer.remove_task(LOCAL, TaskName("news"), iso(START + 99 * 86400))
+        await store.writer.run(stored_runs.save, attrs.evolve(running, status=RunStatus.INTERRUPTED))
+        await store.writer.run(stored_tasks.remove, LOCAL, TaskName("news"), iso(START + 99 * 86400))
     _, expected = await opened(tmp_path)
     for name in ("memory", "runs"):
         shutil.rmtree(copy / name)
@@ -116,8 +118,8 @@ async def test_what_only_the_logs_have_is_restored(tmp_path: Path) -> None:
 async def test_a_clock_that_goes_back_brings_no_removed_task_back(tmp_path: Path) -> None:
     """The removal stands in an earlier month's log than what it removes."""
     async with running_store(tmp_path) as store:
-        await store.writer.put_task(task(at=START + 400 * 86400), "new")
-        await store.writer.remove_task(LOCAL, TaskName("news"), iso(START))
+        await store.writer.run(stored_tasks.put, task(at=START + 400 * 86400), "new")
+        await store.writer.run(stored_tasks.remove, LOCAL, TaskName("news"), iso(START))
     drop_database(tmp_path)
     _, (found, _, _) = await opened(tmp_path)
     assert found == []
@@ -239,14 +241,12 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
     final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="ja", delivered=1)
     trio.run(_prepare, tmp_path, run)
     group: list[Request] = [
-        BeginRun(run=other, notice=None, reply=Reply()),
-        Append(messages=(new("hi", chat="third"),), reply=Reply()),
-        SaveRun(
-            run=final,
-            transcript=Transcript(first_seq=1, messages=tuple(exchange(run))),
-            delivery=result(run),
-            notice=None,
-            reply=Reply(),
+        Request(stored_runs.begin, (other,)),
+        Request(stored_messages.append, ([new("hi", chat="third")],)),
+        Request(
+            stored_runs.save,
+            (final,),
+            {"transcript": Transcript(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
         ),
     ]
     killed = commit_until_killed(tmp_path, monkeypatch, writes, group)
@@ -263,7 +263,9 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
 
     async def ask() -> list[Message]:
         async with running_store(tmp_path) as store:
-            return [(await store.writer.append([new("?", chat=name)]))[0].message for name in names]
+            return [
+                (await store.writer.run(stored_messages.append, [new("?", chat=name)]))[0].message for name in names
+            ]
 
     async def look() -> None:
         async with running_store(tmp_path) as store:
@@ -275,7 +277,7 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
 
     asked = trio.run(ask)
     group: list[Request] = [
-        Append(messages=(new("!", chat=name, role=Role.ASSISTANT),), turn=record(question), reply=Reply())
+        Request(stored_messages.append, ([new("!", chat=name, role=Role.ASSISTANT)], record(question)))
         for name, question in zip(names, asked, strict=True)
     ]
     assert commit_until_killed(tmp_path, monkeypatch, writes, group) == (writes < 4)
@@ -284,8 +286,8 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
 
 async def _prepare(root: Path, run: Any) -> None:
     async with running_store(root) as store:
-        await store.writer.append([new("hello")])
-        await store.writer.begin_run(run)
+        await store.writer.run(stored_messages.append, [new("hello")])
+        await store.writer.run(stored_runs.begin, run)
 
 
 async def _check(root: Path, run: str, killed: bool) -> None:
@@ -300,7 +302,7 @@ async def _check(root: Path, run: str, killed: bool) -> None:
             assert stored.status is RunStatus.DONE
         if stored.status is RunStatus.RUNNING:  # as the scheduler recovers it
             honest = attrs.evolve(stored, status=RunStatus.INTERRUPTED, delivered=len(delivered))
-            assert not (await store.writer.save_run(honest)).repeated
+            assert not (await store.writer.run(stored_runs.save, honest)).repeated
         seqs = [message.seq for message in await store.readers.run(messages.after, MAIN, 0, 9)]
         assert seqs == list(range(1, 2 + len(delivered)))
 
@@ -310,7 +312,8 @@ import os, sys, trio, attrs, structlog
 from pathlib import Path
 from klaw.actor.clock import iso
 from klaw.domain.task import RunStatus
-from klaw.store.requests import Transcript
+from klaw.store.kinds import messages, runs
+from klaw.store.kinds.runs import Transcript
 from tests.support.making import new, running_store
 from tests.support.tasks import exchange, result, run_of
 
@@ -318,21 +321,22 @@ async def main():
     begin = sys.argv[2]
     async with running_store(Path(sys.argv[1]), checkpoint_bytes=20_000) as store:
         async def work(name):
-            await store.writer.append([new("hello", chat=name, id=f"{begin}-{name}-hello")])
+            await store.writer.run(messages.append, [new("hello", chat=name, id=f"{begin}-{name}-hello")])
             number = 0
             while True:
                 number += 1
                 run = run_of(name, id=f"{begin}-{name}-{number}", due=f"{begin}-{number:06}")
-                begun = await store.writer.begin_run(run)
+                begun = await store.writer.run(runs.begin, run)
                 assert not begun.repeated
                 os.write(1, f"began {run.id}\\n".encode())
-                await store.writer.append_transcript(run, 1, exchange(run)[:3])
+                await store.writer.run(runs.append_transcript, run, 1, exchange(run)[:3])
                 run = attrs.evolve(run, delivered=1)
-                await store.writer.save_run(run, delivery=result(run, f"Teil 1 von {run.id}", chat=name))
+                await store.writer.run(runs.save, run, delivery=result(run, f"Teil 1 von {run.id}", chat=name))
                 os.write(1, f"delivered {run.id}/1\\n".encode())
                 final = attrs.evolve(run, delivered=2, status=RunStatus.DONE, ended_at=iso(0), result="ответ")
                 last = Transcript(first_seq=4, messages=(exchange(run)[3],))
-                await store.writer.save_run(final, transcript=last, delivery=result(run, "Ende", number=2, chat=name))
+                end = result(run, "Ende", number=2, chat=name)
+                await store.writer.run(runs.save, final, transcript=last, delivery=end)
                 os.write(1, f"done {run.id}\\n".encode())
         async with trio.open_nursery() as nursery:
             for name in "abcd":

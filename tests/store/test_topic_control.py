@@ -20,6 +20,8 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
 from klaw.memory.topics import control as control_module
 from klaw.memory.topics.control import TopicRefused
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.reindex.values import Options
 from klaw.store.sql import messages, topic_changes, topic_vectors, topics
 from klaw.store.sql.topic_vectors import TopicVector
@@ -207,7 +209,7 @@ async def test_bad_input_names_what_is_wrong_and_changes_nothing(tmp_path: Path)
             with pytest.raises(TopicRefused, match="no such change"):
                 await control.undo(boris, entry)
         with pytest.raises(NoSuchChange):
-            await store.writer.undo_topics(ANNA, 4711, AT)
+            await store.writer.run(stored_topics.undo, ANNA, 4711, AT)
 
 
 async def test_a_topic_that_is_being_merged_is_merged_by_one_of_the_two(tmp_path: Path) -> None:
@@ -321,7 +323,9 @@ async def test_what_is_forgotten_is_in_no_history(tmp_path: Path) -> None:
     text = "Мой код от сейфа Kanarienvogel8842."
     async with running_store(tmp_path) as store:
         first, secret, third = await say(store, "ничего особенного тут нет", text, "и дальше")
-        (topic,) = await store.writer.store_topics(ANNA, MAIN, [draft(f"Про {text}", first, secret, third)], AT)
+        (topic,) = await store.writer.run(
+            stored_topics.store, ANNA, MAIN, [draft(f"Про {text}", first, secret, third)], AT
+        )
         (safe,) = await archive(store, await say(store, "другое"))
         control = controlling(store)
         parts = await control.split(ANNA, topic.id, ["main#2", "main#3"])
@@ -369,8 +373,8 @@ def test_lines_of_before_there_was_a_history_make_none(tmp_path: Path) -> None:
     async def fill() -> None:
         async with running_store(tmp_path) as store:
             one, two = await archive(store, *([each] for each in await say(store, "1", "2")))
-            await store.writer.merge_topics(two, one, "both", AT)
-            await store.writer.remove_topic(ANNA, one.id, AT)
+            await store.writer.run(stored_topics.merge, two, one, "both", AT)
+            await store.writer.run(stored_topics.remove, ANNA, one.id, AT)
 
     trio.run(fill)
     (log,) = tmp_path.glob("memory/*.jsonl")
@@ -401,7 +405,7 @@ async def _live(root: Path, steps: list[tuple[str, int]]) -> None:
     left = list(steps)
     while True:
         async with running_store(root, checkpoint_bytes=900) as store:
-            await store.writer.prepare_vectors(MODEL, DIMENSION)
+            await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
             while left:
                 kind, seed = left.pop(0)
                 if kind == "restart":
@@ -436,7 +440,7 @@ async def _step(store: Store, root: Path, kind: str, chance: random.Random) -> N
             if groups:
                 made = await archive(store, *groups, user=user, chat=chat, facts=chance.random() < 0.5)
                 vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made[1:]]
-                await store.writer.store_topic_vectors(MODEL, vectors)
+                await store.writer.run(stored_topics.store_vectors, MODEL, vectors)
         case "merge" if everyone:
             summary = chance.choice([None, chance.choice(WORDS)])
             await control.merge(
@@ -491,8 +495,8 @@ async def test_taking_back_does_not_wait_for_an_embedder_for_ever(
     told: list[None] = []
     async with running_store(tmp_path) as store:
         one, two = await archive(store, await say(store, "one"), await say(store, "two"))
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
-        await store.writer.merge_topics(two, one, "both", AT, by="person")
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
+        await store.writer.run(stored_topics.merge, two, one, "both", AT, by="person")
         control = controlling(store, embedder=Stuck(SystemClock(), enabled=False), changed=lambda: told.append(None))
         with trio.fail_after(HANG_S):
             done = await control.undo(ANNA)

@@ -21,6 +21,9 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
 from klaw.store import connect, migrations
+from klaw.store.kinds import messages
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.reindex.values import Options
 from klaw.store.sql import topic_vectors, topics
@@ -85,10 +88,10 @@ async def test_nothing_of_another_user_or_chat_gets_into_a_topic(tmp_path: Path)
         assert await store.readers.run(topics.read, boris, topic.id) == []
         assert await store.readers.run(topics.topics_of, boris, [mine, other_user]) == {other_user: his.id}
         with pytest.raises(NoSuchTopic):
-            await store.writer.remove_topic(boris, topic.id, AT)
+            await store.writer.run(stored_topics.remove, boris, topic.id, AT)
         with pytest.raises(StorageError):
-            await store.writer.merge_topics(topic, his, "both", AT)
-        assert not await store.writer.mark_topic(boris, topic.id, "facts", AT)
+            await store.writer.run(stored_topics.merge, topic, his, "both", AT)
+        assert not await store.writer.run(stored_topics.mark, boris, topic.id, "facts", AT)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ async def test_drafts_that_are_none(tmp_path: Path, drafts) -> None:
     async with running_store(tmp_path) as store:
         await say(store, "1")
         with pytest.raises(StorageError):
-            await store.writer.store_topics(ANNA, MAIN, drafts, AT)
+            await store.writer.run(stored_topics.store, ANNA, MAIN, drafts, AT)
         assert await store.readers.run(topics.count, ANNA) == 0
 
 
@@ -121,7 +124,7 @@ async def test_commands_and_breaks_belong_to_no_topic(tmp_path: Path) -> None:
             new("42", user="anna", role=Role.TOOL, kind=Kind.TOOL_RESULT),
             new("hi", user="anna"),
         ]
-        rowids = [each.message.rowid for each in await store.writer.append(made)]
+        rowids = [each.message.rowid for each in await store.writer.run(messages.append, made)]
         waiting = await store.readers.run(topics.unarchived, ANNA, 0, 10)
         assert [(row.rowid, row.said) for row in waiting] == [
             (rowids[2], False),
@@ -132,21 +135,21 @@ async def test_commands_and_breaks_belong_to_no_topic(tmp_path: Path) -> None:
 
 async def test_a_merge_moves_the_messages_and_leaves_nothing_of_the_source(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         a, b = await say(store, "first", "second")
         target, source = await archive(store, [a], [b])
         vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in (target, source)]
-        assert await store.writer.store_topic_vectors(MODEL, vectors) == 2
-        merged = await store.writer.merge_topics(source, target, "both", AT, vector=unit(7), model_id=MODEL)
+        assert await store.writer.run(stored_topics.store_vectors, MODEL, vectors) == 2
+        merged = await store.writer.run(stored_topics.merge, source, target, "both", AT, vector=unit(7), model_id=MODEL)
         assert (merged.id, merged.messages, merged.summary, merged.consolidated) == (target.id, 2, "both", True)
         assert await store.readers.run(topics.get, ANNA, source.id) is None
         assert await store.readers.run(topics.resolve, ANNA, source.id) == target.id
         assert await store.readers.run(topic_vectors.read, ANNA, source.id) is None
         assert await store.readers.run(topic_vectors.read, ANNA, target.id) == unit(7)
         with pytest.raises(NoSuchTopic):
-            await store.writer.merge_topics(source, merged, "again", AT)
+            await store.writer.run(stored_topics.merge, source, merged, "again", AT)
         with pytest.raises(StorageError):
-            await store.writer.merge_topics(merged, target, "again", AT)
+            await store.writer.run(stored_topics.merge, merged, target, "again", AT)
     assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
 
 
@@ -154,11 +157,11 @@ async def test_a_merge_that_was_decided_on_something_older_is_refused(tmp_path: 
     async with running_store(tmp_path) as store:
         a, b, c = await say(store, "1", "2", "3")
         one, two, three = await archive(store, [a], [b], [c])
-        await store.writer.merge_topics(three, two, "2 and 3", AT)
+        await store.writer.run(stored_topics.merge, three, two, "2 and 3", AT)
         with pytest.raises(TopicChanged):
-            await store.writer.merge_topics(two, one, "1 and 2", AT)
+            await store.writer.run(stored_topics.merge, two, one, "1 and 2", AT)
         with pytest.raises(StorageError):
-            await store.writer.merge_topics(one, one, "1 and 1", AT)
+            await store.writer.run(stored_topics.merge, one, one, "1 and 1", AT)
         assert await store.readers.run(topics.count, ANNA) == 2
 
 
@@ -166,10 +169,10 @@ async def test_facts_are_done_only_when_they_are_done_for_both(tmp_path: Path) -
     async with running_store(tmp_path) as store:
         a, b = await say(store, "1", "2")
         one, two = await archive(store, [a], [b])
-        assert await store.writer.mark_topic(ANNA, one.id, "facts", AT)
+        assert await store.writer.run(stored_topics.mark, ANNA, one.id, "facts", AT)
         one = await store.readers.run(topics.get, ANNA, one.id)
         assert one.facts
-        assert not (await store.writer.merge_topics(two, one, "both", AT)).facts
+        assert not (await store.writer.run(stored_topics.merge, two, one, "both", AT)).facts
 
 
 async def test_a_split_puts_topics_in_place_of_one(tmp_path: Path) -> None:
@@ -177,11 +180,13 @@ async def test_a_split_puts_topics_in_place_of_one(tmp_path: Path) -> None:
         a, b, c = await say(store, "1", "2", "3")
         (whole,) = await archive(store, [a, b])
         with pytest.raises(StorageError):  # b would have no topic
-            await store.writer.store_topics(ANNA, MAIN, [draft("a", a)], AT, replaces=whole.id)
-        made = await store.writer.store_topics(ANNA, MAIN, [draft("a", a), draft("bc", b, c)], AT, replaces=whole.id)
+            await store.writer.run(stored_topics.store, ANNA, MAIN, [draft("a", a)], AT, replaces=whole.id)
+        made = await store.writer.run(
+            stored_topics.store, ANNA, MAIN, [draft("a", a), draft("bc", b, c)], AT, replaces=whole.id
+        )
         assert [each.messages for each in made] == [1, 2]
         assert await store.readers.run(topics.get, ANNA, whole.id) is None
-        removed = await store.writer.remove_topic(ANNA, made[0].id, AT)
+        removed = await store.writer.run(stored_topics.remove, ANNA, made[0].id, AT)
         assert removed == made[0]
         assert [row.rowid for row in await store.readers.run(topics.unarchived, ANNA, 0, 9)] == [a]
         (again,) = await archive(store, [a])
@@ -194,17 +199,17 @@ async def test_a_vector_of_another_state_or_model_is_left_out(tmp_path: Path) ->
         one, two = await archive(store, [a], [b])
         stale = TopicVector(one.id, "2020-01-01T00:00:00.000Z", unit(1))
         good = TopicVector(two.id, two.updated_at, unit(2))
-        assert await store.writer.store_topic_vectors(MODEL, [good]) == 0  # no model yet
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        assert await store.writer.run(stored_topics.store_vectors, MODEL, [good]) == 0  # no model yet
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         short = attrs.evolve(good, vector=b"\0" * 4)
-        assert await store.writer.store_topic_vectors(MODEL, [stale, short, good]) == 1
+        assert await store.writer.run(stored_topics.store_vectors, MODEL, [stale, short, good]) == 1
         near = await store.readers.run(topic_vectors.nearest, ANNA, unit(2), min_cosine=0.6, limit=50)
         assert [each.topic for each in near] == [two.id]
         boris = UserId("boris")
         assert await store.readers.run(topic_vectors.nearest, boris, unit(2), min_cosine=-1, limit=50) == []
         assert await store.readers.run(topic_vectors.unembedded, 0, 9) == [(ANNA, one.id)]
         # Another model: its vectors are not compared with those of the old one, and all are to be made anew.
-        await store.writer.prepare_vectors("other", DIMENSION)
+        await stored_vectors.prepare(store.writer, "other", DIMENSION)
         assert await store.readers.run(topic_vectors.nearest, ANNA, unit(2), min_cosine=-1, limit=50) == []
         assert await store.readers.run(topic_vectors.count_unembedded) == 2
 
@@ -228,7 +233,7 @@ class Steps:
         rest = list(steps)
         while True:
             async with running_store(self.root, checkpoint_bytes=900) as store:
-                await store.writer.prepare_vectors(MODEL, DIMENSION)
+                await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
                 while rest:
                     name, seed = rest.pop(0)
                     if name == "restart":
@@ -254,22 +259,29 @@ class Steps:
                     store, *[sorted(part) for part in (free[:cut], free[cut:]) if part], user=user, chat=chat
                 )
                 vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made[1:]]
-                await store.writer.store_topic_vectors(MODEL, vectors)
+                await store.writer.run(stored_topics.store_vectors, MODEL, vectors)
             case "merge" if len(known) > 1:
                 source, target = chance.sample(known, 2)
                 if source.chat == target.chat:
-                    await store.writer.merge_topics(source, target, "both", AT, vector=unit(3), model_id=MODEL)
+                    await store.writer.run(
+                        stored_topics.merge, source, target, "both", AT, vector=unit(3), model_id=MODEL
+                    )
             case "remove" if known:
-                await store.writer.remove_topic(owner, chance.choice(known).id, AT)
+                await store.writer.run(stored_topics.remove, owner, chance.choice(known).id, AT)
             case "split" if known:
                 old = chance.choice(known)
                 rowids = await store.readers.run(topics.members, owner, old.id)
-                await store.writer.store_topics(
-                    owner, old.chat, [draft(f"part {rowid}", rowid) for rowid in rowids], AT, replaces=old.id
+                await store.writer.run(
+                    stored_topics.store,
+                    owner,
+                    old.chat,
+                    [draft(f"part {rowid}", rowid) for rowid in rowids],
+                    AT,
+                    replaces=old.id,
                 )
             case "mark" if known:
-                await store.writer.mark_topic(
-                    owner, chance.choice(known).id, chance.choice(["facts", "consolidated"]), AT
+                await store.writer.run(
+                    stored_topics.mark, owner, chance.choice(known).id, chance.choice(["facts", "consolidated"]), AT
                 )
 
 
@@ -303,11 +315,11 @@ async def test_a_reindex_beside_a_server_that_stores_and_merges_topics(tmp_path:
         rowids = await say(store, *(f"message {n}" for n in range(40)))
         made = list(await archive(store, *([each] for each in rowids[:30])))
         vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made]
-        await store.writer.store_topic_vectors(MODEL, vectors)
+        await store.writer.run(stored_topics.store_vectors, MODEL, vectors)
         await reindexer.start(Options())
         while len(made) > 2 and reindexer.status.state == "running":
             source, target = made.pop(), made[0]
-            made[0] = await store.writer.merge_topics(source, target, "merged", AT)
+            made[0] = await store.writer.run(stored_topics.merge, source, target, "merged", AT)
             await trio.lowlevel.checkpoint()
         status = await ended(reindexer)
         assert status.report is not None, status
@@ -371,7 +383,7 @@ CHILD = """
 import os, signal, sys, trio
 from pathlib import Path
 from klaw.store.journal import Journal
-from klaw.store import topic_commit
+from klaw.store.kinds import topics as stored_topics
 from klaw.store.sql import topics
 from tests.support.making import running_store
 from tests.support.topics import AT, archive, say, ANNA
@@ -408,7 +420,7 @@ async def main():
                 await archive(store, rowids[start : start + 2], rowids[start + 2 : start + 4])
         else:
             while len(made) > 1:
-                made[0] = await store.writer.merge_topics(made.pop(), made[0], "both", AT)
+                made[0] = await store.writer.run(stored_topics.merge, made.pop(), made[0], "both", AT)
 
 trio.run(main)
 """

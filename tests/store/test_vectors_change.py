@@ -8,6 +8,8 @@ import pytest
 from klaw.domain.message import Kind, Role
 from klaw.errors import StorageError
 from klaw.store import connect, migrations
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import messages, vectors
 from tests.support.making import new, running_store
 
@@ -76,26 +78,30 @@ def test_a_change_without_any_vector_is_no_reembedding(connection: apsw.Connecti
 async def test_messages_are_stored_between_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "CLEAR_ROWS", 2)
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors("a", 4)
+        await stored_vectors.prepare(store.writer, "a", 4)
         texts = [new(f"message number {number} that is long enough for a vector") for number in range(9)]
-        rows = [each.message.rowid for each in await store.writer.append(texts)]
-        assert await store.writer.store_vectors("a", [(rowid, VECTOR) for rowid in rows]) == 9
-        assert await store.writer.prepare_vectors("b", 4) is True
-        (late,) = await store.writer.append([new("a message that came after the change of the model")])
-        assert await store.writer.store_vectors("a", [(late.message.rowid, VECTOR)]) == 0, "of the replaced model"
-        assert await store.writer.store_vectors("b", [(late.message.rowid, VECTOR)]) == 1
+        rows = [each.message.rowid for each in await store.writer.run(stored_messages.append, texts)]
+        assert await store.writer.run(stored_vectors.store, "a", [(rowid, VECTOR) for rowid in rows]) == 9
+        assert await stored_vectors.prepare(store.writer, "b", 4) is True
+        (late,) = await store.writer.run(
+            stored_messages.append, [new("a message that came after the change of the model")]
+        )
+        assert await store.writer.run(stored_vectors.store, "a", [(late.message.rowid, VECTOR)]) == 0, (
+            "of the replaced model"
+        )
+        assert await store.writer.run(stored_vectors.store, "b", [(late.message.rowid, VECTOR)]) == 1
         assert await store.readers.run(vectors.reembedding) == 9
-        await store.writer.end_reembedding()
+        await store.writer.run(stored_vectors.end_reembedding)
         assert await store.readers.run(vectors.reembedding) is None
 
 
 async def test_a_vector_of_another_dimension_is_refused_and_the_writer_goes_on(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors("a", 4)
-        (one,) = await store.writer.append([new("a message that is long enough for a vector")])
+        await stored_vectors.prepare(store.writer, "a", 4)
+        (one,) = await store.writer.run(stored_messages.append, [new("a message that is long enough for a vector")])
         with pytest.raises(StorageError, match="another dimension than 4"):
-            await store.writer.store_vectors("a", [(one.message.rowid, VECTOR[:-4])])
-        assert await store.writer.store_vectors("a", [(one.message.rowid, VECTOR)]) == 1
+            await store.writer.run(stored_vectors.store, "a", [(one.message.rowid, VECTOR[:-4])])
+        assert await store.writer.run(stored_vectors.store, "a", [(one.message.rowid, VECTOR)]) == 1
 
 
 def test_what_waits_comes_newest_first_with_the_message_before_it(connection: apsw.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from klaw.store.kinds import messages
 from tests.support.making import new, running_store
 
 SAID = 40
@@ -14,8 +15,8 @@ def wal_bytes(folder: Path) -> int:
 
 async def test_a_message_writes_less_than_48_kb(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.append([new(TEXT.format(n=n)) for n in range(2_000)])
+        await store.writer.run(messages.append, [new(TEXT.format(n=n)) for n in range(2_000)])
     async with running_store(tmp_path) as store:  # opened with an empty WAL
         for n in range(SAID):
-            await store.writer.append([new(TEXT.format(n=n))])
+            await store.writer.run(messages.append, [new(TEXT.format(n=n))])
         assert 0 < wal_bytes(tmp_path) / SAID < 48_000

@@ -13,6 +13,7 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import RunKind, RunStatus
 from klaw.domain.turn import TurnStatus
+from klaw.store.kinds import core_memory, facts, messages, runs, tasks
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.making import START, new
@@ -41,7 +42,7 @@ async def turn_of(
         user: whose.
         cut: ``failed``: a turn failed before the one that answered; ``killed``: one has no record at all.
     """
-    (asked,) = await store.writer.append([new(f"I tell you of {word}, and of nothing else.", user=user)])
+    (asked,) = await store.writer.run(messages.append, [new(f"I tell you of {word}, and of nothing else.", user=user)])
     said = asked.message
     done = record(said)
     first = record(said, TurnStatus.FAILED) if cut else done
@@ -50,14 +51,14 @@ async def turn_of(
         turn = first.id if number == 0 else done.id
         await made.call(turn, f"c{number}", name)
     if cut == "failed":
-        await store.writer.append([], first)
+        await store.writer.run(messages.append, [], first)
     answer = new(
         f"{word.capitalize()} is kept, dear.",
         user=user,
         role=Role.ASSISTANT,
         turn=done.id,
     )
-    await store.writer.append([answer], done)
+    await store.writer.run(messages.append, [answer], done)
     return said
 
 
@@ -80,23 +81,25 @@ class _Made:
             name=tool,
             **about,
         )
-        await self.store.writer.append([asks])
-        await self.store.writer.append([answers])
+        await self.store.writer.run(messages.append, [asks])
+        await self.store.writer.run(messages.append, [answers])
 
     async def _fact(self, turn: str) -> Any:
         kept = fact(f"Somebody is called {self.word} there", user=self.user, turn=turn)
-        await self.store.writer.put_fact(kept, "new")
+        await self.store.writer.run(facts.put, kept, "new")
         return "memory_save", {"text": kept.text}, f"saved as {kept.id}"
 
     async def _core(self, _turn: str) -> Any:
         value = f"says {self.word}"
-        await self.store.writer.update_core(UserId(self.user), "people", f"k{self.said.rowid}", value, iso(START))
+        await self.store.writer.run(
+            core_memory.change, UserId(self.user), "people", f"k{self.said.rowid}", value, iso(START)
+        )
         given = {"section": "people", "key": f"k{self.said.rowid}", "value": value}
         return "memory_core_update", given, f"saved; core memory is now:\n{value}"
 
     async def _task(self, _turn: str) -> Any:
         made = task(f"t{self.said.rowid}", user=self.user, message=f"Remind of {self.word}")
-        await self.store.writer.put_task(made, "new")
+        await self.store.writer.run(tasks.put, made, "new")
         ran = run_of(made.name, user=self.user, message=made.message, id=f"r{self.said.rowid}t")
         await self._ran(ran)
         return "schedule_add", {"name": made.name, "message": made.message}, "{}"
@@ -114,23 +117,23 @@ class _Made:
 
     async def _ran(self, run: Any) -> None:
         """A run with a transcript, which saves a fact."""
-        await self.store.writer.begin_run(run)
+        await self.store.writer.run(runs.begin, run)
         spoken = [
             new(run.message, user=self.user, run=run.id),
             new(f"{self.word} it is, after all", user=self.user, role=Role.ASSISTANT, run=run.id),
         ]
-        await self.store.writer.append_transcript(run, 1, spoken)
+        await self.store.writer.run(runs.append_transcript, run, 1, spoken)
         kept = fact(f"A {run.kind} run knows {self.word}", user=self.user, turn=run.id)
-        await self.store.writer.put_fact(kept, "new")
+        await self.store.writer.run(facts.put, kept, "new")
         ended = attrs.evolve(
             run, status=RunStatus.DONE, ended_at=iso(START + 9), result=f"{self.word} was there", note=f"of {self.word}"
         )
-        await self.store.writer.save_run(ended)
+        await self.store.writer.run(runs.save, ended)
 
     async def _sent(self, turn: str) -> Any:
         text = f"Hear of {self.word}"
         values: dict[str, Any] = {"role": Role.ASSISTANT, "sent_from": turn}
-        await self.store.writer.append([new(text, user=self.user, chat="other", **values)])
+        await self.store.writer.run(messages.append, [new(text, user=self.user, chat="other", **values)])
         return "send_message", {"chat": "other", "text": text}, "Sent to other."
 
     async def _written(self, _turn: str) -> Any:

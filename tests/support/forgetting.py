@@ -9,6 +9,7 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary
 from klaw.memory.forget.forget import Forgetter
+from klaw.store.kinds import facts, messages, summaries
 from klaw.store.store import Store
 from klaw.store.summary_records import copy_path
 from tests.support.facts import fact
@@ -48,7 +49,7 @@ async def secret_past(store: Store, root: Path, text: str, *, user: str = "anna"
     chat = chat_id(UserId(user), "main")
 
     async def say(content: str, **values: Any) -> Message:
-        (stored,) = await store.writer.append([new(content, user=user, **values)])
+        (stored,) = await store.writer.run(messages.append, [new(content, user=user, **values)])
         return stored.message
 
     await say("What a fine day for a walk in the garden")
@@ -56,7 +57,7 @@ async def secret_past(store: Store, root: Path, text: str, *, user: str = "anna"
     turn = record(secret)
     turn.receipt["quote"] = {"deep": [f"it was: {text}"]}
     answer = new(f"You said: {text} Is that so?", user=user, role=Role.ASSISTANT)
-    await store.writer.append([answer], turn)
+    await store.writer.run(messages.append, [answer], turn)
     await say("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": "1", "arguments": {"query": text}}])
     await say(f"found: {text}", role=Role.TOOL, kind=Kind.TOOL_RESULT)
     last = await say("And what about the weather tomorrow?")
@@ -72,18 +73,18 @@ async def secret_past(store: Store, root: Path, text: str, *, user: str = "anna"
             model="test/m",
             created_at=iso(START + draft),
         )
-        made = await store.writer.put_summary(summary)
+        made = await store.writer.run(summaries.put, summary)
         path = root / copy_path(chat, made.number)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(made.text)
     (topic,) = await archive(store, [secret.rowid, secret.rowid + 1], user=user)
     await archive(store, [last.rowid], user=user)
     put = fact(text[:1_500], user=user, message=secret.id, chat=chat, topic=str(topic.id))
-    await store.writer.put_fact(put, "new")
+    await store.writer.run(facts.put, put, "new")
     if len(text) < 1_500:
         gone = fact(f"Gone: {text}", user=user)
-        await store.writer.put_fact(gone, "new")
-        await store.writer.remove_fact(UserId(user), gone.id, iso(START + 9))
+        await store.writer.run(facts.put, gone, "new")
+        await store.writer.run(facts.remove, UserId(user), gone.id, iso(START + 9))
     return secret
 
 

@@ -10,6 +10,7 @@ import attrs
 
 from klaw.config.paths import Paths
 from klaw.domain.task import RunStatus
+from klaw.store.kinds import facts, messages, runs, tasks
 from tests.support.facts import fact
 from tests.support.making import new, running_store
 from tests.support.reindexing import talk
@@ -73,14 +74,14 @@ async def make_home(root: Path, *, vectors: bool = False) -> Paths:
     )
     async with running_store(paths.data_dir) as store:
         await talk(store, rounds=12, vectors=vectors)
-        await store.writer.append([new("привет")])
+        await store.writer.run(messages.append, [new("привет")])
         for number in range(3):
-            await store.writer.put_fact(fact(f"Anna has {number} cats."), "new")
-        await store.writer.put_task(task(), "new")
-        begun = (await store.writer.begin_run(run_of())).run
-        await store.writer.append_transcript(begun, 1, exchange(begun))
+            await store.writer.run(facts.put, fact(f"Anna has {number} cats."), "new")
+        await store.writer.run(tasks.put, task(), "new")
+        begun = (await store.writer.run(runs.begin, run_of())).run
+        await store.writer.run(runs.append_transcript, begun, 1, exchange(begun))
         final = attrs.evolve(begun, status=RunStatus.DONE, delivered=1)
-        await store.writer.save_run(final, delivery=result(begun))
+        await store.writer.run(runs.save, final, delivery=result(begun))
     return paths
 
 

@@ -17,6 +17,7 @@ from klaw.domain.recall import Recalled
 from klaw.memory.embed import embedder as embedder_actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
+from klaw.store.kinds import messages
 from klaw.store.sql.candidates import Scope
 from klaw.store.store import Store
 from tests.support.making import new, running_store
@@ -36,7 +37,7 @@ class Recalling:
 
     async def say(self, texts: Sequence[str], chat: str = "main", *, embedded: bool = True) -> list[Message]:
         """Store messages, and wait until they have their vectors."""
-        appended = await self.store.writer.append([new(text, chat=chat) for text in texts])
+        appended = await self.store.writer.run(messages.append, [new(text, chat=chat) for text in texts])
         if embedded:
             await self.caught_up()
         return [each.message for each in appended]

@@ -17,6 +17,8 @@ from klaw.domain.message import Kind, Role
 from klaw.store import connect
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex.actor import Reindexer, ReindexStatus
 from klaw.store.reindex.compare import digests
@@ -59,25 +61,29 @@ async def talk(store: Store, *, rounds: int, chats: int = 3, seed: int = 1, vect
     """Questions and answers of two users in several chats, with turns, breaks, tools, repeated ids and vectors."""
     chance = random.Random(seed)
     if vectors:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
     for number in range(rounds):
         user, chat = chance.choice(["local", "анна"[:0] + "anna"]), f"чат {chance.randrange(chats)}"
         text = " ".join(chance.choices(WORDS, k=chance.randrange(1, 30)))
-        (asked,) = await store.writer.append([new(text, user=user, chat=chat, id=f"s{seed}q{number}")])
+        (asked,) = await store.writer.run(
+            stored_messages.append, [new(text, user=user, chat=chat, id=f"s{seed}q{number}")]
+        )
         if number % 5 == 4:
-            await store.writer.append([new("/new", user=user, chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+            await store.writer.run(
+                stored_messages.append, [new("/new", user=user, chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)]
+            )
         elif number % 5 == 3:
             call = new(
                 "{}", user=user, chat=chat, role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": 1, "ю": 0.1}]
             )
             result = new("result", user=user, chat=chat, role=Role.TOOL, kind=Kind.TOOL_RESULT)
-            await store.writer.append([call, result])
+            await store.writer.run(stored_messages.append, [call, result])
         else:
             answer = new(f"answer: {text[::-1]}", user=user, chat=chat, role=Role.ASSISTANT)
-            await store.writer.append([answer], record(asked.message))
+            await store.writer.run(stored_messages.append, [answer], record(asked.message))
         if vectors and chance.random() < 0.8:
             rowid = asked.message.rowid
-            await store.writer.store_vectors(MODEL, [(rowid, unit(rowid))])
+            await store.writer.run(stored_vectors.store, MODEL, [(rowid, unit(rowid))])
 
 
 async def filled(root: Path, **options) -> None:

@@ -28,6 +28,7 @@ from klaw.memory.spending import Spending
 from klaw.memory.summaries import summarizer as actor
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
+from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import messages, summaries
 from klaw.store.store import Store
 from tests.support.llm_server import LlmServer, serve_llm
@@ -96,15 +97,17 @@ class Summaries:
 
 async def say(store: Store, text: str, *, user: str = "local", chat: str = "main") -> list[Message]:
     """A question, its answer and the turn."""
-    (asked,) = await store.writer.append([new(text, user=user, chat=chat)])
+    (asked,) = await store.writer.run(stored_messages.append, [new(text, user=user, chat=chat)])
     said = f"Answer to {text}"
     ended = record(asked.message)
-    (answered,) = await store.writer.append([new(said, user=user, chat=chat, role=Role.ASSISTANT)], ended)
+    (answered,) = await store.writer.run(
+        stored_messages.append, [new(said, user=user, chat=chat, role=Role.ASSISTANT)], ended
+    )
     return [asked.message, answered.message]
 
 
 async def begin_segment(store: Store, chat: str = "main") -> None:
-    await store.writer.append([new("", chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+    await store.writer.run(stored_messages.append, [new("", chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
 
 
 @asynccontextmanager

@@ -9,10 +9,11 @@ import apsw
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
 from klaw.store import connect
+from klaw.store.kinds import messages, topics
+from klaw.store.kinds.topics import TopicDraft
 from klaw.store.sql import topic_vectors
 from klaw.store.sql.topic_vectors import Flaws
 from klaw.store.store import Store
-from klaw.store.topic_requests import TopicDraft
 from tests.support.making import START, new
 
 ANNA = UserId("anna")
@@ -27,13 +28,13 @@ def draft(summary: str, *members: int, **changes: Any) -> TopicDraft:
 async def say(store: Store, *texts: str, user: str = "anna", chat: str = "main") -> list[int]:
     """Row ids of new messages."""
     made = [new(text, user=user, chat=chat) for text in texts]
-    return [each.message.rowid for each in await store.writer.append(made)]
+    return [each.message.rowid for each in await store.writer.run(messages.append, made)]
 
 
 async def archive(store: Store, *groups: Sequence[int], user: str = "anna", chat: str = "main", **changes: Any):
     """One topic for each group of row ids."""
     drafts = [draft(f"topic of {group[0]}", *group, **changes) for group in groups]
-    return await store.writer.store_topics(UserId(user), chat_id(UserId(user), chat), drafts, AT)
+    return await store.writer.run(topics.store, UserId(user), chat_id(UserId(user), chat), drafts, AT)
 
 
 def flaws_of(file: Path) -> Flaws:

@@ -8,6 +8,7 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.errors import ModelError
+from klaw.store.kinds import vectors
 from klaw.store.readers import Readers
 from klaw.store.sql import passages
 from klaw.store.sql.passages import PassageVector, Unembedded
@@ -38,7 +39,7 @@ async def embed_passages(
     except ModelError as error:
         log.warning("embed_failed", count=len(waiting), error=error_class(error))
         return False
-    return await writer.store_passage_vectors(vectors_id, made) > 0
+    return await writer.run(vectors.store_of_passages, vectors_id, made) > 0
 
 
 def _embed(model: "EmbeddingModel", waiting: list[Unembedded]) -> list[PassageVector]:

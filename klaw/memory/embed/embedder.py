@@ -30,6 +30,7 @@ from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ActorStopped, ModelError, StorageFull, VectorsDamaged
 from klaw.memory.embed.backfill import embed_passages, split_batches
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.readers import Readers
 from klaw.store.sql import meta, vectors
 from klaw.store.writer import Writer
@@ -322,7 +323,7 @@ class _Worker:
         """Make the store's vectors those of this model, or begin to."""
         self.vitals.doing("preparing the vectors")
         dimension, embedder = self.model.dimension, self.embedder
-        replaced = await self.writer.prepare_vectors(self.vectors_id, dimension)
+        replaced = await stored_vectors.prepare(self.writer, self.vectors_id, dimension)
         embedder.random_cosine = self.model.random_cosine
         waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
         embedder.count(embedded=await self.readers.run(vectors.count_embedded), waiting=waiting)
@@ -350,7 +351,7 @@ class _Worker:
             try:
                 if self.embedder.take_damage_report():
                     await self._repair()
-                while await self.writer.encode_vectors():  # of an earlier version, or left over by a stop
+                while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
                     pass
                 # Facts and pieces of files first: they are few.
                 while await embed_passages(self.readers, self.writer, self.threads, self.model, self.vectors_id):
@@ -390,7 +391,7 @@ class _Worker:
         self.repaired_at = trio.current_time()
         log.warning("vectors_damaged", count=self.embedder.status.embedded)
         try:
-            await self.writer.prepare_vectors(self.vectors_id, self.model.dimension, anew=True)
+            await stored_vectors.prepare(self.writer, self.vectors_id, self.model.dimension, anew=True)
         except VectorsDamaged:  # pages of the database file are broken: it has to be made anew as a whole
             log.warning("vectors_not_repaired", code="vectors_damaged")
             return
@@ -434,7 +435,7 @@ class _Worker:
 
     async def _end_reembedding(self) -> None:
         if self.embedder.status.state is EmbedderState.REEMBEDDING:
-            await self.writer.end_reembedding()
+            await self.writer.run(stored_vectors.end_reembedding)
             self.embedder.enter(EmbedderState.READY)
 
     async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
@@ -455,7 +456,7 @@ class _Worker:
     async def _store(self, batch: Sequence[Waiting], as_of: int) -> int:
         made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
         pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
-        return await self.writer.store_vectors(self.vectors_id, pairs, as_of=as_of)
+        return await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of)
 
     def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
         return [bytes(vector.tobytes()) for vector in self.model.embed(passages, kind="passage").astype("<f4")]

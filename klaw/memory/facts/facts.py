@@ -17,7 +17,8 @@ from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, FactExists, KlawError, NoSuchFact
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
-from klaw.store.memory_requests import FactVector
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds.facts import FactVector
 from klaw.store.readers import Readers
 from klaw.store.sql import facts, memory_journal, passages, vectors
 from klaw.store.writer import Writer
@@ -142,8 +143,11 @@ class Facts:
                 return Known(known)
             taken: FactExists | None = None
             try:
-                put = self._writer.put_fact
-                return Saved(await put(fact, "new", supersedes=replaces, vector=vector, as_of=as_of))
+                return Saved(
+                    await self._writer.run(
+                        stored_facts.put, fact, "new", supersedes=replaces, vector=vector, as_of=as_of
+                    )
+                )
             except NoSuchFact:
                 return NoOlder()
             except FactExists as error:  # put there by somebody who saves without this class
@@ -206,7 +210,7 @@ class Facts:
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
-            return await self._writer.remove_fact(user, fact, iso(self._clock.now()))
+            return await self._writer.run(stored_facts.remove, user, fact, iso(self._clock.now()))
 
     async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> Undone | Known:
         """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
@@ -257,7 +261,7 @@ class Facts:
             revived += [back.fact] if isinstance(back, Saved) else []
         if await self._readers.run(facts.get, user, fact) is None:
             raise CannotUndo("the fact is gone already")
-        await self._writer.remove_fact(user, fact, now)
+        await self._writer.run(stored_facts.remove, user, fact, now)
         return Undone(None, tuple(revived))
 
     async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Undone | Known:
@@ -284,8 +288,9 @@ class Facts:
         taken: FactExists | None = None
         try:
             expected: Literal["new", "existing"] = "new" if new else "existing"
-            put = self._writer.put_fact
-            stored = await put(fact, expected, supersedes=supersedes, vector=vector, as_of=as_of)
+            stored = await self._writer.run(
+                stored_facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
+            )
             self._embedder.nudge()  # it makes the vector when there was no time for it
             return Saved(stored)
         except FactExists as error:

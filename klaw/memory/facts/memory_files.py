@@ -29,6 +29,7 @@ from klaw.domain.prompt_files import MEMORY_FILE as TOP
 from klaw.domain.prompt_files import MEMORY_FOLDER as FOLDER
 from klaw.errors import StorageError
 from klaw.memory.facts.chunking import chunks_of
+from klaw.store.kinds import memory_files
 from klaw.store.readers import Readers
 from klaw.store.sql import chunks
 from klaw.store.sql.chunks import MemoryFile
@@ -96,11 +97,11 @@ async def look(threads: Threads, workspace: Path, writer: Writer, readers: Reade
         if text is None:
             continue  # it is being changed or cannot be read: the next look sees it again
         pieces = await threads.run(chunks_of, text)
-        await writer.put_memory_file(file, pieces)
+        await writer.run(memory_files.put, file, pieces)
         changed += 1
     for key, file in known.items():
         if key not in found:
-            await writer.remove_memory_file(file)
+            await writer.run(memory_files.remove, file)
             changed += 1
     if changed:
         log.info("memory_files_indexed", files=changed)

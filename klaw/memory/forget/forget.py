@@ -25,6 +25,7 @@ from klaw.store import forget_logs
 from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_logs import Held
 from klaw.store.forget_records import Forgot
+from klaw.store.kinds import forgetting as stored_forgetting
 from klaw.store.readers import Readers
 from klaw.store.sql import (
     derivation,
@@ -189,7 +190,8 @@ class Forgetter:
             # First: when a kill comes behind it, the message is there without its files, and never the other way round.
             await self._remove_files(before)
             at = iso(self.clock.now())
-            done = await self.writer.forget(
+            done = await self.writer.run(
+                stored_forgetting.forget,
                 wanted.user,
                 wanted.rowids,
                 wanted.facts,
@@ -201,7 +203,7 @@ class Forgetter:
             log.info("forget_began", count=_size(done))
             lines = await self._clean(done)
             held, vacuumed = await self._compact(done) if everywhere else ((), False)
-            await self.writer.note_forgotten(wanted.user, done.entry.entry, at)
+            await self.writer.run(stored_forgetting.note_forgotten, wanted.user, done.entry.entry, at)
             self.changed()
             if not everywhere:
                 await self._empty_now_and_then()
@@ -246,13 +248,13 @@ class Forgetter:
         """The write-ahead log still has what was deleted; but nobody may keep the others waiting by forgetting."""
         if trio.current_time() >= self._next_emptying.at:
             self._next_emptying.at = trio.current_time() + EMPTY_EVERY_S
-            await self.writer.compact_database(vacuum=False)
+            await self.writer.run_alone(stored_forgetting.compact_database, vacuum=False)
 
     async def compact_files(self, *, vacuum: bool) -> None:
         """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once."""
         async with self._alone:
             if not self.reindexing():
-                await self.writer.compact_database(vacuum=vacuum)
+                await self.writer.run_alone(stored_forgetting.compact_database, vacuum=vacuum)
 
     async def _clean(self, done: Forgot) -> int:
         lines = 0
@@ -262,18 +264,18 @@ class Forgetter:
             cleaner = Cleaner(done.entry, done.pieces, own, done.lines)
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
-                changed = await self.writer.clean_logs(cleaner, paths) if paths else 0
+                changed = await self.writer.run_alone(stored_forgetting.clean_logs, cleaner, paths) if paths else 0
                 lines += changed
                 if not changed:
                     break
         return lines
 
     async def _compact(self, done: Forgot) -> tuple[tuple[Held, ...], bool]:
-        await self.writer.compact_database(vacuum=False)
+        await self.writer.run_alone(stored_forgetting.compact_database, vacuum=False)
         held = await self._search(done.entry.user, done.pieces)
         if not any(each.path.startswith("klaw.db") and each.kind == "database" for each in held):
             return held, False
-        await self.writer.compact_database(vacuum=True)
+        await self.writer.run_alone(stored_forgetting.compact_database, vacuum=True)
         return await self._search(done.entry.user, done.pieces), True
 
     async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:

@@ -23,6 +23,7 @@ from klaw.domain.person import (
     relation_text,
 )
 from klaw.errors import KlawError, NoSuchPerson
+from klaw.store.kinds import people
 from klaw.store.readers import Readers
 from klaw.store.sql import memory_journal
 from klaw.store.sql import people as sql
@@ -112,7 +113,7 @@ class People:
             updated_at=now,
         )
         noted = [(person.id, mention)] if mention is not None else []
-        await self._writer.change_people(user, now, put=[person], mentions=noted, as_of=as_of)
+        await self._writer.run(people.change, user, now, put=[person], mentions=noted, as_of=as_of)
         return person
 
     async def edit(
@@ -145,7 +146,7 @@ class People:
                 return present
             now = iso(self._clock.now())
             changed = attrs.evolve(changed, source=PersonSource.USER, said_at=now, updated_at=now)
-            await self._writer.change_people(user, now, put=[changed], as_of=as_of)
+            await self._writer.run(people.change, user, now, put=[changed], as_of=as_of)
             return changed
 
     async def note(
@@ -191,7 +192,7 @@ class People:
                 put = [attrs.evolve(changed, said_at=said_at, updated_at=now)]
             known = await self._readers.run(sql.is_mentioned, user, present.id, mention.topic)
             if put or not known:
-                await self._writer.change_people(user, now, put=put, mentions=[(present.id, mention)], as_of=as_of)
+                await self._writer.run(people.change, user, now, put=put, mentions=[(present.id, mention)], as_of=as_of)
             return bool(put), not known
 
     async def merge(self, user: UserId, person: PersonId, into: PersonId, *, as_of: int | None = None) -> Person:
@@ -210,7 +211,7 @@ class People:
             # The loser's change first: so the keeper's stands for both when it is taken back.
             gone = attrs.evolve(loser, merged_into=keeper.id, updated_at=now)
             both = attrs.evolve(merged(keeper, loser), updated_at=now)
-            await self._writer.change_people(user, now, put=[gone, both], as_of=as_of)
+            await self._writer.run(people.change, user, now, put=[gone, both], as_of=as_of)
             return both
 
     async def remove(self, user: UserId, person: PersonId) -> Person:
@@ -221,7 +222,7 @@ class People:
         """
         async with self._one_at_a_time:
             present = await self._active(user, person)
-            await self._writer.change_people(user, iso(self._clock.now()), removed=[person])
+            await self._writer.run(people.change, user, iso(self._clock.now()), removed=[person])
             return present
 
     async def undo(self, user: UserId, person: PersonId, *, to: int | None = None) -> Undone:
@@ -257,12 +258,12 @@ class People:
             if wanted is None and newest is None:
                 raise CannotUndoPerson("the person is gone already")
             if wanted is None:
-                await self._writer.change_people(user, now, put=revived, removed=[person], as_of=as_of)
+                await self._writer.run(people.change, user, now, put=revived, removed=[person], as_of=as_of)
                 return Undone(None, tuple(revived))
             if wanted == newest:
                 raise CannotUndoPerson("the person is so already")
             restored = attrs.evolve(wanted, updated_at=now)
-            await self._writer.change_people(user, now, put=[restored, *revived], as_of=as_of)
+            await self._writer.run(people.change, user, now, put=[restored, *revived], as_of=as_of)
             return Undone(restored, tuple(revived))
 
     async def _entry(self, as_of: int | None = None) -> int:

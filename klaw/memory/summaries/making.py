@@ -33,6 +33,7 @@ from klaw.memory.spending import Spending
 from klaw.memory.summaries import copies, noting, rendering
 from klaw.memory.summaries.asking import ANSWER_FACTOR, Asker, Correction, NoSummary
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
+from klaw.store.kinds import summaries as stored_summaries
 from klaw.store.readers import Readers
 from klaw.store.sql import messages, summaries
 from klaw.store.sql.summaries import Uncovered
@@ -225,7 +226,8 @@ class Maker:
             completion_tokens=asker.used.completion_tokens,
         )
         self._vitals.doing("storing a summary")
-        stored = await services.writer.put_summary(
+        stored = await services.writer.run(
+            stored_summaries.put,
             made,
             supersedes=() if chunk.base is None else (chunk.base.number,),
             evicts=evicted(found.live, chunk.base, made.tokens, rules),

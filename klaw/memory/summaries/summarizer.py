@@ -22,6 +22,7 @@ from klaw.domain.text import plural
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import copies
 from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing, SummaryServices
+from klaw.store.kinds import summaries as stored_summaries
 from klaw.store.sql import summaries
 from klaw.store.sql.summaries import Failure
 
@@ -208,7 +209,7 @@ class _Worker:
         self._failures[chat] = failure
         self._code = failed.code
         try:
-            await self._services.writer.note_summary_failure(failure)
+            await self._services.writer.run(stored_summaries.note_failure, failure)
         except StorageFull:
             log.warning("summary_failure_not_stored")
 

@@ -29,10 +29,11 @@ from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.merging import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide
 from klaw.memory.topics.texts import embedding_text, part_summary
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds.topics import TopicDraft, UndoneTopics
 from klaw.store.readers import Readers
 from klaw.store.sql import memory_journal, topics, vectors
 from klaw.store.sql.topic_vectors import TopicVector
-from klaw.store.topic_requests import TopicDraft, UndoneTopics
 from klaw.store.writer import Writer
 
 MAX_MERGED = 50
@@ -83,7 +84,7 @@ class TopicControl:
         Raises:
             TopicRefused: one is unknown or named twice, they are of several chats, or too large together; nothing was
                 changed.
-            StorageError, ActorStopped: see ``Writer.merge_topics``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topics.merge``.
 
         Cancellation: it may be done or not.
         """
@@ -112,7 +113,8 @@ class TopicControl:
         own = [message for each in found for message in await self.readers.run(topics.read, user, each.id)]
         vector = await self._vector(text, sorted(own, key=lambda message: message.rowid))
         try:
-            merged = await self.writer.merge_topics(
+            merged = await self.writer.run(
+                stored_topics.merge,
                 sources[0],
                 target,
                 text,
@@ -142,7 +144,7 @@ class TopicControl:
         Raises:
             TopicRefused: the topic is unknown, a message is none of it or named twice, or no model can divide it;
                 nothing was changed.
-            StorageError, ActorStopped: see ``Writer.store_topics``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topics.store``.
 
         Cancellation: it may be done or not.
         """
@@ -165,8 +167,16 @@ class TopicControl:
             for part in parts
         ]
         try:
-            made = await self.writer.store_topics(
-                user, topic.chat, drafts, self._now(), replaces=topic.id, model_id=model, as_of=as_of, by="person"
+            made = await self.writer.run(
+                stored_topics.store,
+                user,
+                topic.chat,
+                drafts,
+                self._now(),
+                replaces=topic.id,
+                model_id=model,
+                as_of=as_of,
+                by="person",
             )
         except (TopicChanged, NoSuchTopic):
             raise _meanwhile() from None
@@ -215,12 +225,12 @@ class TopicControl:
 
         Raises:
             TopicRefused: there are none, or topics are off.
-            StorageError, ActorStopped: see ``Writer.rebuild_topics``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topics.rebuild``.
 
         Cancellation: it may be done or not.
         """
         await self.in_scope(user, chat, since)
-        made = await self.writer.rebuild_topics(user, chat, since, self._now())
+        made = await self.writer.run(stored_topics.rebuild, user, chat, since, self._now())
         if not made:
             raise TopicRefused("there are no topics in that scope any more", code="nothing_to_rebuild")
         self.changed()
@@ -234,12 +244,12 @@ class TopicControl:
 
         Raises:
             TopicRefused: there is none, or a later one is in the way.
-            StorageError, ActorStopped: see ``Writer.undo_topics``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topics.undo``.
 
         Cancellation: it may be done or not.
         """
         try:
-            done = await self.writer.undo_topics(user, entry, self._now())
+            done = await self.writer.run(stored_topics.undo, user, entry, self._now())
         except (NoSuchChange, TopicChanged) as error:
             raise TopicRefused(str(error), code="cannot_undo") from None
         self.changed()
@@ -270,7 +280,9 @@ class TopicControl:
             vector = await self._vector(topic.summary, own)
             if vector is None or model is None:
                 return
-            await self.writer.store_topic_vectors(model, [TopicVector(topic.id, topic.updated_at, vector)], as_of=as_of)
+            await self.writer.run(
+                stored_topics.store_vectors, model, [TopicVector(topic.id, topic.updated_at, vector)], as_of=as_of
+            )
 
     async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
         try:

@@ -30,6 +30,7 @@ from klaw.store.reindex import logs
 from klaw.store.reindex.building import Building
 from klaw.store.reindex.compare import Bounds, compare
 from klaw.store.reindex.filling import take_over
+from klaw.store.reindex.handover import hand_over, mark_commits
 from klaw.store.reindex.places import Places, check_begin, check_room
 from klaw.store.reindex.values import (
     Committed,
@@ -247,7 +248,7 @@ class _Job:
             with trio.move_on_after(CLOSE_S, shield=True):
                 await self._threads.run(self._close, building)
                 with suppress(ActorStopped):  # the server is stopping
-                    await self.writer.mark_commits("end")
+                    await self.writer.run_alone(mark_commits, "end")
 
     def _close(self, building: Building) -> None:
         building.close()
@@ -259,10 +260,10 @@ class _Job:
 
     async def _build(self, building: Building) -> Committed:
         """Everything up to a mark, which is returned."""
-        await self.writer.mark_commits("begin")
+        await self.writer.run_alone(mark_commits, "begin")
         sizes = await self._threads.run(logs.sizes, self.places.database.parent)
         # A log that was being written to while its size was read may have been taken back since; the mark is right.
-        mark = await self.writer.mark_commits("next")
+        mark = await self.writer.run_alone(mark_commits, "next")
         sizes |= mark.sizes
         await self._steps(building.read_all(sizes, embed_again=self.options.embed_again))
         self._live = await self._threads.run(self._open_live)
@@ -296,7 +297,7 @@ class _Job:
         live = self._live
         assert live is not None
         self.writer.brake.release()  # the mark waits for all that is queued before it
-        mark = await self.writer.mark_commits("next")
+        mark = await self.writer.run_alone(mark_commits, "next")
         self.writer.brake.put_on(brake_s)
         grown = logs.grown(building.positions, mark.sizes)
         size = sum(end - start for start, end in grown.values())
@@ -347,7 +348,7 @@ class _Job:
             await self._threads.run(self._close, building)
             self.writer.brake.release()
             ready = Ready(positions=positions, compared=compared, options=self.options)
-            outcome = await self.writer.swap_database(self.places, ready)
+            outcome = await self.writer.run_alone(hand_over, self.places, ready)
             if outcome == "swapped":
                 await self.readers.renew_idle()
                 await self.swapped()

@@ -4,18 +4,23 @@ Both run in the writer's thread, while nothing is being written. The swap takes 
 always ends; acknowledgements wait for it, and the brake sees to it that little is left.
 """
 
-from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Literal
 
 import apsw
+import structlog
 import trio
 
-from klaw.store.journal import Journal
+from klaw.actor.failure import error_class, where
+from klaw.errors import StorageError
 from klaw.store.reindex.building import Building
 from klaw.store.reindex.compare import Bounds, compare_tail
-from klaw.store.reindex.places import Places, decide
+from klaw.store.reindex.places import Places, decide, exchange
 from klaw.store.reindex.values import Committed, Handover, Ready
 from klaw.store.sql import content, memory_journal, vectors
+from klaw.store.transaction import Stopped
+
+log = structlog.get_logger("klaw.writer")
 
 
 class Brake:
@@ -47,21 +52,10 @@ class Brake:
                 await self._released.wait()
 
 
-class Watched:
-    """Which rows got a vector, while somebody wants to know. Bounded by the number of messages."""
-
-    def __init__(self) -> None:
-        self.vectors: set[int] | None = None
-
-    def note(self, stored: Iterable[Sequence[tuple[int, bytes]]]) -> None:
-        if self.vectors is not None:
-            self.vectors.update(rowid for pairs in stored for rowid, _ in pairs)
-
-
-def mark(
-    connection: apsw.Connection, journal: Journal, watched: Watched, step: Literal["begin", "next", "end"]
-) -> Committed:
-    """How far the store is, and what was committed since the mark before."""
+def mark_commits(stopped: Stopped, step: Literal["begin", "next", "end"]) -> Committed:
+    """How far the store is, and what was committed since the mark before; for the reindexer, the only one who may
+    watch."""
+    connection, journal, watched = stopped.connection, stopped.journal, stopped.watched
     sizes = journal.take_touched() if step == "next" else {}
     found = frozenset(watched.vectors or ())
     watched.vectors = set() if step != "end" else None
@@ -80,22 +74,30 @@ def mark(
     )
 
 
-def hand_over(
-    connection: apsw.Connection, journal: Journal, watched: Watched, places: Places, ready: Ready
-) -> Handover:
-    """Bring the new database up to the last commit, compare what is new, and decide for it.
-
-    After ``swapped`` the files have to be exchanged, and the present connection is of no use any more.
+def hand_over(stopped: Stopped, places: Places, ready: Ready) -> Handover:
+    """Go on with the new database: bring it up to the last commit, compare what is new, and decide for it.
 
     Raises:
-        apsw.Error, OSError: nothing was decided.
+        StorageError: nothing was decided; the present one stays.
     """
-    newest = mark(connection, journal, watched, "next")
+    try:
+        outcome = _hand_over(stopped, places, ready)
+    except (apsw.Error, OSError) as error:
+        log.error("swap_failed", error=error_class(error), where=where(error))
+        raise StorageError(f"the new database could not be finished ({error_class(error)})") from error
+    if outcome == "swapped":
+        stopped.exchange = partial(exchange, places)
+    return outcome
+
+
+def _hand_over(stopped: Stopped, places: Places, ready: Ready) -> Handover:
+    connection = stopped.connection
+    newest = mark_commits(stopped, "next")
     building = Building(places, slice_s=float("inf"))
     try:
         building.reopen(ready.positions)
         if vectors.model(building.connection) != newest.model:
-            _put_back(journal, watched, newest)
+            _put_back(stopped, newest)
             return "other_model"
         for _step in building.read(newest.sizes, whole=False):
             pass
@@ -114,8 +116,8 @@ def hand_over(
     return "swapped"
 
 
-def _put_back(journal: Journal, watched: Watched, newest: Committed) -> None:
+def _put_back(stopped: Stopped, newest: Committed) -> None:
     """Let the next mark tell again what this one told."""
-    journal.touch_again(newest.sizes)
-    if watched.vectors is not None:
-        watched.vectors |= newest.vectors
+    stopped.journal.touch_again(newest.sizes)
+    if stopped.watched.vectors is not None:
+        stopped.watched.vectors |= newest.vectors

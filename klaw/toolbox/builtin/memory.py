@@ -22,6 +22,7 @@ from klaw.memory.recall.dates import BadTime, read_since, read_until
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.store.core_files import read_core
+from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.readers import Readers
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.writer import Writer
@@ -152,7 +153,9 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
         """Write one entry of core memory, a new one or over the one of that key. Only for few things that matter in
         every conversation: who the user is, how they want to be answered. For all else use memory_save."""
         try:
-            changed = await parts.writer.update_core(context.user, section, key, value, iso(parts.clock.now()))
+            changed = await parts.writer.run(
+                stored_core_memory.change, context.user, section, key, value, iso(parts.clock.now())
+            )
         except (CoreNotChanged, CoreUnreadable) as error:
             return ToolFailure(f"Not saved: {error}.")
         return f"saved; core memory is now:\n{core_memory.render(changed)}"
@@ -167,7 +170,9 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     ) -> str | ToolFailure:
         """Delete one entry, or a whole section, of core memory."""
         try:
-            left = await parts.writer.delete_core(context.user, section, key, iso(parts.clock.now()))
+            left = await parts.writer.run(
+                stored_core_memory.change, context.user, section, key, None, iso(parts.clock.now())
+            )
         except (CoreNotChanged, CoreUnreadable) as error:
             return ToolFailure(f"Not deleted: {error}.")
         return f"deleted; core memory is now:\n{core_memory.render(left) or '(empty)'}"

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeAlias
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, InvalidName, chat_id, name_of
 from klaw.domain.text import clean
+from klaw.store.kinds import messages as stored_messages
 from klaw.store.readers import Readers
 from klaw.store.sql import messages
 from klaw.store.writer import Writer
@@ -55,7 +56,7 @@ def message_tools(
             return ToolFailure(f"Nothing was sent: the user has no chat of this name. {await _others(context)}")
         metadata = {"origin": ORIGIN, "sent_from": context.turn or context.run}
         message = compose(target, Role.ASSISTANT, Kind.TEXT, clean(text), metadata)
-        await writer.append([message])
+        await writer.run(stored_messages.append, [message])
         stored()
         return f"Sent to {name_of(target)}."
 

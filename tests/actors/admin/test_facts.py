@@ -15,6 +15,7 @@ from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.fact import MAX_TEXT
 from klaw.domain.names import UserId
+from klaw.store.kinds import facts
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 from tests.support.facts import fact
@@ -171,8 +172,8 @@ async def test_wrong_arguments_are_named(commands: Commands, command: str, args:
 
 
 async def test_a_superseded_fact_is_not_edited(app: App, commands: Commands) -> None:
-    await app.core.writer.put_fact(fact("old", id="old"), "new")
-    await app.core.writer.put_fact(fact("new", id="new"), "new", supersedes="old")  # type: ignore[arg-type]
+    await app.core.writer.run(facts.put, fact("old", id="old"), "new")
+    await app.core.writer.run(facts.put, fact("new", id="new"), "new", supersedes="old")  # type: ignore[arg-type]
     for command, args in (("fact_edit", {"fields": {"importance": 1}}), ("fact_delete", {})):
         assert (await refused(commands, command, fact="old", **args)).code == "unknown_fact"
     revived = await ask(commands, "fact_undo", fact="old")

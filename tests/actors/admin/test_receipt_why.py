@@ -15,6 +15,7 @@ from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, Role
 from klaw.domain.turn import TurnRecord
+from klaw.store.kinds import messages
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import arguments
 from tests.conftest import CANARY
@@ -40,14 +41,17 @@ async def talk(app: App, **changes: Any) -> TurnRecord:
     """/new, three facts, a command, something else, then a window of two and a question; the turn that answers it."""
     texts = ["", "Код калитки 4711", "Калитка зелёная", f"Пионы {CANARY}", "/status", "Суп с грибами", "дождь", "ветер"]
     kinds = {0: Kind.SESSION_BREAK, 4: Kind.COMMAND}
-    await app.core.writer.append([new("до новой беседы", id="before"), new("other", chat="other", id="elsewhere")])
-    await app.core.writer.append(
+    await app.core.writer.run(
+        messages.append, [new("до новой беседы", id="before"), new("other", chat="other", id="elsewhere")]
+    )
+    await app.core.writer.run(
+        messages.append,
         [
             new(text, kind=kinds.get(at, Kind.TEXT), role=Role.SYSTEM if at == 0 else Role.USER)
             for at, text in enumerate(texts)
-        ]
+        ],
     )
-    (asked,) = await app.core.writer.append([new("Какой код у калитки?")])
+    (asked,) = await app.core.writer.run(messages.append, [new("Какой код у калитки?")])
     recall = {
         "guard": "search",
         "query_words": 2,
@@ -63,7 +67,7 @@ async def talk(app: App, **changes: Any) -> TurnRecord:
     window = {"messages": 2, "first_seq": 8, "last_seq": 9, "left_out": 0, "older_in_segment": True}
     receipt = {"version": 2, "pending": [asked.message.seq], "window": window, "recall": recall}
     turn = attrs.evolve(record(asked.message), receipt=receipt)
-    await app.core.writer.append([new("later", id="later")], turn)
+    await app.core.writer.run(messages.append, [new("later", id="later")], turn)
     return turn
 
 
@@ -109,9 +113,9 @@ async def test_receipts_of_the_first_version_are_explained(app: App, commands: C
     receipt = {**turn.receipt, "version": 1, "recall": {**turn.receipt["recall"]}}
     for name in ("scope", "settings", "found"):
         del receipt["recall"][name]
-    (asked,) = await app.core.writer.append([new("Ещё раз: код калитки?")])
+    (asked,) = await app.core.writer.run(messages.append, [new("Ещё раз: код калитки?")])
     first = attrs.evolve(record(asked.message), receipt={**receipt, "pending": [asked.message.seq]})
-    await app.core.writer.append([], first)
+    await app.core.writer.run(messages.append, [], first)
     cut = await why(commands, first, "4")
     assert (cut["as"], cut["text"][1]) == (
         "cut",

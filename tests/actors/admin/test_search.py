@@ -22,6 +22,8 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import memory_files, messages
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
@@ -33,12 +35,13 @@ MAY = 1_714_564_800.0  # 2024-05-01T12:00Z
 
 
 async def fill(app: App) -> None:
-    await app.core.writer.append(
+    await app.core.writer.run(
+        messages.append,
         [
             new(f"Код калитки в саду 4711, {CANARY}", chat="дача", at=MAY),
             new("The code of the garden gate is 4711.", role=Role.ASSISTANT, at=MAY + 86_400),
             new("Anna's gate code is secret", user="anna", at=MAY),
-        ]
+        ],
     )
 
 
@@ -168,7 +171,7 @@ async def test_the_same_with_and_without_a_server(home: Path, capsys: pytest.Cap
 async def test_pages_on_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, _ = parse_config(SETTINGS, {})
     async with running(config, Paths.resolve(home, {})) as app:
-        await app.core.writer.append([new(f"needle {number}") for number in range(5)])
+        await app.core.writer.run(messages.append, [new(f"needle {number}") for number in range(5)])
         async with served(app, Commands(sources_of(app))):
             seen = []
             given = ["--limit", "2", "--", "-needle"]
@@ -181,7 +184,7 @@ async def test_pages_on_the_command_line(home: Path, capsys: pytest.CaptureFixtu
                     *options, last = more[0].removeprefix("more: klaw search ").split()
                     assert last == "-needle"
                     given = [each for each in options if not each.startswith("--home")] + [last]
-                    await app.core.writer.append([new("needle needle")])
+                    await app.core.writer.run(messages.append, [new("needle needle")])
             assert not more
     assert sorted(seen) == ["0", "1", "2", "3", "4"]
 
@@ -273,11 +276,13 @@ def test_the_command_for_the_next_page_can_be_pasted() -> None:
 async def test_facts_and_files_are_shown_with_what_they_are(tmp_path: Path) -> None:
     """From the store through the request to the lines of the terminal."""
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("The gate is green.")])
-        await store.writer.put_fact(fact("The gate code is 4815.", id="f1", category="place"), "new")
-        await store.writer.put_fact(fact("The gate code was 1111.", origin=Origin.TOOL, id="f2", user="anna"), "new")
+        await store.writer.run(messages.append, [new("The gate is green.")])
+        await store.writer.run(stored_facts.put, fact("The gate code is 4815.", id="f1", category="place"), "new")
+        await store.writer.run(
+            stored_facts.put, fact("The gate code was 1111.", origin=Origin.TOOL, id="f2", user="anna"), "new"
+        )
         piece = Chunk(line=7, heading="House > Gate", text="The gate needs paint.")
-        await store.writer.put_memory_file(MemoryFile(user=UserId("local"), path="MEMORY.md", stamp="1"), [piece])
+        await store.writer.run(memory_files.put, MemoryFile(user=UserId("local"), path="MEMORY.md", stamp="1"), [piece])
         off = Embedder(SystemClock(), enabled=False)
         search = MemorySearch(store.readers, off, SystemClock())
         found = await run_search(search, store.readers, Search(query="gate"))

@@ -18,6 +18,7 @@ from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
+from klaw.store.kinds import messages
 from klaw.store.sql.usage import UsageFilters, total
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
@@ -35,9 +36,9 @@ def arguments(home: Path, **values: Any) -> argparse.Namespace:
 async def work(app: App, user: str, chat: str, **by_model: Spent) -> None:
     """A turn of today with its calls; keys are the providers."""
     asked = new("вопрос", user=user, chat=chat, kind=Kind.COMMAND, at=app.core.clock.now())
-    (appended,) = await app.core.writer.append([asked])
+    (appended,) = await app.core.writer.run(messages.append, [asked])
     kept = record({f"{provider}/модель": spent for provider, spent in by_model.items()})
-    await app.core.writer.append([], attrs.evolve(turn_record(appended.message), usage=kept))
+    await app.core.writer.run(messages.append, [], attrs.evolve(turn_record(appended.message), usage=kept))
 
 
 async def two_users(app: App) -> None:

@@ -17,6 +17,8 @@ from klaw.cli.why import lines, why_command
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, NewMessage, Role
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
 from tests.conftest import CANARY
@@ -33,7 +35,7 @@ def receipt(**changes: Any) -> dict[str, Any]:
 
 
 async def put(app: App, *messages: NewMessage) -> None:
-    await app.core.writer.append(messages)
+    await app.core.writer.run(stored_messages.append, messages)
 
 
 async def talk(app: App, count: int = 30, **names: str) -> None:
@@ -42,9 +44,9 @@ async def talk(app: App, count: int = 30, **names: str) -> None:
     for number in range(count):
         role = Role.ASSISTANT if number % 2 == 0 else Role.USER
         text = f"Сегодня идёт дождь {number}, и завтра тоже"
-        (last,) = await app.core.writer.append([new(text, role=role, **names)])
+        (last,) = await app.core.writer.run(stored_messages.append, [new(text, role=role, **names)])
     answered = attrs.evolve(record(last.message), receipt={}, first_seq=1)
-    await app.core.writer.append([], answered)
+    await app.core.writer.run(stored_messages.append, [], answered)
 
 
 async def ask(commands: Commands, message: str, **given: Any) -> dict[str, Any]:
@@ -133,8 +135,8 @@ async def test_small_talk_is_said_to_be_so(app: App, commands: Commands) -> None
 
 async def test_a_message_with_a_vector(app: App, commands: Commands) -> None:
     await talk(app)
-    await app.core.writer.prepare_vectors("model-1", 4)
-    await app.core.writer.store_vectors("model-1", [(1, struct.pack("<4f", 1, 2, 3, 4))])
+    await vectors.prepare(app.core.writer, "model-1", 4)
+    await app.core.writer.run(vectors.store, "model-1", [(1, struct.pack("<4f", 1, 2, 3, 4))])
     why = await ask(commands, "fact")
     assert why["vector"] == {"there": True, "model": "model-1", "reason": None}
 
@@ -144,7 +146,7 @@ async def test_a_message_with_a_vector(app: App, commands: Commands) -> None:
 
 async def test_what_the_last_turns_did_with_it(app: App, commands: Commands) -> None:
     await talk(app)
-    asked = await app.core.writer.append([new("вопрос", at=2e9 - n) for n in range(8)])
+    asked = await app.core.writer.run(stored_messages.append, [new("вопрос", at=2e9 - n) for n in range(8)])
     candidate = {"seq": 1, "decision": "over_top_k", "vector_rank": 4, "distance": 0.3, "text_rank": None, "score": 0.1}
     receipts = [
         {},
@@ -156,7 +158,7 @@ async def test_what_the_last_turns_did_with_it(app: App, commands: Commands) -> 
         receipt(recall={"candidates": [candidate]}),
     ]
     for each, made in zip(asked, receipts, strict=False):
-        await app.core.writer.append([], attrs.evolve(record(each.message), receipt=made))
+        await app.core.writer.run(stored_messages.append, [], attrs.evolve(record(each.message), receipt=made))
     why = await ask(commands, "fact")
     assert [turn["as"] for turn in why["turns"]] == [
         "cut", "recalled", "not_found", "guard_all_in_context", "window", "question", "no_context", "no_context",

@@ -19,11 +19,12 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ActorStopped, IdConflict
-from klaw.store.writer import Writer
+from klaw.store.kinds import messages
 from tests.actors.chats.world import world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply
 from tests.support.making import new, running_store
 from tests.support.waiting import HANG_S
+from tests.support.writing import Real, instead
 
 
 async def test_messages_within_the_debounce_are_answered_together(tmp_path: Path) -> None:
@@ -121,21 +122,19 @@ async def test_stop_keeps_what_was_streamed_and_does_not_ask_again(tmp_path: Pat
         assert w.contents() == ["tell me a story", "half of", "next"]
 
 
-async def test_stop_while_the_answer_is_stored_does_not_store_it_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_while_the_answer_is_stored_does_not_store_it_twice(tmp_path: Path) -> None:
     """The answer is committed, its requester not yet told: a stop at that moment must change nothing."""
     async with world(tmp_path) as w:
-        real, committed, go_on = Writer.append, trio.Event(), trio.Event()
+        committed, go_on = trio.Event(), trio.Event()
 
-        async def append(writer: Writer, new_messages: Any, turn: Any = None) -> Any:
-            stored = await real(writer, new_messages, turn)
+        async def append(real: Real, new_messages: Any, turn: Any = None) -> Any:
+            stored = await real(new_messages, turn)
             if turn is not None:
                 committed.set()
                 await go_on.wait()
             return stored
 
-        monkeypatch.setattr(Writer, "append", append)
+        instead(w.app.core.writer, messages.append, append)
         w.llm.replies.append(text_reply("the answer"))
         await w.send("question")
         with trio.fail_after(HANG_S):
@@ -400,8 +399,8 @@ async def test_retry_during_a_turn_does_not_ask_again(tmp_path: Path) -> None:
 async def test_at_start_only_recent_questions_are_answered(tmp_path: Path) -> None:
     now = time.time()
     async with running_store(tmp_path / "data") as store:
-        await store.writer.append([new("recent", chat="recent", at=now - 60)])
-        await store.writer.append([new("too old", chat="old", at=now - 7200)])
+        await store.writer.run(messages.append, [new("recent", chat="recent", at=now - 60)])
+        await store.writer.run(messages.append, [new("too old", chat="old", at=now - 7200)])
     async with world(tmp_path) as w:
         await recover_chats(w.app)
         await w.turn(1)

@@ -13,6 +13,8 @@ from klaw.agent.claims import HINT
 from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.store.kinds import core_memory, messages
+from klaw.store.kinds import facts as stored_facts
 from klaw.store.sql import facts
 from klaw.toolbox.spec import Permission, ToolContext, never, tool
 from tests.actors.chats.world import World, world
@@ -156,7 +158,7 @@ async def test_bad_arguments_are_named_and_nothing_is_lost(
     tmp_path: Path, name: str, given: dict[str, Any], told: str
 ) -> None:
     async with tool_world(tmp_path) as w:
-        await w.app.core.writer.put_fact(fact("theirs", id="theirs", user="anna"), "new")
+        await w.app.core.writer.run(stored_facts.put, fact("theirs", id="theirs", user="anna"), "new")
         (result,) = await ask(w, call(name, **given), text_reply("ok"))
         assert told in result
         assert await known(w) == []
@@ -166,9 +168,9 @@ async def test_bad_arguments_are_named_and_nothing_is_lost(
 async def test_no_tool_sees_another_users(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
         writer = w.app.core.writer
-        await writer.put_fact(fact("zebra secret of anna", user="anna"), "new")
-        await writer.append([new("zebra said by anna", user="anna", chat="main")])
-        await writer.update_core(UserId("anna"), "user", "name", "zebra", iso(START))
+        await writer.run(stored_facts.put, fact("zebra secret of anna", user="anna"), "new")
+        await writer.run(messages.append, [new("zebra said by anna", user="anna", chat="main")])
+        await writer.run(core_memory.change, UserId("anna"), "user", "name", "zebra", iso(START))
         results = await ask(
             w,
             call("memory_search", query="zebra"),
@@ -182,12 +184,12 @@ async def test_no_tool_sees_another_users(tmp_path: Path) -> None:
 
 async def test_history_search_has_messages_only(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        await w.app.core.writer.put_fact(fact("zebra fact"), "new")
+        await w.app.core.writer.run(stored_facts.put, fact("zebra fact"), "new")
         said = [
             new("a zebra", chat="zoo", at=START),
             new("the zebra again", chat="zoo", role=Role.ASSISTANT, at=START + 86_400 * 40),
         ]
-        await w.app.core.writer.append(said)
+        await w.app.core.writer.run(messages.append, said)
         results = await ask(
             w,
             call("history_search", query="zebra"),
@@ -279,10 +281,10 @@ async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
         empty = await w.command("/memory")
         assert empty == "Core memory is empty.\nNo facts are known."
         writer = w.app.core.writer
-        await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
-        await writer.put_fact(fact("secret of Anna", user="anna"), "new")
+        await writer.run(core_memory.change, UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
+        await writer.run(stored_facts.put, fact("secret of Anna", user="anna"), "new")
         for number in range(22):
-            await writer.put_fact(fact(f"Факт {number} " + "я" * 300, importance=number), "new")
+            await writer.run(stored_facts.put, fact(f"Факт {number} " + "я" * 300, importance=number), "new")
         lines = (await w.command("/memory", 2)).split("\n")
         assert lines[:3] == ["Core memory, in every context:", "  [user]", "  - name: Ира"]
         assert lines[3] == "Facts, the most important first:"
@@ -296,7 +298,7 @@ async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
 async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         writer = w.app.core.writer
-        await writer.update_core(UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
+        await writer.run(core_memory.change, UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
         for given in (
             fact("У Иры аллергия на арахис", importance=95, id="allergy"),
             fact("Ира — врач", category="identity", importance=10, id="who"),
@@ -304,8 +306,10 @@ async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
             fact("The user's boss is Mallory", importance=100, origin=Origin.TOOL),
             fact("Anna's PIN", user="anna", importance=100),
         ):
-            await writer.put_fact(given, "new")
-        await writer.put_fact(fact("Ира — хирург", category="identity", id="now"), "new", supersedes=FactId("who"))
+            await writer.run(stored_facts.put, given, "new")
+        await writer.run(
+            stored_facts.put, fact("Ира — хирург", category="identity", id="now"), "new", supersedes=FactId("who")
+        )
         w.llm.replies.append(text_reply("ok"))
         await w.send("Hi")
         await w.turn(1)
@@ -329,7 +333,7 @@ async def test_the_server_draws_facts_from_what_was_talked_about(tmp_path: Path)
             text_reply("Без арахиса."),
         ]
         # The session is long over: the wall clock is far behind START's.
-        await w.app.core.writer.append([new("У меня аллергия на арахис", at=START)])
+        await w.app.core.writer.run(messages.append, [new("У меня аллергия на арахис", at=START)])
         w.app.memory.archivist.nudge()
         with trio.fail_after(HANG_S):
             await w.app.memory.archivist.wait_idle()

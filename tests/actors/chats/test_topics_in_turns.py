@@ -18,6 +18,8 @@ from klaw.cli.why import lines as why_lines
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
+from klaw.store.kinds import messages
+from klaw.store.kinds import topics as stored_topics
 from klaw.store.sql import usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
@@ -50,9 +52,9 @@ async def archive(w: World, said: tuple[str, ...], summary: str, *, user: str = 
         new(text, user=user, chat=chat, role=(Role.USER, Role.ASSISTANT)[number % 2])
         for number, text in enumerate(said)
     ]
-    rowids = [each.message.rowid for each in await w.app.core.writer.append(made)]
-    (topic,) = await w.app.core.writer.store_topics(
-        UserId(user), chat_id(UserId(user), chat), [draft(summary, *rowids)], AT
+    rowids = [each.message.rowid for each in await w.app.core.writer.run(messages.append, made)]
+    (topic,) = await w.app.core.writer.run(
+        stored_topics.store, UserId(user), chat_id(UserId(user), chat), [draft(summary, *rowids)], AT
     )
     return topic
 
@@ -146,8 +148,8 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         assert [(each["turn"], each["as"], each["chat"]) for each in told["turns"]] == [(turn, "topic", w.chat)]
         assert told["reach"]["topics"]
         assert not (await explain(w, "main#1"))["reach"]["topics"]
-        await w.app.core.writer.append([], turns.record(await find(w, "old#2")))
-        await w.app.core.writer.append([new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        await w.app.core.writer.run(messages.append, [], turns.record(await find(w, "old#2")))
+        await w.app.core.writer.run(messages.append, [new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
         told = await explain(w, "old#1")
         assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
         lines = why_lines({**told, "turns": [*told["turns"], *({"as": "other_segment"} for _ in "12")]})
@@ -283,7 +285,7 @@ async def test_recall_does_not_repeat_what_a_topic_shows(tmp_path: Path) -> None
             await ask(w, text, number)
         said = await w.app.chats.after(w.chat, 0, 500)
         rowids = [message.rowid for message in said]
-        await w.app.core.writer.store_topics(LOCAL_USER, w.chat, [draft("Пироги семьи.", *rowids[:4])], AT)
+        await w.app.core.writer.run(stored_topics.store, LOCAL_USER, w.chat, [draft("Пироги семьи.", *rowids[:4])], AT)
         system = await ask(w, "Какие пироги с вишней печёт бабушка?", 4)
         assert system.count("Бабушка печёт пироги с вишней.") == 1
         assert HEADER in system

@@ -16,7 +16,7 @@ from klaw.domain.events import Event, MessageStored, TurnEnded
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, ChatId, chat_id
 from klaw.domain.turn import TurnRecord
-from klaw.store.requests import Appended
+from klaw.store.kinds.messages import Appended
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.waiting import HANG_S
 

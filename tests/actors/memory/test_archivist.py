@@ -15,6 +15,7 @@ from klaw.errors import ProviderNetworkError, ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
+from klaw.store.kinds import messages, vectors
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.store import Store
 from tests.support.making import START, new, running_store
@@ -50,7 +51,7 @@ def off() -> Embedder:
 
 async def tell(store: Store, *texts: str, at: float = START, user: str = "anna", chat: str = "main") -> list[int]:
     made = [new(text, user=user, chat=chat, at=at + n) for n, text in enumerate(texts)]
-    return [each.message.rowid for each in await store.writer.append(made)]
+    return [each.message.rowid for each in await store.writer.run(messages.append, made)]
 
 
 async def known(store: Store, user: str = "anna"):
@@ -144,7 +145,7 @@ async def test_two_interleaved_chats_and_two_users_are_kept_apart(tmp_path: Path
 async def test_a_session_of_only_tool_calls_asks_no_model(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         call = {"user": "anna", "role": Role.ASSISTANT, "kind": Kind.TOOL_CALL}
-        await store.writer.append([new("{}", at=START, **call), new("{}", at=START + 1, **call)])
+        await store.writer.run(messages.append, [new("{}", at=START, **call), new("{}", at=START + 1, **call)])
         scripted = Scripted(one_topic)
         async with archiving(store, scripted, TestClock(LATER), off()) as (archivist, metrics):
             await settled(archivist)
@@ -265,7 +266,7 @@ async def test_a_new_topic_is_merged_with_one_that_the_model_names(tmp_path: Pat
         return one_topic(request)
 
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         await tell(store, "едем: дача")
         await tell(store, "другое", at=START + 10_000)
         await tell(store, "едем: роща", at=START + 20_000)
@@ -309,7 +310,7 @@ async def test_a_merge_that_is_none_leaves_both_and_is_not_asked_for_again(tmp_p
         return one_topic(request)
 
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         await tell(store, "едем 1")
         await tell(store, "едем 2", at=START + 10_000)
         scripted = Scripted(answer)
@@ -331,7 +332,7 @@ async def test_topics_do_not_grow_without_end(tmp_path: Path) -> None:
         return one_topic(request)
 
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         for n in range(8):
             await tell(store, f"едем {n} " + "x" * 18_000, at=START + n * 10_000)
         async with archiving(store, Scripted(answer), TestClock(LATER), SureEmbedder("едем")) as (archivist, _):
@@ -349,7 +350,7 @@ async def test_without_an_embedder_topics_are_stored_and_compared_later(tmp_path
             await settled(archivist)
             (topic,) = await known(store)
             assert not topic.consolidated
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         async with archiving(store, Scripted(one_topic), clock, SureEmbedder()) as (archivist, _):
             await settled(archivist)
             (topic,) = await known(store)

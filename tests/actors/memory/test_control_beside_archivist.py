@@ -13,6 +13,7 @@ from klaw.domain.names import chat_id
 from klaw.errors import StorageError
 from klaw.llm.types import Request
 from klaw.memory.topics.control import TopicRefused
+from klaw.store.kinds import vectors
 from klaw.store.sql import topic_changes, topics
 from klaw.store.sql.reading import snapshot
 from tests.actors.memory.test_archivist import LATER, SureEmbedder, settled, tell
@@ -47,7 +48,7 @@ def placed(connection: apsw.Connection) -> tuple[list[int], list[int]]:
 async def test_both_at_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         rowids = []
         for session in range(6):
             rowids += await tell(store, *(f"едем {session} {n}" for n in range(5)), at=START + session * 10_000)
@@ -88,7 +89,7 @@ async def test_both_at_once(tmp_path: Path, seed: int) -> None:
 
 async def test_the_archivist_makes_dropped_topics_anew_and_its_merge_can_be_taken_back(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         await tell(store, "едем раз", "едем два")
         embedder = SureEmbedder("едем")
         async with archiving(store, Scripted(eager), TestClock(LATER), embedder) as (archivist, _):

@@ -10,6 +10,7 @@ import trio
 
 from klaw.errors import VectorsDamaged
 from klaw.memory.embed import embedder
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import vectors
 from tests.support.recalling import Recalling, recalling
 from tests.support.waiting import HANG_S
@@ -136,7 +137,7 @@ async def test_the_writer_names_damage_of_one_request_and_keeps_the_rest(
         assert model is not None
         await change(here, "DROP TABLE vec_messages_rowids; UPDATE messages SET embedded = 0")
         with pytest.raises(VectorsDamaged):
-            await here.store.writer.store_vectors(model[0], [(messages[0].rowid, b"\0" * 4 * model[1])])
+            await here.store.writer.run(stored_vectors.store, model[0], [(messages[0].rowid, b"\0" * 4 * model[1])])
         await here.store.writer.ping()
 
 

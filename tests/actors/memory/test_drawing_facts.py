@@ -22,12 +22,15 @@ from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.memory.topics.statements import MAX_CHANGES, MAX_CHARS
 from klaw.prompts import prompt
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import messages
 from klaw.store.sql import facts, topics
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact
 from tests.support.making import START, new, running_store
 from tests.support.scripted import Scripted, TestClock, archiving, one_topic
+from tests.support.writing import note_day
 
 ANNA = UserId("anna")
 Answering = Callable[[Request], str]
@@ -108,7 +111,7 @@ async def test_only_what_the_user_and_the_assistant_said_by_themselves_is_shown(
             new("Do you like Berlin?", user="anna", role=Role.ASSISTANT, turn="t2"),
             new("Yes, I live there", user="anna"),
         ]
-        await store.writer.append(lines)
+        await store.writer.run(messages.append, lines)
         async with drawing(store, model):
             (question,) = asked(model)
     shown = [line.split(": ", 1)[1] for line in question.split("\n") if line.startswith("#")]
@@ -120,7 +123,7 @@ async def test_what_was_drawn_from_its_day_is_not_drawn_again(tmp_path: Path) ->
     model = scripted(lambda _request: said())
     async with running_store(tmp_path) as store:
         await tell(store, "drawn before", "new")
-        await store.writer.note_day(ANNA, "2026-11-21", [1], "2026-11-22T02:30:00.000Z", done=True)
+        await store.writer.run(note_day, ANNA, "2026-11-21", [1], "2026-11-22T02:30:00.000Z", done=True)
         async with drawing(store, model):
             (question,) = asked(model)
             assert "drawn before" not in question
@@ -132,11 +135,12 @@ async def test_what_only_the_assistant_said_is_no_fact(tmp_path: Path) -> None:
         lambda _request: said(item("The user likes jazz", message=2), item("The user has a dog", message=1))
     )
     async with running_store(tmp_path) as store:
-        await store.writer.append(
+        await store.writer.run(
+            messages.append,
             [
                 new("I have a dog", user="anna", at=START),
                 new("So you like jazz", user="anna", role=Role.ASSISTANT, at=START + 1),
-            ]
+            ],
         )
         async with drawing(store, model):
             assert await texts(store) == ["The user has a dog"]
@@ -145,7 +149,7 @@ async def test_what_only_the_assistant_said_is_no_fact(tmp_path: Path) -> None:
 async def test_nothing_is_asked_about_a_topic_without_words_of_the_user(tmp_path: Path) -> None:
     model = scripted(lambda _request: said())
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("Good morning!", user="anna", role=Role.ASSISTANT, at=START)])
+        await store.writer.run(messages.append, [new("Good morning!", user="anna", role=Role.ASSISTANT, at=START)])
         async with drawing(store, model):
             assert asked(model) == []
             assert all(topic.facts for topic in await known(store))
@@ -154,9 +158,11 @@ async def test_nothing_is_asked_about_a_topic_without_words_of_the_user(tmp_path
 async def test_a_newer_statement_takes_the_place_of_the_older_one(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         old = fact("Аня живёт в Берлине", user="anna", id="old", at=START - 1_000)
-        await store.writer.put_fact(old, "new")
-        await store.writer.put_fact(fact("У Ани есть собака", user="anna", id="dog", at=START - 1_000), "new")
-        await store.writer.put_fact(fact("secret of local", id="strange", at=START - 1_000), "new")
+        await store.writer.run(stored_facts.put, old, "new")
+        await store.writer.run(
+            stored_facts.put, fact("У Ани есть собака", user="anna", id="dog", at=START - 1_000), "new"
+        )
+        await store.writer.run(stored_facts.put, fact("secret of local", id="strange", at=START - 1_000), "new")
         await tell(store, "Аня переехала в Мюнхен, а собака умерла")
 
         def answer(request: Request) -> str:
@@ -180,11 +186,13 @@ async def test_a_newer_statement_takes_the_place_of_the_older_one(tmp_path: Path
 
 async def test_an_older_statement_and_a_model_cannot_undo_what_was_said_later_or_commanded(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.put_fact(fact("Anna lives in Munich", user="anna", id="now", at=START + 500), "new")
+        await store.writer.run(
+            stored_facts.put, fact("Anna lives in Munich", user="anna", id="now", at=START + 500), "new"
+        )
         mine = fact(
             "Never call me Annie", user="anna", id="mine", at=START - 500, source=FactSource.USER, importance=99
         )
-        await store.writer.put_fact(mine, "new")
+        await store.writer.run(stored_facts.put, mine, "new")
         await tell(store, "I live in Berlin")
         answer = said(
             item("Anna lives in Berlin", action="update", fact=2), item(action="delete", fact=1, importance=0)
@@ -211,7 +219,7 @@ async def test_a_fact_of_a_topic_counts_from_when_it_was_said(tmp_path: Path) ->
 @pytest.mark.parametrize("again", ["The user has a cat", "the user has a CAT!", "  The user has\na cat "])
 async def test_what_is_known_is_not_kept_twice(tmp_path: Path, again: str) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.put_fact(fact("The user has a cat", user="anna", id="cat"), "new")
+        await store.writer.run(stored_facts.put, fact("The user has a cat", user="anna", id="cat"), "new")
         await tell(store, "My cat is asleep")
         answer = said(item(again), item(again, action="update", fact=1))
         async with drawing(store, scripted(lambda _request: answer)):
@@ -244,7 +252,7 @@ BAD = [
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad)[:60])
 async def test_a_wrong_entry_takes_no_other_with_it(tmp_path: Path, bad: Any) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.put_fact(fact("of local", id="strange"), "new")
+        await store.writer.run(stored_facts.put, fact("of local", id="strange"), "new")
         await tell(store, "I live in Riga")
         async with drawing(store, scripted(lambda _request: said(bad, GOOD))):
             assert await texts(store) == ["The user lives in Riga"]

@@ -15,6 +15,7 @@ from klaw.llm.types import Request
 from klaw.memory.topics.people_answers import MAX_PEOPLE
 from klaw.memory.topics.people_drawer import MOST_SHOWN
 from klaw.prompts import prompt
+from klaw.store.kinds import messages
 from klaw.store.sql import people as sql
 from klaw.store.sql import topics
 from klaw.store.sql.people import Known
@@ -155,7 +156,7 @@ async def test_a_wrong_entry_takes_no_other_with_it(tmp_path: Path, bad: Any) ->
             new("Assistant Said was here", user="anna", role=Role.ASSISTANT, at=START + 1),
             new("сосед Борис", user="anna", at=START + 2),
         ]
-        await store.writer.append(lines)
+        await store.writer.run(messages.append, lines)
         answer = told(bad, {**GOOD, "message": 3}, facts=(item("The user lives in Riga"),))
         async with drawing(store, scripted(lambda _request: answer)):
             assert await names(store) == ["Аня", "Борис"]

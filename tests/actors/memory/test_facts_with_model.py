@@ -22,6 +22,8 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.facts.facts import Facts, Known, Outcome, Saved
 from klaw.memory.search.search import MemorySearch
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import memory_files, messages
 from klaw.store.sql import facts, passages
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.sql.history_search import HistoryFilters
@@ -105,7 +107,7 @@ async def test_what_says_nothing_new_is_refused_and_the_rest_is_kept(saving) -> 
             assert isinstance(await save(other, UserId("anna")), Saved)  # another user's facts do not count
             for user in (LOCAL, UserId("anna")):
                 for each in await store.readers.run(facts_of, user):
-                    await store.writer.remove_fact(user, each.id, iso(START))
+                    await store.writer.run(stored_facts.remove, user, each.id, iso(START))
 
 
 def facts_of(connection, user):
@@ -116,12 +118,12 @@ def facts_of(connection, user):
 
 async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> None:
     async with saving() as (store, embedder, save):
-        await store.writer.append([new("My sister Anna must not eat any nuts.")])
+        await store.writer.run(messages.append, [new("My sister Anna must not eat any nuts.")])
         await save("У сестры пользователя аллергия на арахис.")
         await save("The user drives an old red tractor.")
         file = MemoryFile(user=LOCAL, path="MEMORY.md", stamp="1")
         piece = Chunk(line=7, heading="Family", text="My sister Anna is allergic to walnuts and gets ill from them.")
-        await store.writer.put_memory_file(file, [piece])
+        await store.writer.run(memory_files.put, file, [piece])
         embedder.nudge()
         with trio.fail_after(HANG_S):
             await embedder.wait_idle()
@@ -143,7 +145,9 @@ async def test_a_changed_text_gets_a_new_vector(saving) -> None:
         before = await embedder.query("bees and honey")
         near = await store.readers.run(passages.nearest, "fact", LOCAL, before, 5)
         at = iso(START + 1)
-        await store.writer.put_fact(attrs.evolve(saved.fact, text="Поезд уходит в девять.", updated_at=at), "existing")
+        await store.writer.run(
+            stored_facts.put, attrs.evolve(saved.fact, text="Поезд уходит в девять.", updated_at=at), "existing"
+        )
         assert await store.readers.run(passages.nearest, "fact", LOCAL, before, 5) == []
         embedder.nudge()
         with trio.fail_after(HANG_S):
@@ -158,7 +162,7 @@ async def test_another_model_embeds_facts_anew(tmp_path: Path, embedding_model_d
     data = tmp_path / "data"
     data.mkdir()
     async with running_store(data) as store:
-        await store.writer.put_fact(fact("The user keeps bees."), "new")
+        await store.writer.run(stored_facts.put, fact("The user keeps bees."), "new")
         for folder in (embedding_model_dir, tiny):
             async with embedding(store, folder) as embedder:
                 embedder.nudge()

@@ -14,6 +14,8 @@ from klaw.domain.summary import NewSummary
 from klaw.errors import SourceForgotten
 from klaw.memory.facts.facts import Facts
 from klaw.memory.topics.drawer import FactDrawer
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import summaries
 from klaw.store.sql import meta, topics
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact
@@ -76,12 +78,12 @@ async def test_the_writer_refuses_a_summary_of_before_a_forgetting(tmp_path: Pat
         )
         tool = forgetter(store, tmp_path)
         await tool.forget(await tool.find("main#1", UserId("boris")), everywhere=True)  # another user's does not matter
-        await store.writer.put_summary(summary, as_of=as_of)
+        await store.writer.run(summaries.put, summary, as_of=as_of)
         await tool.forget(await tool.find("main#2", UserId("local")), everywhere=True)
         following = attrs.evolve(summary, first_seq=2, last_seq=2)
         with pytest.raises(SourceForgotten):
-            await store.writer.put_summary(following, as_of=as_of)
-        await store.writer.put_summary(following, as_of=await store.readers.run(meta.last_entry))
+            await store.writer.run(summaries.put, following, as_of=as_of)
+        await store.writer.run(summaries.put, following, as_of=await store.readers.run(meta.last_entry))
 
 
 class Slow(Scripted):
@@ -163,7 +165,7 @@ async def test_an_answer_that_quotes_a_kept_fact_is_dropped_when_that_is_forgott
         (topic,) = await archive(store, await tell(store, "Vera asked about the safe"))
         own = await store.readers.run(topics.read, ANNA, topic.id)
         await add(store, "Vera")
-        kept = await store.writer.put_fact(fact(SECRET["english"], user="anna"), "new")
+        kept = await store.writer.run(stored_facts.put, fact(SECRET["english"], user="anna"), "new")
         scripted = Slow(lambda _: json.dumps(answer))
         facts = Facts(store.writer, store.readers, off(), TestClock(LATER), lambda: "drawn")
         drawer = FactDrawer(scripted.asker(), facts, people_drawer(store), store.readers)

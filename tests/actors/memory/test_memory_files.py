@@ -9,6 +9,7 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
 from klaw.memory.facts import memory_files as files
 from klaw.memory.facts.memory_files import MAX_BYTES, find, look
+from klaw.store.kinds import messages, vectors
 from klaw.store.sql import chunks, passages
 from klaw.store.sql.passages import PassageVector
 from klaw.store.store import Store
@@ -43,7 +44,7 @@ async def test_pieces_follow_the_files(tmp_path: Path) -> None:
     write(workspace / "memory" / ".hidden.md", "pear")
     write(workspace / "notes.md", "pear")
     async with running_store(data) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         assert await looked(store, workspace) == 2
         assert await looked(store, workspace) == 0
         assert await found(store, "калитка") == ["MEMORY.md:2 Дом"]
@@ -51,7 +52,7 @@ async def test_pieces_follow_the_files(tmp_path: Path) -> None:
         assert await found(store, "pears") == ["memory/2026-11-22.md:1 "]
         waiting = await store.readers.run(passages.unembedded, MODEL, 9)
         made = [PassageVector(each.kind, each.rowid, each.text, unit(each.rowid)) for each in waiting]
-        assert await store.writer.store_passage_vectors(MODEL, made) == 3
+        assert await store.writer.run(vectors.store_of_passages, MODEL, made) == 3
         # A line is put before, a section goes: what stays keeps its row and its vector.
         write(workspace / "MEMORY.md", "Intro.\n\n# Дом\nКод от калитки 4815.\n")
         assert await looked(store, workspace) == 1
@@ -76,7 +77,7 @@ async def test_each_user_has_their_own(tmp_path: Path) -> None:
     (workspace / "users" / "eve" / "MEMORY.md").symlink_to(workspace / "MEMORY.md")
     async with running_store(data) as store:
         for user in ("anna", "eve"):
-            await store.writer.append([new(user=user)])
+            await store.writer.run(messages.append, [new(user=user)])
         await looked(store, workspace)
         for user, count in (("local", 1), ("anna", 1), ("bob", 0), ("eve", 0)):
             assert len(await found(store, "secret", UserId(user))) == count
@@ -108,7 +109,7 @@ async def test_a_new_database_gets_the_pieces_again(tmp_path: Path) -> None:
     data.mkdir()
     write(workspace / "MEMORY.md", "The gate code is 4815.")
     async with running_store(data) as store:
-        await store.writer.append([new()])
+        await store.writer.run(messages.append, [new()])
         await looked(store, workspace)
     assert run(data).swapped
     async with running_store(data) as store:

@@ -15,6 +15,7 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search import search as search_module
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.search.search_order import Cursor, read_cursor
+from klaw.store.kinds import messages
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.conftest import CANARY
@@ -37,7 +38,7 @@ def searching(store: Store, embedder: Embedder | None = None) -> MemorySearch:
 
 
 async def fill(here: Recalling, user: UserId = ANN) -> None:
-    await here.store.writer.append([new(text, user=user, chat=chat) for chat, text in SAID])
+    await here.store.writer.run(messages.append, [new(text, user=user, chat=chat) for chat, text in SAID])
     await here.caught_up()
 
 
@@ -110,9 +111,11 @@ async def test_what_has_nothing_to_do_with_the_query_does_not_fill_the_page(
 
 async def test_before_a_new_segment_is_searched_too(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("the alarm code is 48151", user=ANN)])
-        await store.writer.append([new("", user=ANN, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
-        await store.writer.append([new("another topic", user=ANN), new("/alarm code", user=ANN, kind=Kind.COMMAND)])
+        await store.writer.run(messages.append, [new("the alarm code is 48151", user=ANN)])
+        await store.writer.run(messages.append, [new("", user=ANN, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        await store.writer.run(
+            messages.append, [new("another topic", user=ANN), new("/alarm code", user=ANN, kind=Kind.COMMAND)]
+        )
         found = await searching(store).search("alarm codes", HistoryFilters(user=ANN))
     assert places(found) == ["main#1"]
 
@@ -121,7 +124,7 @@ async def test_nothing_of_another_user(tmp_path: Path, embedding_model_dir: Path
     """Not by words, not by meaning, not by naming the other's chat, not by the name of the other's next page."""
     async with recalling(tmp_path, embedding_model_dir) as here:
         await fill(here, ANN)
-        await here.store.writer.append([new("My own secret is a blue bicycle.", user=BOB, chat="home")])
+        await here.store.writer.run(messages.append, [new("My own secret is a blue bicycle.", user=BOB, chat="home")])
         await here.caught_up()
         search = searching(here.store, here.embedder)
         of_ann = await search.search("калитка", HistoryFilters(user=ANN), limit=1)
@@ -144,7 +147,9 @@ async def test_filters(tmp_path: Path) -> None:
         for number in range(8):
             role = Role.USER if number % 2 else Role.ASSISTANT
             chat = "a" if number < 4 else "b"
-            await store.writer.append([new(f"needle {number}", user=ANN, chat=chat, role=role, at=START + number)])
+            await store.writer.run(
+                messages.append, [new(f"needle {number}", user=ANN, chat=chat, role=role, at=START + number)]
+            )
         search = searching(store)
 
         async def seqs(**given: object) -> list[int]:
@@ -186,9 +191,9 @@ async def test_pages_hold_each_result_once_while_messages_come(tmp_path: Path, e
 async def test_pages_go_on_after_a_restart_without_what_came_later(tmp_path: Path) -> None:
     """The list itself is gone then; the name of the page still says where it ended."""
     async with running_store(tmp_path) as store:
-        await store.writer.append([new(f"needle {'hay ' * number}", user=ANN) for number in range(25)])
+        await store.writer.run(messages.append, [new(f"needle {'hay ' * number}", user=ANN) for number in range(25)])
         first = await searching(store).search("needle", HistoryFilters(user=ANN), limit=10)
-        await store.writer.append([new("needle needle", user=ANN) for _ in range(5)])
+        await store.writer.run(messages.append, [new("needle needle", user=ANN) for _ in range(5)])
         assert first.next is not None
         restarted = searching(store)
         found = places(first)
@@ -202,7 +207,7 @@ async def test_pages_go_on_after_a_restart_without_what_came_later(tmp_path: Pat
 
 async def test_a_page_by_number_and_one_too_far(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.append([new(f"needle {'hay ' * number}", user=ANN) for number in range(25)])
+        await store.writer.run(messages.append, [new(f"needle {'hay ' * number}", user=ANN) for number in range(25)])
         search = searching(store)
         everything = await every_page(search, "needle", HistoryFilters(user=ANN), 10)
         second = await search.search("needle", HistoryFilters(user=ANN), limit=10, page=2)
@@ -214,7 +219,7 @@ async def test_a_page_by_number_and_one_too_far(tmp_path: Path) -> None:
 async def test_lists_are_forgotten_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "KEPT_LISTS", 3)
     async with running_store(tmp_path) as store:
-        await store.writer.append([new(f"word{number % 9} and hay", user=ANN) for number in range(90)])
+        await store.writer.run(messages.append, [new(f"word{number % 9} and hay", user=ANN) for number in range(90)])
         search = searching(store)
         for number in range(9):
             assert len(await every_page(search, f"word{number}", HistoryFilters(user=ANN), 4)) >= 10
@@ -224,7 +229,9 @@ async def test_lists_are_forgotten_in_turn(tmp_path: Path, monkeypatch: pytest.M
 async def test_a_full_list_tells_that_there_is_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "DEPTH", 10)
     async with running_store(tmp_path) as store:
-        await store.writer.append([new(f"needle {number}", user=ANN, chat=f"c{number}") for number in range(20)])
+        await store.writer.run(
+            messages.append, [new(f"needle {number}", user=ANN, chat=f"c{number}") for number in range(20)]
+        )
         found = await searching(store).search("needle", HistoryFilters(user=ANN), limit=100)
     assert (found.total, found.total_is_exact, found.next) == (10, False, None)
 
@@ -243,7 +250,7 @@ async def test_the_newer_of_two_that_say_the_same_comes_first(tmp_path: Path, em
 @pytest.mark.parametrize("query", ["", " \n", "…!? — «»", "\0\0", "\ud800", "\u202e\u202d", "\u0301", "^*-+:(){}<>"])
 async def test_a_query_without_a_word_finds_nothing_and_says_so(tmp_path: Path, query: str) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("some words", user=ANN)])
+        await store.writer.run(messages.append, [new("some words", user=ANN)])
         found = await searching(store).search(query, HistoryFilters(user=ANN))
     assert (found.results, found.words, found.total, found.next) == ((), (), 0, None)
 
@@ -277,7 +284,7 @@ async def test_no_query_is_syntax(tmp_path: Path, embedding_model_dir: Path, que
 
 async def test_a_very_long_message_is_shown_around_its_match(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("сено, " * 8_000 + "иголка, " + "сено, " * 8_000, user=ANN)])
+        await store.writer.run(messages.append, [new("сено, " * 8_000 + "иголка, " + "сено, " * 8_000, user=ANN)])
         found = await searching(store).search("иголки", HistoryFilters(user=ANN))
     (only,) = found.results
     assert len(only.snippet) < 400
@@ -297,7 +304,7 @@ async def test_without_vectors_it_goes_by_words_and_says_so(tmp_path: Path, stat
     embedder = Embedder(SystemClock(), enabled=True)
     embedder.enter(state)
     async with running_store(tmp_path) as store:
-        await store.writer.append([new(text, user=ANN, chat=chat) for chat, text in SAID])
+        await store.writer.run(messages.append, [new(text, user=ANN, chat=chat) for chat, text in SAID])
         found = await searching(store, embedder).search("калитка", HistoryFilters(user=ANN))
     assert places(found)[0] == "home#2"
     assert found.degraded[0].startswith(code)
@@ -330,6 +337,6 @@ async def test_with_a_damaged_index_of_words_it_goes_by_meaning(tmp_path: Path, 
 async def test_no_log_line_holds_a_query_or_a_message(tmp_path: Path) -> None:
     """The fixture of all tests looks at the log."""
     async with running_store(tmp_path) as store:
-        await store.writer.append([new(f"some {CANARY}", user=ANN)])
+        await store.writer.run(messages.append, [new(f"some {CANARY}", user=ANN)])
         found: Sequence[object] = (await searching(store).search(CANARY, HistoryFilters(user=ANN))).results
     assert len(found) == 1

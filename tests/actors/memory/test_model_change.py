@@ -22,6 +22,7 @@ from klaw.memory.embed import embedder as actor
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.memory.onnx.model import EmbeddingModel
+from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import vector_search, vectors
 from klaw.store.store import Store
 from tests.support.making import new, running_store
@@ -116,7 +117,7 @@ async def caught_up(embedder: Embedder) -> None:
 
 async def filled(store: Store, folder: Path, texts: list[str] = TEXTS) -> None:
     """Messages with vectors of a model."""
-    await store.writer.append([new(text) for text in texts])
+    await store.writer.run(stored_messages.append, [new(text) for text in texts])
     async with running(store, folder) as embedder:
         await caught_up(embedder)
         assert embedder.status.embedded == len(texts)
@@ -189,7 +190,7 @@ async def test_the_newest_messages_come_first_and_new_ones_are_embedded_too(
         async with running(store, tiny, gate=gate) as embedder:
             gate.allow(1)
             await until(lambda: embedder.status.embedded == 1)
-            await store.writer.append([new("What was said while the old vectors were replaced.")])
+            await store.writer.run(stored_messages.append, [new("What was said while the old vectors were replaced.")])
             gate.open()
             await in_state(embedder, EmbedderState.READY)
         assert [TEXTS.index(text) if text in TEXTS else -1 for text in gate.seen] in (

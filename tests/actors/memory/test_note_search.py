@@ -16,6 +16,7 @@ from klaw.domain.summary import NewSummary, ToolNote
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
+from klaw.store.kinds import messages, summaries, vectors
 from klaw.store.sql import passages
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.passages import PassageVector
@@ -30,13 +31,14 @@ NOTE = "В Риге дождь до пятницы, говорит Kanarienvogel
 
 async def noted(store: Store, user: str = "anna", chat: str = "main", text: str = NOTE) -> None:
     """A call with its result, a summary of both and a note."""
-    await store.writer.append(
+    await store.writer.run(
+        messages.append,
         [
             new("What is it like in Riga?", user=user, chat=chat),
             new("", user=user, chat=chat, role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[{"id": "k", "name": "web"}]),
             new(f"result: {text}", user=user, chat=chat, role=Role.TOOL, kind=Kind.TOOL_RESULT, call="k"),
             new("Rain.", user=user, chat=chat, role=Role.ASSISTANT),
-        ]
+        ],
     )
     summary = NewSummary(
         user=UserId(user),
@@ -49,7 +51,7 @@ async def noted(store: Store, user: str = "anna", chat: str = "main", text: str 
         model="test/m",
         created_at=iso(START),
     )
-    await store.writer.put_summary(summary, notes=[ToolNote(seq=2, call="k", tool="web", text=text)])
+    await store.writer.run(summaries.put, summary, notes=[ToolNote(seq=2, call="k", tool="web", text=text)])
 
 
 def searcher(store: Store) -> MemorySearch:
@@ -108,12 +110,12 @@ async def test_a_note_is_found_by_meaning(tmp_path: Path) -> None:
             return unit(7)
 
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await vectors.prepare(store.writer, MODEL, DIMENSION)
         await noted(store)
         waiting = await store.readers.run(passages.unembedded, MODEL, 10)
         (note,) = [each for each in waiting if each.kind == "note"]
         made = PassageVector("note", note.rowid, note.text, unit(7))
-        assert await store.writer.store_passage_vectors(MODEL, [made]) == 1
+        assert await store.writer.run(vectors.store_of_passages, MODEL, [made]) == 1
         search = MemorySearch(store.readers, Near(SystemClock(), enabled=False), SystemClock())
         page = await search.search("weather forecast", HistoryFilters(user=ANNA))
         (found_note,) = [each for each in page.results if isinstance(each, NoteResult)]

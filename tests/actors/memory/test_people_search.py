@@ -14,6 +14,7 @@ from klaw.memory.people.people_search import FACTS_EACH, MOST, named
 from klaw.memory.people_slash import PeopleAnswers
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
+from klaw.store.kinds import facts, messages
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.support.facts import fact
@@ -33,9 +34,9 @@ async def past(store: Store) -> None:
     await add(store, "Пётр Ильич", relation="boss")
     await add(store, "Аня", user="boris", relation="secret friend")
     for importance, text in enumerate(("Аню зовут Анна", "Анечка любит чай", "Anna Smith is a doctor", "Ане 30 лет")):
-        await store.writer.put_fact(fact(text, user="anna", importance=50 + importance), "new")
-    await store.writer.put_fact(fact("Аня, says a web page", user="anna", origin=Origin.TOOL), "new")
-    await store.writer.put_fact(fact("Аня is boris's secret", user="boris"), "new")
+        await store.writer.run(facts.put, fact(text, user="anna", importance=50 + importance), "new")
+    await store.writer.run(facts.put, fact("Аня, says a web page", user="anna", origin=Origin.TOOL), "new")
+    await store.writer.run(facts.put, fact("Аня is boris's secret", user="boris"), "new")
 
 
 async def search(store: Store, text: str, user: UserId = ANNA, **filters: object) -> SearchPage:
@@ -111,7 +112,7 @@ def test_whole_names_come_first_and_no_more_than_a_few() -> None:
 async def test_the_model_is_shown_who_it_is(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await add(store, "Anna", relation="sister", aliases=["Аня"])
-        await store.writer.put_fact(fact("Anna is  allergic\nto peanuts", user="anna", id="f1"), "new")
+        await store.writer.run(facts.put, fact("Anna is  allergic\nto peanuts", user="anna", id="f1"), "new")
         page = await search(store, "Who is Anna?")
         first = show(page, page.results, page.topics, page.people).split("\n")[0]
         assert first == "1. [person, the user's sister, also called Аня]: Anna. (fact f1) Anna is allergic to peanuts"
@@ -122,7 +123,7 @@ async def test_slash_people_lists_and_tells(tmp_path: Path) -> None:
         answers = PeopleAnswers(store.readers)
         assert "klaw people add" in await answers.tell(ANNA, "")
         await past(store)
-        await store.writer.append([new("x", user="anna")])
+        await store.writer.run(messages.append, [new("x", user="anna")])
         listed = (await answers.tell(ANNA, "")).split("\n")
         assert listed[1:] == ["  Аня  сестра  also Анечка, Anna Smith  named in 1", "  Пётр Ильич  boss"]
         told = (await answers.tell(ANNA, "Аню")).split("\n")

@@ -15,6 +15,7 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.spending import Spending
 from klaw.memory.topics.asking import Asker
 from klaw.memory.topics.drawer import FactDrawer
+from klaw.store.kinds import messages
 from klaw.store.sql import usage
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store
@@ -49,7 +50,7 @@ async def test_topics_and_facts_are_in_usage_by_source_also_answers_of_no_use(tm
 
     model, clock = Scripted(answer), TestClock(NOW)
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("hello", user="anna"), new("hello", user="boris")])
+        await store.writer.run(messages.append, [new("hello", user="anna"), new("hello", user="boris")])
         asks = asker(model, store, clock)
         facts = Facts(store.writer, store.readers, off(), clock, lambda: "id")
         hook = FactDrawer(asks, facts, people_drawer(store), store.readers)

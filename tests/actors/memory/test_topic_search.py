@@ -25,6 +25,7 @@ from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.ranking import rank_topics
 from klaw.memory.topics.reranker import Reranker
 from klaw.memory.topics.search import TopicHit, TopicSearch
+from klaw.store.kinds import topics
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
@@ -53,8 +54,12 @@ async def test_a_topic_is_found_by_its_summary_and_by_its_messages_and_only_its_
     async with running_store(tmp_path) as store:
         made = await fill(store)
         rowids = await say(store, "nothing of the sort")
-        await store.writer.store_topics(
-            ANNA, made["anna"][0].chat, [draft("Велосипед в ремонте", *rowids)], "2026-01-01T00:00:00.000Z"
+        await store.writer.run(
+            topics.store,
+            ANNA,
+            made["anna"][0].chat,
+            [draft("Велосипед в ремонте", *rowids)],
+            "2026-01-01T00:00:00.000Z",
         )
         search = searching(store)
         page = await search.search("где мой велосипед?", TopicFilters(user=ANNA))

@@ -10,6 +10,8 @@ import pytest
 from klaw.domain.names import UserId
 from klaw.memory.embed.passage import passage
 from klaw.memory.onnx.model import EmbeddingModel
+from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import meta, topic_vectors, topics, vectors
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.store import Store
@@ -43,7 +45,7 @@ async def test_what_follows_or_quotes_it_is_embedded_without_it(
     folder = write_tiny_model(tmp_path / "tiny", embedding_model_dir)
     async with running_store(tmp_path / "data") as store:
         rowids = await say(store, secret, FOLLOWING, f"He did say it: {secret} And then he went away.")
-        writer = Between(store.writer, "store_vectors", lambda: forget(store, tmp_path / "data", "main#1"))
+        writer = Between(store.writer, stored_vectors.store, lambda: forget(store, tmp_path / "data", "main#1"))
         here = SimpleNamespace(writer=writer if late else store.writer, readers=store.readers)
         async with running(here, folder, recipe=2) as embedder:  # type: ignore[arg-type]
             await caught_up(embedder)
@@ -63,23 +65,23 @@ async def test_what_follows_or_quotes_it_is_embedded_without_it(
 
 async def test_the_writer_refuses_vectors_of_before_a_forgetting_of_the_same_user(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         rowids = await say(store, "one thing", "another thing")
         (strange,) = await say(store, "a thing", user="boris")
         as_of = await store.readers.run(meta.last_entry)
         await forget(store, tmp_path, "main#2")
         pairs = [(rowid, unit(rowid)) for rowid in (*rowids, strange)]
-        assert await store.writer.store_vectors(MODEL, pairs, as_of=as_of) == 1
+        assert await store.writer.run(stored_vectors.store, MODEL, pairs, as_of=as_of) == 1
         assert sorted(await stored(store)) == [strange]
         assert await store.readers.run(vectors.count_embedded) == 1
         now = await store.readers.run(meta.last_entry)
-        assert await store.writer.store_vectors(MODEL, pairs, as_of=now) == 1
+        assert await store.writer.run(stored_vectors.store, MODEL, pairs, as_of=now) == 1
         assert sorted(await stored(store)) == [rowids[0], strange]
 
 
 async def test_a_topic_whose_message_quotes_it_gets_another_vector(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         await say(store, SECRETS[0], chat="other")
         (row,) = await say(store, f"I said: {SECRETS[0]}")
         (strange,) = await say(store, "a thing", user="boris")
@@ -87,11 +89,11 @@ async def test_a_topic_whose_message_quotes_it_gets_another_vector(tmp_path: Pat
         (other,) = await archive(store, [strange], user="boris")
         made = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in (topic, other)]
         as_of = await store.readers.run(meta.last_entry)
-        assert await store.writer.store_topic_vectors(MODEL, made, as_of=as_of) == 2
+        assert await store.writer.run(stored_topics.store_vectors, MODEL, made, as_of=as_of) == 2
         await forget(store, tmp_path, "other#1")
         assert await store.readers.run(topics.get, ANNA, topic.id) is not None
         waiting = await store.readers.run(topic_vectors.unembedded, 0, 10)
         assert waiting == [(ANNA, topic.id)]
-        assert await store.writer.store_topic_vectors(MODEL, made, as_of=as_of) == 1
+        assert await store.writer.run(stored_topics.store_vectors, MODEL, made, as_of=as_of) == 1
         assert await store.readers.run(topic_vectors.unembedded, 0, 10) == [(ANNA, topic.id)]
         assert await store.readers.run(topic_vectors.read, UserId("boris"), other.id) is not None

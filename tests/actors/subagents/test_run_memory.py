@@ -7,6 +7,7 @@ import pytest
 from klaw.domain.fact import FactSource, Origin
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import RunStatus
+from klaw.store.kinds import core_memory
 from tests.actors.chats.world import World, world
 from tests.actors.subagents.test_scheduler import add, ended, open_chat
 from tests.support.llm_server import Tool, text_reply, tool_reply
@@ -23,7 +24,9 @@ async def test_core_memory_and_standing_facts_stand_in_a_run(tmp_path: Path) -> 
     """Identity facts and those of importance 90 and more, of its own user, as in chats."""
     async with world(tmp_path) as here:
         await open_chat(here)
-        await here.app.core.writer.update_core(LOCAL_USER, "user", "name", "Анна", "2026-01-01T00:00:00.000Z")
+        await here.app.core.writer.run(
+            core_memory.change, LOCAL_USER, "user", "name", "Анна", "2026-01-01T00:00:00.000Z"
+        )
         identity = await keep(here, "Анна родилась в Твери.", "identity", 50)
         important = await keep(here, "Anna is allergic to peanuts.", "health", 95)
         await keep(here, "Anna likes tea.", "preference", 60)

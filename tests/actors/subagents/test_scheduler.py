@@ -14,6 +14,8 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import HEARTBEAT, At, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import NoSuchTask, TaskError, TaskExists
+from klaw.store.kinds import runs as stored_runs
+from klaw.store.kinds import tasks
 from klaw.subagents.beginning import NotStarted
 from tests.actors.chats.world import World, world
 from tests.support.llm_server import Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
@@ -187,7 +189,7 @@ async def test_missed_times_fire_once_after_downtime_with_a_note(tmp_path: Path)
             anchor_at=old,
         )
         here.llm.replies.append(text_reply("Checked."))
-        await here.app.core.writer.put_task(task, "new")
+        await here.app.core.writer.run(tasks.put, task, "new")
         here.app.tasks.scheduler.nudge()
         (run,) = await runs_of(here, "hourly", 1)
         assert run.note is not None
@@ -280,7 +282,7 @@ async def test_an_interrupted_spawn_is_tried_again_once(tmp_path: Path) -> None:
             started_at=iso(here.app.core.clock.now()),
             notify="main",
         )
-        await here.app.core.writer.begin_run(run)  # as if the process had died right after
+        await here.app.core.writer.run(stored_runs.begin, run)  # as if the process had died right after
     async with world(tmp_path) as here:
         here.llm.replies.append(text_reply("Dug."))
         second, first = await runs_of(here, "dig", 2)
@@ -310,11 +312,13 @@ async def test_what_was_delivered_before_the_interruption_is_not_tried_again(tmp
             inject_into="main",
             started_at=now,
         )
-        await here.app.core.writer.begin_run(run)
+        await here.app.core.writer.run(stored_runs.begin, run)
         from klaw.domain.delivery import delivery_message
 
         said = attrs.evolve(run, delivered=1)
-        await here.app.core.writer.save_run(said, delivery=delivery_message(said, 1, here.chat, "Done.", now))
+        await here.app.core.writer.run(
+            stored_runs.save, said, delivery=delivery_message(said, 1, here.chat, "Done.", now)
+        )
         await here.app.tasks.scheduling.enable(LOCAL_USER, "once", True, now=True)
     async with world(tmp_path) as here:
         (found,) = [run for run in await runs_of(here, "once", 1) if run.id == "r2"]
@@ -393,7 +397,7 @@ async def test_the_heartbeat_asks_nobody_while_its_list_is_blank(tmp_path: Path)
             if text is not None:
                 (tmp_path / "workspace").mkdir(exist_ok=True)
                 (tmp_path / "workspace" / "HEARTBEAT.md").write_text(text)
-            await here.app.core.writer.put_task(attrs.evolve(task, anchor_at=old), "existing")
+            await here.app.core.writer.run(tasks.put, attrs.evolve(task, anchor_at=old), "existing")
             here.app.tasks.scheduler.nudge()
             await trio.sleep(0.1)
             with pytest.raises(NotStarted):
@@ -411,8 +415,8 @@ async def test_the_heartbeat_delivers_only_through_the_tool(tmp_path: Path) -> N
         here.llm.replies += [
             text_reply("Nothing to do."),
         ]
-        await here.app.core.writer.put_task(
-            attrs.evolve(task, anchor_at=iso(here.app.core.clock.now() - 61)), "existing"
+        await here.app.core.writer.run(
+            tasks.put, attrs.evolve(task, anchor_at=iso(here.app.core.clock.now() - 61)), "existing"
         )
         here.app.tasks.scheduler.nudge()
         (run,) = await runs_of(here, HEARTBEAT, 1)

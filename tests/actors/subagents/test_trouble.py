@@ -19,12 +19,15 @@ from klaw.domain.delivery import notice_message
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import runs, tasks
 from klaw.store.sql import messages
 from klaw.subagents.beginning import NotStarted
 from tests.actors.chats.world import World, world
 from tests.actors.subagents.timing import open_chat, timed
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
 from tests.support.waiting import HANG_S
+from tests.support.writing import Real, instead
 
 START = 1_792_000_000.0
 """2026-10-14, a moment in no hurry."""
@@ -102,7 +105,7 @@ async def test_a_task_that_cannot_be_understood_stops_no_other(tmp_path: Path) -
             updated_at=now,
             anchor_at=now,
         )
-        await here.app.core.writer.put_task(odd, "new")
+        await here.app.core.writer.run(tasks.put, odd, "new")
         here.llm.replies.append(text_reply("Wake up!"))
         await add(here, "alarm", at="2026-01-01T00:00Z", now=True)
         assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Wake up!"
@@ -121,13 +124,13 @@ async def test_what_is_asked_for_at_the_moment_of_waking_is_carried_out(
         here = there.here
         here.llm.respond = lambda _request: text_reply("Found.")
         await there.rest()
-        begin, gate = here.app.core.writer.begin_run, trio.Event()
+        gate = trio.Event()
 
-        async def slowly(*args: Any) -> Any:
+        async def slowly(begin: Real, *args: Any) -> Any:
             await gate.wait()
             return await begin(*args)
 
-        monkeypatch.setattr(here.app.core.writer, "begin_run", slowly)
+        instead(here.app.core.writer, runs.begin, slowly)
         begun: list[Run] = []
 
         async def spawn() -> None:
@@ -223,14 +226,13 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
         run = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         await there.stalls()
         # The disk stalls while the message is delivered, for longer than a write may take.
-        appended = here.app.core.writer.save_run
 
-        async def save(state: Run, **more: Any) -> Any:
+        async def save(saved: Real, state: Run, **more: Any) -> Any:
             if more.get("delivery") is not None:
                 goes_on.clear()
-            return await appended(state, **more)
+            return await saved(state, **more)
 
-        monkeypatch.setattr(here.app.core.writer, "save_run", save)
+        instead(here.app.core.writer, runs.save, save)
         gate.set()
         await there.stalls()
         assert not goes_on.is_set()
@@ -535,10 +537,10 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
     async with world(tmp_path) as here:
         await open_chat(here)
         run = spawned(here)
-        await here.app.core.writer.begin_run(run)
+        await here.app.core.writer.run(runs.begin, run)
         over = attrs.evolve(run, status=RunStatus.DONE)
         text = "The subagent dig has ended (done).\n\nНайдено: 42."
-        await here.app.core.writer.append([notice_message(over, here.chat, text, run.started_at)])
+        await here.app.core.writer.run(stored_messages.append, [notice_message(over, here.chat, text, run.started_at)])
     async with world(tmp_path) as here:
         asked = len(here.llm.requests)
         await trio.testing.wait_all_tasks_blocked(0.2)
@@ -552,7 +554,7 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
 async def test_whoever_spawned_it_is_told_that_it_was_interrupted_after_it_delivered(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await open_chat(here)
-        await here.app.core.writer.begin_run(spawned(here, delivered=1, inject_into="main"))
+        await here.app.core.writer.run(runs.begin, spawned(here, delivered=1, inject_into="main"))
     async with world(tmp_path) as here:
         told = [message.content for message in await said(here)]
         assert told == ["The subagent dig was ended by a stop of Klaw; what it had delivered stays."]
@@ -562,7 +564,7 @@ async def test_whoever_spawned_it_is_told_that_it_was_interrupted_after_it_deliv
 async def test_interrupted_twice_is_told_and_ends_there(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await open_chat(here)
-        await here.app.core.writer.begin_run(spawned(here, attempt=2))
+        await here.app.core.writer.run(runs.begin, spawned(here, attempt=2))
     for _ in range(2):
         async with world(tmp_path) as here:
             assert [run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from klaw.errors import StorageError
+from klaw.store.kinds import messages
 from klaw.store.reindex import offline, places
 from klaw.store.reindex.offline import drop
 from klaw.store.reindex.values import ReindexRefused
@@ -74,8 +75,8 @@ def test_messages_after_the_kill_are_in_the_new_database_too(tmp_path: Path) -> 
 
     async def more() -> None:
         async with running_store(tmp_path) as store:
-            await store.writer.append([new("later / позже", chat="чат 1")])
-            await store.writer.append([new("a new chat", chat="новый")])
+            await store.writer.run(messages.append, [new("later / позже", chat="чат 1")])
+            await store.writer.run(messages.append, [new("a new chat", chat="новый")])
 
     trio.run(more)
     before = digests_of(tmp_path / "klaw.db")

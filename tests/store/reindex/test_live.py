@@ -14,10 +14,13 @@ import pytest
 import trio
 
 from klaw.errors import StorageFull
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.line_inserter import LineInserter
 from klaw.store.reindex import actor as reindex_actor
 from klaw.store.reindex import places
 from klaw.store.reindex.actor import Reindexer
+from klaw.store.reindex.handover import hand_over
 from klaw.store.reindex.values import Options, ReindexRefused
 from klaw.store.sql import content, messages, vectors
 from klaw.store.store import Store
@@ -35,6 +38,7 @@ from tests.support.reindexing import (
     until,
 )
 from tests.support.waiting import HANG_S
+from tests.support.writing import instead
 
 REPOSITORY = Path(__file__).parents[3]
 OPTIONS = Options()
@@ -92,7 +96,7 @@ async def test_lines_that_are_taken_back_are_not_taken_along(tmp_path: Path) -> 
             await reindexer.start(OPTIONS)
             while reindexer.status.state == "running":
                 try:
-                    await store.writer.append([new("a text / текст " * 20, chat="чат 1")])
+                    await store.writer.run(stored_messages.append, [new("a text / текст " * 20, chat="чат 1")])
                 except StorageFull:
                     refused += 1
             status = await ended(reindexer)
@@ -124,11 +128,11 @@ async def test_a_query_that_runs_goes_on_with_the_old_file(tmp_path: Path) -> No
 
         nursery.start_soon(read)
         await trio.to_thread.run_sync(running.wait)
-        await store.writer.append([new("while it runs", chat="чат 1")])
+        await store.writer.run(stored_messages.append, [new("while it runs", chat="чат 1")])
         await reindexer.start(OPTIONS)
         await reached(reindexer, "swap")
         await until((tmp_path / "klaw.db.old").exists)
-        (after,) = await store.writer.append([new("after the swap", chat="чат 1")])
+        (after,) = await store.writer.run(stored_messages.append, [new("after the swap", chat="чат 1")])
         go_on.set()
         status = await ended(reindexer)
         assert status.report is not None, status.error
@@ -167,7 +171,9 @@ class Outrunning:
         while True:
             if self.written < 2 * self.read:
                 self.written += 1
-                await self.store.writer.append([new("калитка в саду / the garden gate " * 5, chat=chat)])
+                await self.store.writer.run(
+                    stored_messages.append, [new("калитка в саду / the garden gate " * 5, chat=chat)]
+                )
             else:
                 await trio.sleep(0.001)
 
@@ -195,14 +201,13 @@ async def test_the_last_step_takes_in_whatever_is_left(tmp_path: Path, monkeypat
     await filled(tmp_path)
     outcomes = []
     async with reindexing_store(tmp_path) as (store, reindexer):
-        real = store.writer.swap_database
 
-        async def swap(where, ready):
+        async def swap(real, where, ready):
             await talk(store, rounds=200, seed=50)
             outcomes.append(await real(where, ready))
             return outcomes[-1]
 
-        monkeypatch.setattr(store.writer, "swap_database", swap)
+        instead(store.writer, hand_over, swap)
         await reindexer.start(OPTIONS)
         status = await ended(reindexer)
         assert status.report is not None, status.error
@@ -236,7 +241,7 @@ async def test_a_reindex_that_ends_in_any_way_lets_go_of_the_brake(
             await braked.wait()
             await reindexer.cancel()
             for _ in range(3):
-                await store.writer.append([new("after")])
+                await store.writer.run(stored_messages.append, [new("after")])
     await checked(tmp_path)
 
 
@@ -246,15 +251,15 @@ async def test_another_model_in_the_middle(tmp_path: Path) -> None:
     async with reindexing_store(tmp_path) as (store, reindexer):
         await reindexer.start(OPTIONS)
         await reached(reindexer, "compare")
-        await store.writer.prepare_vectors("another", 8)
-        await store.writer.store_vectors("another", [(1, unit(1)), (2, unit(2))])
+        await stored_vectors.prepare(store.writer, "another", 8)
+        await store.writer.run(stored_vectors.store, "another", [(1, unit(1)), (2, unit(2))])
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped
         assert await store.readers.run(vectors.model) == ("another", 8)
         assert await store.readers.run(vectors.count_embedded) == 2
-        assert await store.writer.store_vectors("another", [(3, unit(3))]) == 1
-        assert await store.writer.store_vectors(MODEL, [(4, unit(4))]) == 0
+        assert await store.writer.run(stored_vectors.store, "another", [(3, unit(3))]) == 1
+        assert await store.writer.run(stored_vectors.store, MODEL, [(4, unit(4))]) == 0
 
 
 async def forge(store: Store) -> None:
@@ -288,22 +293,21 @@ async def test_a_difference_in_the_newest_rows_is_seen_at_the_swap(
 ) -> None:
     await filled(tmp_path)
     async with reindexing_store(tmp_path) as (store, reindexer):
-        real = store.writer.swap_database
 
-        async def swap(where, ready):
-            (late,) = await store.writer.append([new("late")])
+        async def swap(real, where, ready):
+            (late,) = await store.writer.run(stored_messages.append, [new("late")])
             await store.database.run(
                 lambda c: c.execute("UPDATE messages SET content = 'x' WHERE rowid = ?", (late.message.rowid,))
             )
             return await real(where, ready)
 
-        monkeypatch.setattr(store.writer, "swap_database", swap)
+        instead(store.writer, hand_over, swap)
         await reindexer.start(OPTIONS)
         status = await ended(reindexer)
         assert status.report is not None
         assert not status.report.swapped
         assert "newest rows" in str(status.report.reason)
-        assert (await store.writer.append([new("goes on")]))[0].message.seq > 0
+        assert (await store.writer.run(stored_messages.append, [new("goes on")]))[0].message.seq > 0
 
 
 async def stuck(reindexer: Reindexer) -> None:
@@ -324,7 +328,7 @@ async def test_one_at_a_time_and_it_can_be_stopped(tmp_path: Path, monkeypatch: 
         assert not await reindexer.cancel()
         assert (tmp_path / "klaw.db.reindex").exists()
         monkeypatch.setattr("klaw.store.reindex.actor.SLICE_S", 0.02)
-        await store.writer.append([new("in between")])
+        await store.writer.run(stored_messages.append, [new("in between")])
         await reindexer.start(OPTIONS)
         status = await ended(reindexer)
         assert status.report is not None
@@ -366,7 +370,7 @@ async def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert status.state == "failed"
         assert "what it has is kept in klaw.db.reindex" in str(status.error)
         monkeypatch.setattr(places, "RESERVE_BYTES", 0)
-        await store.writer.append([new("still writing")])
+        await store.writer.run(stored_messages.append, [new("still writing")])
         status = await _again(reindexer)
         assert status.report is not None
         assert status.report.swapped
@@ -377,6 +381,7 @@ import os, signal, sys
 from pathlib import Path
 import structlog, trio
 from klaw.store.reindex.values import Options
+from klaw.store.kinds import messages
 from tests.support.making import new
 from tests.support.reindexing import ended, reindexing_store, talk
 
@@ -403,7 +408,7 @@ async def main():
         number = 0
         while reindexer.status.state == "running":
             number += 1
-            (stored,) = await store.writer.append([new(f"{number} привет", chat="live", id=f"k{number}")])
+            (stored,) = await store.writer.run(messages.append, [new(f"{number} привет", chat="live", id=f"k{number}")])
             os.write(1, f"{stored.message.seq}\\n".encode())
 
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

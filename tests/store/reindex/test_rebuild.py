@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from klaw.domain.message import Kind, Role
 from klaw.errors import IdConflict, SchemaTooNew, StorageError, StorageFull
 from klaw.store import connect
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.reindex.offline import drop
 from klaw.store.reindex.values import ReindexRefused
 from klaw.store.sql import fulltext, messages, vector_search, vectors
@@ -52,7 +54,7 @@ class Actions:
         rest = list(steps)
         while rest is not None:
             async with running_store(self.root, fsync=self.disk.fsync, checkpoint_bytes=700) as store:
-                await store.writer.prepare_vectors(MODEL, DIMENSION)
+                await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
                 rest = await self._until_restart(store, rest)
 
     async def _until_restart(self, store, steps):
@@ -77,7 +79,7 @@ class Actions:
                 await self._say(writer, [call, new(text, **who, role=Role.TOOL, kind=Kind.TOOL_RESULT)])
             case "turn":
                 (asked,) = await self._say(writer, [new(text, **who)])
-                await writer.append([new(text, **who, role=Role.ASSISTANT)], record(asked.message))
+                await writer.run(stored_messages.append, [new(text, **who, role=Role.ASSISTANT)], record(asked.message))
             case "repeat":
                 message = new(text, **who, id=f"fixed{number}")
                 await self._say(writer, [message])
@@ -87,20 +89,21 @@ class Actions:
                 await self._say(writer, [taken])
                 other = f"conflict {seed}"
                 with pytest.raises(IdConflict):
-                    await writer.append(
-                        [new(text, user="user0", chat=other), new(text, user="user0", chat=other, id="taken")]
+                    await writer.run(
+                        stored_messages.append,
+                        [new(text, user="user0", chat=other), new(text, user="user0", chat=other, id="taken")],
                     )
             case "vector" if self.rowids:
                 rowid = chance.choice(self.rowids)
-                await writer.store_vectors(MODEL, [(rowid, unit(rowid))])
+                await writer.run(stored_vectors.store, MODEL, [(rowid, unit(rowid))])
             case "full":
                 self.disk.full = True
                 with pytest.raises(StorageFull):
-                    await writer.append([new(text, user=who["user"], chat=f"full {seed}")])
+                    await writer.run(stored_messages.append, [new(text, user=who["user"], chat=f"full {seed}")])
                 self.disk.full = False
 
     async def _say(self, writer, made):
-        appended = await writer.append(made)
+        appended = await writer.run(stored_messages.append, made)
         self.rowids += [each.message.rowid for each in appended]
         return appended
 
@@ -143,7 +146,7 @@ async def test_the_rebuilt_database_is_in_use_and_the_old_one_is_kept(tmp_path: 
         for word in ("кошку", "gardens"):
             assert (await store.readers.run(fulltext.search, [word], session.key, (0, 1 << 40), 100, 5)).best
         assert await store.readers.run(vector_search.nearest, unit(1), session.key, 1, 1 << 40, 5)
-        (next_one,) = await store.writer.append([new("after", chat="чат 1")])
+        (next_one,) = await store.writer.run(stored_messages.append, [new("after", chat="чат 1")])
         assert next_one.message.seq == session.last_seq + 1
     assert drop(tmp_path / "klaw.db") > 0
     assert not (tmp_path / "klaw.db.old").exists()
@@ -213,9 +216,9 @@ async def test_a_vector_that_is_none_any_more_is_made_anew(tmp_path: Path) -> No
     """NaN in the file: neither taken over nor a reason to refuse."""
     await filled(tmp_path, vectors=False)
     async with running_store(tmp_path) as store:
-        await store.writer.prepare_vectors(MODEL, DIMENSION)
-        await store.writer.store_vectors(
-            MODEL, [(1, unit(1)), (2, b"\0\0\xc0\x7f" * DIMENSION), (3, bytes(4 * DIMENSION))]
+        await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
+        await store.writer.run(
+            stored_vectors.store, MODEL, [(1, unit(1)), (2, b"\0\0\xc0\x7f" * DIMENSION), (3, bytes(4 * DIMENSION))]
         )
     report = run(tmp_path, model=FakeModel())
     assert report.vectors.taken_over == 1
@@ -279,7 +282,7 @@ async def test_logs_of_a_chat_that_are_missing_are_noticed(tmp_path: Path) -> No
     report = run(tmp_path, accept=True)
     assert report.swapped
     async with running_store(tmp_path) as store:
-        (first,) = await store.writer.append([new("still here?", chat="чат 1", id="new one")])
+        (first,) = await store.writer.run(stored_messages.append, [new("still here?", chat="чат 1", id="new one")])
         assert first.message.seq >= 1
 
 
@@ -300,7 +303,7 @@ async def test_a_message_twice_in_the_logs_is_there_once_and_another_in_its_plac
 async def test_the_folder_is_locked_both_ways(tmp_path: Path) -> None:
     """No reindex beside a server or another reindex, no server beside a reindex."""
     async with running_store(tmp_path) as store:
-        await store.writer.append([new("hello")])
+        await store.writer.run(stored_messages.append, [new("hello")])
         with pytest.raises(ReindexRefused, match="is in use"):
             run(tmp_path)
 

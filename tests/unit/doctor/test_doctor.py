@@ -25,6 +25,9 @@ from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
 from klaw.store.connect import prepare_writer
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import runs, tasks, vectors
 from klaw.store.sql import facts, messages
 from klaw.store.store import Store
 from tests.conftest import CANARY
@@ -49,12 +52,16 @@ def paths(tmp_path: Path) -> Iterator[Paths]:
     paths.config_file.write_text(CONFIG)
 
     async def fill(store: Store) -> None:
-        stored = await store.writer.append([new(f"Тайна {CANARY} {n}", at=NOW - 50 + n) for n in range(6)])
-        await store.writer.append([new("...", at=NOW)], record(stored[0].message))
-        await store.writer.append([new("/status", kind=Kind.COMMAND, chat="other", at=NOW)])
-        await store.writer.prepare_vectors("model-1", 4)
+        stored = await store.writer.run(
+            stored_messages.append, [new(f"Тайна {CANARY} {n}", at=NOW - 50 + n) for n in range(6)]
+        )
+        await store.writer.run(stored_messages.append, [new("...", at=NOW)], record(stored[0].message))
+        await store.writer.run(stored_messages.append, [new("/status", kind=Kind.COMMAND, chat="other", at=NOW)])
+        await vectors.prepare(store.writer, "model-1", 4)
         rowids = [each.message.rowid for each in stored]
-        await store.writer.store_vectors("model-1", [(rowid, struct.pack("<4f", 1, 2, 3, rowid)) for rowid in rowids])
+        await store.writer.run(
+            vectors.store, "model-1", [(rowid, struct.pack("<4f", 1, 2, 3, rowid)) for rowid in rowids]
+        )
 
     use(paths, fill)
     yield paths
@@ -173,11 +180,11 @@ UNFIT = [
 @pytest.mark.parametrize(("name", "statement", "said"), UNFIT)
 def test_facts_and_people_that_do_not_fit_their_history(paths: Paths, name: str, statement: str, said: str) -> None:
     async def kept(store: Store) -> None:
-        await store.writer.put_fact(fact(f"Тайна {CANARY}"), "new")
-        past = await store.writer.put_fact(fact("old"), "new")
-        await store.writer.put_fact(fact("new"), "new", supersedes=past.id)
+        await store.writer.run(stored_facts.put, fact(f"Тайна {CANARY}"), "new")
+        past = await store.writer.run(stored_facts.put, fact("old"), "new")
+        await store.writer.run(stored_facts.put, fact("new"), "new", supersedes=past.id)
         for gone in (past.id, (await store.readers.run(facts.of_user, UserId("local")))[0].id):
-            await store.writer.remove_fact(UserId("local"), gone, "2026-11-22T10:00:00.000Z")
+            await store.writer.run(stored_facts.remove, UserId("local"), gone, "2026-11-22T10:00:00.000Z")
         (message,) = await store.readers.run(messages.by_rowids, [1])
         anna = await add(store, f"Анна {CANARY}", user="local", mention=in_topic(1, message.id))
         anya = await add(store, "Аня", user="local")
@@ -332,11 +339,11 @@ def test_a_database_that_is_ahead_of_the_logs(paths: Paths) -> None:
 
 async def with_tasks(store: Store) -> None:
     """A task, and a run of it with a transcript and a result."""
-    await store.writer.put_task(task(message=CANARY), "new")
-    begun = (await store.writer.begin_run(run_of())).run
-    await store.writer.append_transcript(begun, 1, exchange(begun))
+    await store.writer.run(tasks.put, task(message=CANARY), "new")
+    begun = (await store.writer.run(runs.begin, run_of())).run
+    await store.writer.run(runs.append_transcript, begun, 1, exchange(begun))
     final = attrs.evolve(begun, status=RunStatus.DONE, delivered=1)
-    await store.writer.save_run(final, delivery=result(begun, chat="other"))
+    await store.writer.run(runs.save, final, delivery=result(begun, chat="other"))
 
 
 def test_a_clock_that_went_back_is_no_loss(paths: Paths) -> None:
@@ -344,7 +351,7 @@ def test_a_clock_that_went_back_is_no_loss(paths: Paths) -> None:
 
     async def write(store: Store) -> None:
         for day in (30, 29, 28, 27, 26, 3, 2):
-            await store.writer.append([new(f"day {day}", at=NOW - 86_400 * (40 - day))])
+            await store.writer.run(stored_messages.append, [new(f"day {day}", at=NOW - 86_400 * (40 - day))])
 
     use(paths, write)
     assert one(look(paths), "log_tails").level is Level.OK

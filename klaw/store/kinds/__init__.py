@@ -1,0 +1,1 @@
+"""What is stored, one module per noun: the functions that change it, for ``writer.run``."""

@@ -1,0 +1,99 @@
+"""Vectors of messages and passages, their codes, and repairs of what indexes messages."""
+
+from collections.abc import Sequence
+
+import apsw
+
+from klaw.actor.failure import error_class
+from klaw.domain.coverage import Damage
+from klaw.errors import StorageError
+from klaw.store.sql import coverage, passages, vector_codes, vectors
+from klaw.store.sql.coverage import Repaired
+from klaw.store.sql.passages import FLOAT_BYTES, PassageVector
+from klaw.store.sql.vectors import Prepared
+from klaw.store.transaction import Transaction
+from klaw.store.writer import Writer
+
+
+def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:
+    """Store vectors (row id of the message, little-endian float32) made by a model. Returns how many were new.
+
+    Args:
+        tx: the transaction.
+        model_id: what made them; when it was replaced meanwhile, none is stored.
+        made: the vectors.
+        as_of: the memory journal's last entry before the texts were read: of a user who has forgotten something since
+            none is stored, because what was read may hold it.
+
+    Raises:
+        VectorsDamaged: the vector table cannot take them; none was stored.
+        StorageError: one has another dimension than the model's.
+    """
+    model = vectors.model(tx.connection)
+    if model is None or model[0] != model_id:
+        return 0
+    if any(len(vector) != model[1] * FLOAT_BYTES for _, vector in made):
+        raise StorageError(f"a vector has another dimension than {model[1]}, the model's; none was stored")
+    with tx.touching_vectors([rowid for rowid, _ in made]):
+        count = vectors.store(tx.connection, made, as_of)
+        vector_codes.advance(tx.connection)
+        return count
+
+
+def store_of_passages(tx: Transaction, model_id: str, made: Sequence[PassageVector]) -> int:
+    """Store vectors of facts and chunks; returns how many. What has another text meanwhile is left out."""
+    return passages.store(tx.connection, model_id, made)
+
+
+async def prepare(writer: Writer, model_id: str, dimension: int, *, anew: bool = False) -> bool:
+    """Make the vector table fit a model, in steps between which messages are stored.
+
+    Args:
+        writer: runs the steps.
+        model_id: what made, or will make, the vectors.
+        dimension: of each.
+        anew: the table is damaged; drop it and let every message be embedded again.
+
+    Returns:
+        Whether another model's vectors were dropped and are not all made anew yet.
+
+    Raises:
+        VectorsDamaged: not even dropping it works.
+        StorageFull, ActorStopped: see ``Writer.run``.
+
+    Cancellation: the next call goes on from there.
+    """
+    while not (step := await writer.run(_prepare_some, model_id, dimension, anew=anew)).done:
+        pass
+    return step.dropped
+
+
+def _prepare_some(tx: Transaction, model_id: str, dimension: int, *, anew: bool) -> Prepared:
+    with tx.touching_vectors():
+        if anew:
+            vectors.make_anew(tx.connection, model_id, dimension)
+        return vectors.prepare_some(tx.connection, model_id, dimension)
+
+
+def end_reembedding(tx: Transaction) -> None:
+    """Remember that all messages have a vector of the model in use."""
+    vectors.end_reembedding(tx.connection)
+
+
+def encode(tx: Transaction) -> bool:
+    """Make codes for some vectors that have none; returns whether there may be more to do."""
+    with tx.touching_vectors():
+        return vectors.model(tx.connection) is not None and vector_codes.advance(tx.connection)
+
+
+def repair(tx: Transaction, damage: Damage) -> Repaired:
+    """Put right what full text and vectors lack or have too much of. A damaged index must not end the process at every
+    start: what cannot be repaired is refused and shown.
+
+    Raises:
+        StorageError: an index is damaged itself.
+    """
+    try:
+        return coverage.repair(tx.connection, damage)
+    except (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError) as error:
+        raise StorageError(f"the index could not be repaired ({error_class(error)})") from error

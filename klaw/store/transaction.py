@@ -1,0 +1,101 @@
+"""What a function that the writer runs works with: the connection, and what the request writes, tells and waits for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import attrs
+
+from klaw.actor.failure import error_class
+from klaw.domain.message import Message
+from klaw.domain.names import UserId
+from klaw.errors import SourceForgotten, VectorsDamaged
+from klaw.store.journal import Entry, Journal
+from klaw.store.memory_records import MemoryEntry, memory_line, memory_path
+from klaw.store.sql import forgetting, memory_journal
+
+
+@attrs.define(eq=False)
+class Transaction:
+    """One request's part of a group's transaction. What its function did is taken back when it raises."""
+
+    connection: apsw.Connection
+    entries: list[Entry] = attrs.Factory(list)
+    """Lines for the logs, in order."""
+    published: list[Message] = attrs.Factory(list)
+    """New messages, told to the listeners after the commit."""
+    after_commit: list[Callable[[], None]] = attrs.Factory(list)
+    """Called in the writer's thread when all is durable; a KlawError of theirs is the request's answer."""
+    vectors: list[int] | None = None
+    """Rows whose vectors were stored; None: the vector tables were not touched."""
+
+    @property
+    def data_dir(self) -> Path:
+        """The database is in the data folder, as the logs are."""
+        return Path(self.connection.filename).parent
+
+    def write(self, path: str, line: str) -> None:
+        """Add a line to a log."""
+        line.encode()  # a lone surrogate is refused here, for this request only
+        self.entries.append(Entry(path, line))
+
+    def journal(self, entry: MemoryEntry) -> int:
+        """Carry out an entry of the memory journal and add its line. Returns its number: the next one, whatever it
+        says."""
+        numbered = attrs.evolve(entry, entry=memory_journal.last_entry(self.connection) + 1)
+        self.write(memory_path(numbered), memory_line(numbered))
+        memory_journal.apply(self.connection, numbered)
+        return numbered.entry
+
+    def forgotten_since(self, user: UserId, as_of: int | None) -> bool:
+        """Whether a user has forgotten something since an entry of the memory journal."""
+        return as_of is not None and forgetting.last_of(self.connection, user) > as_of
+
+    def check_nothing_forgotten(self, user: UserId, as_of: int | None) -> None:
+        """What was read before a forgetting may hold what is forgotten: nothing that is made of it is stored.
+
+        Raises:
+            SourceForgotten: the user has forgotten something since an entry of the memory journal.
+        """
+        if self.forgotten_since(user, as_of):
+            raise SourceForgotten("something was forgotten since it was read: nothing was changed, ask again")
+
+    @contextmanager
+    def touching_vectors(self, rowids: Sequence[int] = ()) -> Iterator[None]:
+        """Around what touches the vector tables. Vectors can be made again: damage to their tables is refused like one
+        request, and does not end the process.
+
+        Args:
+            rowids: messages that get one.
+
+        Raises:
+            VectorsDamaged: they are damaged.
+        """
+        self.vectors = [*(self.vectors or ()), *rowids]
+        try:
+            yield
+        except (apsw.SQLError, apsw.CorruptError, apsw.ConstraintError) as error:
+            raise VectorsDamaged(f"the vector table is damaged ({error_class(error)})") from error
+
+
+class Watched:
+    """Which rows got a vector, while somebody wants to know. Bounded by the number of messages."""
+
+    def __init__(self) -> None:
+        self.vectors: set[int] | None = None
+
+    def note(self, stored: Sequence[int]) -> None:
+        if self.vectors is not None:
+            self.vectors.update(stored)
+
+
+@attrs.define(eq=False)
+class Stopped:
+    """What a function works with that runs alone, between two groups."""
+
+    connection: apsw.Connection
+    journal: Journal
+    watched: Watched
+    exchange: Callable[[], None] | None = None
+    """Set by a function after which the database is another file: called while nothing is open."""
