@@ -15,7 +15,6 @@ import attrs
 import structlog
 
 from klaw.domain.message import Kind, Message
-from klaw.toolbox.loop import Outcome
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.spec import Permission
 from klaw.toolbox.trail import Trail
@@ -63,19 +62,19 @@ class Claims:
     """For the receipt: an answer claimed a write that was not there, and was made anew, or got a note."""
 
     def object_to(self, answer: str) -> str | None:
-        """See ``toolbox.loop.Correct``."""
+        """See ``conversation.Correct``."""
         if self.trail.wrote or not claims_saving(answer):
             return None
         self.account = "corrected"
         return HINT
 
-    def settle(self, outcome: Outcome) -> Outcome:
-        """The outcome with a note below an answer that still claims what is not so."""
-        if self.trail.wrote or not claims_saving(outcome.text):
-            return outcome
+    def settle(self, answer: str) -> str:
+        """The answer, with a note below it if it still claims what is not so."""
+        if self.trail.wrote or not claims_saving(answer):
+            return answer
         self.account = "noted"
         log.info("save_claim_noted")
-        return attrs.evolve(outcome, text=with_note(outcome.text))
+        return with_note(answer)
 
 
 def claims_saving(answer: str) -> bool:

@@ -1,6 +1,7 @@
 """One turn: pending messages -> recall and context -> model <-> tools -> stored answer. Runs in its chat's actor."""
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import attrs
@@ -11,26 +12,23 @@ from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.vitals import Vitals
 from klaw.agent.agent import Agent
-from klaw.agent.claims import Claims, resumed_trail
-from klaw.chats.failures import describe_failure
+from klaw.agent.claims import resumed_trail
+from klaw.agent.conversation import Call, Conversation, describe_failure
+from klaw.agent.recorder import Recorder
 from klaw.chats.gathering import Gatherer
-from klaw.chats.rounds import Rounds
 from klaw.context.inputs import Budget
-from klaw.context.request import request_tokens
-from klaw.domain.events import Progressed, Step, TextStreamed, TurnEnded, TurnStarted
+from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.errors import ActorStopped, ContextTooLong, ProviderMalformed, StorageFull
+from klaw.errors import ActorStopped, ProviderError, ProviderMalformed, StorageFull
 from klaw.llm.client import Meter
 from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Completion, Delta, Request, TextDelta, ToolDescription
+from klaw.llm.types import ChatMessage, Delta, TextDelta, ToolCall, ToolDescription
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql.pending import ChatRows, read_rows
-from klaw.toolbox.loop import Outcome, Prompt, converse
-from klaw.toolbox.registry import tools_tokens
 from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")
@@ -38,7 +36,7 @@ log = structlog.get_logger("klaw.turn")
 
 @attrs.define(kw_only=True)
 class Turn:
-    """A running turn. ``run`` is called once; ``stop`` may come at any time."""
+    """A running turn, the host of its conversation. ``run`` is called once; ``stop`` may come at any time."""
 
     id: str
     chat: ChatId
@@ -50,13 +48,14 @@ class Turn:
     step: Step | None = None
     """What is being done before the answer begins."""
     _rows: ChatRows | None = None
-    _route: Route | None = None
-    _tools: tuple[ToolDescription, ...] = ()
     _gatherer: Gatherer | None = None
-    _rounds: Rounds | None = None
+    _slot: AsyncExitStack = attrs.Factory(AsyncExitStack)
+    """Holds the LLM slot."""
+    _has_slot: bool = False
     _receipt: dict[str, Any] = attrs.Factory(dict)
     _timings: dict[str, float] = attrs.Factory(dict)
     _began: float = 0.0
+    _begin_context: float = 0.0
     _pieces: list[str] = attrs.Factory(list)
     _length: int = 0
     _meter: Meter | None = None
@@ -91,13 +90,13 @@ class Turn:
         self._began = self.agent.core.clock.now()
         status: TurnStatus | None
         try:
-            outcome = None
+            answer = None
             with self.scope:
-                outcome = await self._answer()
+                answer = await self._answer()
             # Storing is out of the stop's reach: a cancelled append may be committed, and the answer would be stored
             # twice.
-            if outcome is not None:
-                status = await self._store(outcome.text, TurnStatus.DONE)
+            if answer is not None:
+                status = await self._store(answer, TurnStatus.DONE)
             elif self.stopped and self._rows is not None:
                 status = await self._store("".join(self._pieces), TurnStatus.STOPPED)
             else:
@@ -110,171 +109,95 @@ class Turn:
             self.over.set()
         return status
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    async def _answer(self) -> Outcome | None:
+    async def _answer(self) -> str | None:
         """Ask the model. None when there is nothing to answer."""
-        agent = self.agent
-        async with AsyncExitStack() as slot:
-            await self._take(slot)
-            begin = trio.current_time()
-            rows = await agent.core.readers.run(
-                read_rows, self.chat, agent.core.config.window_rows, summarised=agent.core.config.summaries.enabled
+        agent, core = self.agent, self.agent.core
+        async with self._slot:
+            await self._take_slot()
+            self._begin_context = trio.current_time()
+            rows = await core.readers.run(
+                read_rows, self.chat, core.config.window_rows, summarised=core.config.summaries.enabled
             )
             if rows is None:
                 return None
             self._rows = rows
-            agent.core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
-            self._meter = agent.llm.meter()
-            self._route = route = agent.llm.router.route(rows.session.model, key="/model")
+            core.events.emit(TurnStarted(chat=self.chat, turn=self.id, last_seq=rows.pending[-1].seq))
+            self._meter = meter = agent.llm.meter()
+            route = agent.llm.router.route(rows.session.model, key="/model")
+            self._answered_by = route.name
+            toolbox = agent.tools.executor.toolbox
             about = ToolContext(
                 user=rows.session.user,
                 chat=self.chat,
                 turn=self.id,
                 model=route.name,
                 before_seq=rows.pending[0].seq,
-                trail=resumed_trail(rows.unfinished, agent.tools.executor.toolbox),
+                trail=resumed_trail(rows.unfinished, toolbox),
             )
-            if route.tools and agent.core.config.processing.max_tool_call_rounds:
+            tools: tuple[ToolDescription, ...] = ()
+            if route.tools and core.config.processing.max_tool_call_rounds:
                 await agent.workspace.refresh_skills()
-                self._tools = agent.tools.executor.toolbox.describe(about)
-            prompt = await self._prompt(rows, route)
-            self._timings["context"] = (trio.current_time() - begin) * 1000
-            return await self._converse(rows, route, prompt, about, slot)
-
-    async def _take(self, slot: AsyncExitStack) -> None:
-        """Wait for an LLM slot."""
-        if self.agent.llm.slots.full:
-            self._tell(Step.QUEUED)
-        await slot.enter_async_context(self.agent.llm.slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
-
-    def _tell(self, step: Step) -> None:
-        self.step = step
-        self.agent.core.events.emit(Progressed(chat=self.chat, turn=self.id, step=step))
-
-    async def _prompt(self, rows: ChatRows, route: Route) -> Prompt:
-        self._tell(Step.RECALLING)
-        if self._gatherer is None:
-            assert self._meter is not None
-            self._gatherer = Gatherer(agent=self.agent, vitals=self.vitals, rows=rows, meter=self._meter)
-        gathered = await self._gatherer.gather(self._budget(route), tools_tokens(self._tools))
-        context, self._receipt = gathered.context, gathered.receipt
-        usable = self._receipt["budget"]["usable_tokens"]
-        return Prompt(messages=context.messages, max_tokens=usable - tools_tokens(self._tools))
-
-    def _budget(self, route: Route) -> Budget:
-        return Budget(
-            context_tokens=route.context_tokens,
-            reply_reserve_tokens=self.agent.core.config.context.reply_reserve_tokens,
-            correction=self.agent.llm.correction.of(route.name),
-        )
+                tools = toolbox.describe(about)
+            self._gatherer = Gatherer(agent=agent, vitals=self.vitals, rows=rows, meter=meter)
+            return await self._converse(rows, route, meter, about, tools)
 
     async def _converse(
-        self, rows: ChatRows, route: Route, prompt: Prompt, about: ToolContext, slot: AsyncExitStack
-    ) -> Outcome:
-        """Ask the model and carry out its calls until it answers; when the prompt proves too long, shorten it once.
-
-        Args:
-            rows: what the turn answers.
-            route: who is asked.
-            prompt: the first messages.
-            about: for whom tools are called.
-            slot: holds the LLM slot of the first call; it is given back after each call and taken again for the next.
-        """
-        agent, config = self.agent, self.agent.core.config
-        holding = True
-
-        async def ask(messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
-            nonlocal holding
-            if not holding:
-                await self._take(slot)
-            try:
-                return await self._ask(route, messages, tools)
-            finally:
-                holding = False
-                await slot.aclose()
-
-        async def shorter(refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
-            if error.context_tokens is not None and error.context_tokens < route.context_tokens:
-                # A fallback with a shorter context.
-                return await self._prompt(rows, attrs.evolve(route, context_tokens=error.context_tokens))
-            agent.llm.correction.overflowed(
-                route.name,
-                refused=request_tokens(refused) + tools_tokens(self._tools),
-                usable=self._budget(route).usable,  # not the receipt's: the rounds before taught a better correction
-            )
-            return await self._prompt(rows, route)
-
+        self, rows: ChatRows, route: Route, meter: Meter, about: ToolContext, tools: tuple[ToolDescription, ...]
+    ) -> str:
         earlier = sum(message.type is Kind.TOOL_CALL for message in rows.unfinished)
-        self._rounds = Rounds(
-            chat=self.chat,
-            turn=self.id,
-            writer=agent.core.writer,
-            composer=agent.composer,
-            events=agent.core.events,
-            vitals=self.vitals,
-            stored=self._begin_anew,
+        recorder = Recorder(store=self._keep, tell=self._tell_call)
+        conversation = Conversation(
+            agent=self.agent,
+            host=self,
+            hooks=recorder,
+            route=route,
+            meter=meter,
+            about=about,
+            tools=tools,
+            rounds_done=earlier,
         )
-        claims = Claims(about.trail)
         try:
-            outcome = await converse(
-                prompt,
-                self._tools,
-                ask,
-                executor=agent.tools.executor,
-                context=about,
-                hooks=self._rounds,
-                new_id=agent.core.new_id,
-                max_rounds=config.processing.max_tool_call_rounds,
-                rounds_done=earlier,
-                shorter=shorter,
-                correct=claims.object_to,
-            )
-            outcome = claims.settle(outcome)
+            outcome = await conversation.run()
         finally:
-            if self._tools:
-                self._receipt["tools"] = self._rounds.describe(len(self._tools), earlier)
-            if claims.account is not None:
-                self._receipt["save_claim"] = claims.account
+            self._answered_by = conversation.answered_by or route.name
+            if tools and self._receipt:
+                self._receipt["tools"] = recorder.describe(len(tools), earlier)
+            if conversation.claims.account is not None:
+                self._receipt["save_claim"] = conversation.claims.account
         if not outcome.text.strip():
             raise ProviderMalformed("the model only called tools and gave no answer")
-        return outcome
+        return outcome.text
 
-    async def _ask(
-        self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]
-    ) -> Completion:
-        """One LLM call."""
-        config = self.agent.core.config
-        request = Request(
-            model=route.model,
-            messages=messages,
-            tools=tools,
-            stable_messages=len(messages) if tools else 0,  # the next round sends them again
-            temperature=config.llm.temperature,
-            max_tokens=min(route.max_output_tokens, config.context.reply_reserve_tokens),
-        )
-        self._begin_anew()
-        self.vitals.doing("waiting for the model")
-        self._tell(Step.THINKING)
-        begin = trio.current_time()
-        assert self._meter is not None
-        completion = await self._meter.stream(route, request, self._on_delta)
-        self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
-        self._answered_by = completion.model or route.name
-        if completion.usage is not None:
-            self.agent.llm.correction.learn(
-                self._answered_by,
-                estimated=request_tokens(messages) + tools_tokens(tools),
-                reported=completion.usage.prompt_tokens,
-            )
-        return completion
+    # -- the host of the conversation ------------------------------------------------------------------------------
 
-    def _begin_anew(self) -> None:
-        """What was streamed so far is stored, or was never shown: the next piece has offset 0."""
-        self._pieces.clear()
-        self._length = 0
+    async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
+        """See ``Host.context``."""
+        assert self._gatherer is not None
+        self._tell(Step.RECALLING)
+        gathered = await self._gatherer.gather(budget, tools_tokens)
+        self._receipt = gathered.receipt
+        self._timings.setdefault("context", (trio.current_time() - self._begin_context) * 1000)
+        return gathered.context.messages
 
-    def _on_delta(self, delta: Delta) -> None:
+    @asynccontextmanager
+    async def call(self, estimated: int, most: int) -> AsyncIterator[Call]:
+        """See ``Host.call``. The slot with which the turn began is for its first call; each later one takes its own."""
+        del estimated
+        if not self._has_slot:
+            await self._take_slot()
+        try:
+            self._forget_streamed()
+            self.vitals.doing("waiting for the model")
+            self._tell(Step.THINKING)
+            begin = trio.current_time()
+            yield Call(answer_tokens=most)
+            self._timings["llm"] = self._timings.get("llm", 0.0) + (trio.current_time() - begin) * 1000
+        finally:
+            self._has_slot = False
+            await self._slot.aclose()
+
+    def heard(self, delta: Delta) -> None:
+        """See ``Host.heard``."""
         if not isinstance(delta, TextDelta):
             return
         if not self._pieces:
@@ -283,6 +206,40 @@ class Turn:
         self.agent.core.events.emit(TextStreamed(chat=self.chat, turn=self.id, offset=self._length, text=text))
         self._pieces.append(text)
         self._length += len(text)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _take_slot(self) -> None:
+        """Wait for an LLM slot."""
+        slots = self.agent.llm.slots
+        if slots.full:
+            self._tell(Step.QUEUED)
+        await self._slot.enter_async_context(slots.slot(Priority.INTERACTIVE, vitals=self.vitals))
+        self._has_slot = True
+
+    def _tell(self, step: Step) -> None:
+        self.step = step
+        self.agent.core.events.emit(Progressed(chat=self.chat, turn=self.id, step=step))
+
+    def _tell_call(self, call: ToolCall, state: str, what: str) -> None:
+        used = ToolUsed(chat=self.chat, turn=self.id, call=call.id, name=call.name, state=state, what=what)
+        self.agent.core.events.emit(used)
+
+    async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+        """Store a message of a round of tools."""
+        calling = kind is Kind.TOOL_CALL
+        if calling:
+            self.vitals.doing("storing tool calls")
+        message = self.agent.composer.own(self.chat, role, kind, text, {"turn": self.id, **metadata})
+        await self.agent.core.writer.run(stored_messages.append, [message])
+        if calling:
+            self._forget_streamed()
+            self.vitals.doing("running tools")
+
+    def _forget_streamed(self) -> None:
+        """What was streamed so far is stored, or was never shown: the next piece has offset 0."""
+        self._pieces.clear()
+        self._length = 0
 
     async def _store(self, text: str, status: TurnStatus) -> TurnStatus:
         assert self._rows is not None
@@ -300,7 +257,9 @@ class Turn:
 
     async def _fail(self, error: Exception) -> TurnStatus:
         """Record a failure and tell the user what to do; the messages stay pending."""
-        code, text = describe_failure(error)
+        code, why = describe_failure(error)
+        told = error.told() if isinstance(error, ProviderError) else why
+        text = f"{told}. Your message is kept: send another one or /retry to try again."
         log.warning("turn_failed", code=code, error=error_class(error), where=where(error))
         if self._rows is not None:
             try:
@@ -320,7 +279,7 @@ class Turn:
             user=rows.session.user,
             segment=rows.session.segment,
             status=status,
-            model=self._answered_by or (self._route.name if self._route else ""),
+            model=self._answered_by,
             first_seq=rows.pending[0].seq,
             last_seq=rows.pending[-1].seq,
             started_at=iso(self._began),

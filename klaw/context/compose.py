@@ -1,6 +1,6 @@
 """Making new messages of a chat: what its user wrote, and what Klaw itself adds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -27,24 +27,9 @@ class Composer:
         return self._message(chat, message_id, channel, Role.USER, kind, text, {})
 
     def own(self, chat: ChatId, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
-        """A message that Klaw makes: an answer, a reply to a command, a session break."""
+        """A message that Klaw makes: an answer, a reply to a command, a session break, a round of tools. The
+        arguments of calls in the metadata count as tokens."""
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata)
-
-    def tool_call(self, chat: ChatId, turn: str, text: str, calls: Sequence[ToolCall]) -> NewMessage:
-        """What the model said before its calls, with the calls; their arguments count as tokens."""
-        told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
-        metadata = {"turn": turn, "calls": told}
-        role, kind = Role.ASSISTANT, Kind.TOOL_CALL
-        return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata, call_tokens(calls))
-
-    def tool_result(
-        self, chat: ChatId, turn: str, call: ToolCall, text: str, *, failed: bool, origin: str = "tool"
-    ) -> NewMessage:
-        """What a call brought. The origin of its text is kept where the role does not say it: the web."""
-        metadata = {"turn": turn, "call": call.id, "name": call.name, "error": failed}
-        if origin != "tool":
-            metadata["origin"] = origin
-        return self._message(chat, self.new_id(), OWN_CHANNEL, Role.TOOL, Kind.TOOL_RESULT, text, metadata)
 
     def _message(
         self,
@@ -55,8 +40,8 @@ class Composer:
         kind: Kind,
         text: str,
         metadata: dict[str, Any],
-        more_tokens: int = 0,
     ) -> NewMessage:
+        calls = [ToolCall(**call) for call in metadata.get("calls", ())]
         return NewMessage(
             id=message_id,
             chat=chat,
@@ -65,7 +50,7 @@ class Composer:
             role=role,
             type=kind,
             content=text,
-            tokens=tokens.estimate(text) + more_tokens,
+            tokens=tokens.estimate(text) + call_tokens(calls),
             created_at=iso(self.clock.now()),
             metadata=metadata,
         )

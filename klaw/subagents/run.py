@@ -1,6 +1,9 @@
 """One run: its context, the conversation with the model and its tools, and its end. A child task of the scheduler."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import attrs
 import structlog
@@ -9,20 +12,17 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.agent.agent import Agent
-from klaw.agent.claims import Claims
-from klaw.agent.workspace import Fixed
+from klaw.agent.conversation import Call, Conversation, Ending, Outcome, describe_failure
+from klaw.agent.recorder import Recorder
 from klaw.context.inputs import Budget
-from klaw.context.request import request_tokens
 from klaw.context.standing import standing
-from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
-from klaw.errors import ActorStopped, ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
+from klaw.errors import ActorStopped, ProviderError
 from klaw.llm.client import Meter
-from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Completion, Request, ToolDescription, Usage
+from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.store.sql import due_runs, facts, runs, tasks
 from klaw.subagents import history
 from klaw.subagents.briefing import instructions, situation
@@ -32,10 +32,6 @@ from klaw.subagents.ending import Verdict, judge, notice
 from klaw.subagents.limits import Limit, Refusal, day_of, refusal, tells_user
 from klaw.subagents.live import OUTSIDE, LiveRun
 from klaw.subagents.spending import Allowance, LimitReached
-from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.executor import CallResult
-from klaw.toolbox.loop import Ending, Outcome, Prompt, converse
-from klaw.toolbox.registry import tools_tokens
 from klaw.toolbox.spec import ToolContext
 from klaw.toolbox.trail import Trail
 
@@ -75,12 +71,13 @@ async def carry_out(live: LiveRun, agent: Agent, allowance: Allowance, *, timeou
 
 @attrs.define(kw_only=True)
 class _Course:
-    """Implements ``toolbox.loop.Hooks`` for one run."""
+    """The host of a run's conversation."""
 
     live: LiveRun
     agent: Agent
     allowance: Allowance
     meter: Meter
+    _with_tools: bool = False
 
     async def run(self, timeout_s: float) -> tuple[Verdict, str]:
         """How the run ends, and its final text."""
@@ -117,28 +114,18 @@ class _Course:
             model=route.name,
             trail=Trail(outside=run.details.get(OUTSIDE) is True),
         )
-        rounds = agent.core.config.processing.max_tool_call_rounds
-        tools = agent.tools.executor.toolbox.describe(about) if route.tools and rounds else ()
-        limit = self.allowance.left(run)
-        claims = Claims(about.trail)
-        outcome = await converse(
-            await self._prompt(route, tools),
-            tools,
-            lambda messages, offered: self._ask(route, messages, offered),
-            executor=agent.tools.executor,
-            context=about,
-            hooks=self,
-            new_id=agent.core.new_id,
-            max_rounds=rounds,
-            max_tokens=limit,
-            reply_tokens=self._reply_tokens(route),
-            shorter=lambda refused, error: self._shorter(route, tools, refused, error),
-            correct=claims.object_to,
+        offers = route.tools and agent.core.config.processing.max_tool_call_rounds
+        tools = agent.tools.executor.toolbox.describe(about) if offers else ()
+        self._with_tools = bool(tools)
+        recorder = Recorder(store=self._keep)
+        conversation = Conversation(
+            agent=agent, host=self, hooks=recorder, route=route, meter=self.meter, about=about, tools=tools
         )
-        outcome = claims.settle(outcome)
-        live.describe(**_account(outcome), **({"save_claim": claims.account} if claims.account else {}))
+        outcome = await conversation.run(self.allowance.left(run))
+        claimed = conversation.claims.account
+        live.describe(**_account(outcome), **({"save_claim": claimed} if claimed else {}))
         text = clean(outcome.text).strip()
-        reached = self._reached(self._reply_tokens(route)) if outcome.ending is Ending.BUDGET else None
+        reached = self._reached(conversation.reply_tokens) if outcome.ending is Ending.BUDGET else None
         return judge(live.run, text, reached), text
 
     def _reached(self, needed: int) -> Refusal:
@@ -147,11 +134,19 @@ class _Course:
         note = f"the limit of one run is {limits.run} tokens"
         return refusal(limits, self.allowance.ledger.used(run), needed) or Refusal(limit=Limit.RUN, note=note)
 
-    async def _prompt(self, route: Route, tools: tuple[ToolDescription, ...]) -> Prompt:
+    async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+        """Store a message of a round of tools."""
+        await self.live.transcribe(role, kind, text, metadata)
+        if kind is Kind.TOOL_CALL:
+            await self.live.save()  # what was spent counts against the day's limits also after a crash
+
+    # -- the host of the conversation ------------------------------------------------------------------------------
+
+    async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
+        """See ``Host.context``."""
         agent, run = self.agent, self.live.run
-        fixed: Fixed = await agent.workspace.fetch(run.user)
+        fixed = await agent.workspace.fetch(run.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, run.user))
-        budget = self._budget(route)
         load = partial(
             history.load,
             agent.core.paths.conversations,
@@ -163,110 +158,34 @@ class _Course:
         context = assemble(
             Inputs(
                 system_prompt=fixed.system_prompt,
-                instructions=instructions(run, with_tools=bool(tools)),
+                instructions=instructions(run, with_tools=self._with_tools),
                 core_memory=core.text,
                 history=await agent.core.files.run(load, abandon=True),
                 situation=situation(run),
                 request=run.message,
-                tools_tokens=tools_tokens(tools),
-                with_tools=bool(tools),
+                tools_tokens=tools_tokens,
+                with_tools=self._with_tools,
                 budget=budget,
             )
         )
         self.live.describe(earlier_runs=[past.id for past in context.history], **core.describe())
-        return Prompt(messages=context.messages, max_tokens=budget.usable - tools_tokens(tools))
+        return context.messages
 
-    async def _shorter(
-        self,
-        route: Route,
-        tools: tuple[ToolDescription, ...],
-        refused: tuple[ChatMessage, ...],
-        error: ContextTooLong,
-    ) -> Prompt:
-        if error.context_tokens is not None and error.context_tokens < route.context_tokens:
-            # A fallback with a shorter context.
-            return await self._prompt(attrs.evolve(route, context_tokens=error.context_tokens), tools)
-        estimated = request_tokens(refused) + tools_tokens(tools)
-        usable = self._budget(route).usable
-        self.agent.llm.correction.overflowed(route.name, refused=estimated, usable=usable)
-        return await self._prompt(route, tools)
+    @asynccontextmanager
+    async def call(self, estimated: int, most: int) -> AsyncIterator[Call]:
+        """See ``Host.call``: after the calls that somebody waits for, and within the limits."""
+        live = self.live
+        async with self.agent.llm.slots.slot(Priority.BACKGROUND):
+            with self.allowance.ledger.call(live.run, self.allowance.limits, estimated, most) as call:
 
-    def _budget(self, route: Route) -> Budget:
-        return Budget(
-            context_tokens=route.context_tokens,
-            reply_reserve_tokens=self.agent.core.config.context.reply_reserve_tokens,
-            correction=self.agent.llm.correction.of(route.name),
-        )
+                def count(usage: Usage) -> None:
+                    call.count(usage)
+                    live.spend(usage)
 
-    def _reply_tokens(self, route: Route) -> int:
-        return min(route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
+                yield Call(answer_tokens=call.answer_tokens, count=count)
 
-    async def _ask(
-        self, route: Route, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]
-    ) -> Completion:
-        """One LLM call, after those that somebody waits for."""
-        agent, live = self.agent, self.live
-        estimated = request_tokens(messages) + tools_tokens(tools)
-        reply = self._reply_tokens(route)
-        request = Request(
-            model=route.model,
-            messages=messages,
-            tools=tools,
-            temperature=agent.core.config.llm.temperature,
-            max_tokens=reply,
-            stable_messages=len(messages) if tools else 0,
-        )
-        async with agent.llm.slots.slot(Priority.BACKGROUND):
-            with self.allowance.ledger.call(live.run, self.allowance.limits, estimated, reply) as call:
-                request = attrs.evolve(request, max_tokens=call.answer_tokens)
-                completion = await self.meter.stream(route, request, lambda _delta: None)
-                usage = completion.usage or Usage(
-                    prompt_tokens=estimated, completion_tokens=tokens.estimate(completion.text)
-                )
-                call.count(usage)
-                live.spend(usage)
-        if completion.usage is not None:
-            agent.llm.correction.learn(
-                completion.model or route.name, estimated=estimated, reported=completion.usage.prompt_tokens
-            )
-        return completion
-
-    # -- the hooks of the loop -------------------------------------------------------------------------------------
-
-    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
-        """See ``Hooks.called``."""
-        told = [
-            {"id": prepared.call.id, "name": prepared.call.name, "arguments": prepared.call.arguments}
-            for prepared in calls
-        ]
-        await self.live.transcribe(Role.ASSISTANT, Kind.TOOL_CALL, clean(text), {"calls": told})
-        # What was spent counts against the day's limits also after a crash.
-        await self.live.save()
-
-    def started(self, call: PreparedCall) -> None:
-        """See ``Hooks.started``."""
-
-    async def ended(self, result: CallResult) -> None:
-        """See ``Hooks.ended``."""
-        about = {"call": result.call.id, "name": result.call.name, "error": result.failed}
-        if result.origin != "tool":
-            about["origin"] = result.origin
-        await self.live.transcribe(Role.TOOL, Kind.TOOL_RESULT, result.text, about)
-
-
-def describe_failure(error: Exception) -> tuple[str, str]:
-    """Error code and note of a run's record. Never quotes the provider or unknown errors."""
-    match error:
-        case ProviderError():
-            return error.code, str(error)
-        case StorageFull():
-            return "storage_full", "the disk is full or read-only"
-        case ConfigError():
-            return "config", str(error)
-        case KlawError():
-            return "failed", f"it could not be carried out ({error_class(error)})"
-        case _:
-            return "internal", f"an internal error occurred ({error_class(error)}); the log has its place"
+    def heard(self, delta: Delta) -> None:
+        """See ``Host.heard``: nobody watches."""
 
 
 async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:

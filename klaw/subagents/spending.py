@@ -5,12 +5,13 @@ aside while it runs, so that two calls cannot both use the last tokens of a limi
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import attrs
 
+from klaw.agent.conversation import Call
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, TaskName
 from klaw.errors import KlawError
@@ -31,16 +32,6 @@ class LimitReached(KlawError):
     def __init__(self, refused: Refusal) -> None:
         super().__init__(refused.note)
         self.refused = refused
-
-
-@attrs.frozen(kw_only=True)
-class Call:
-    """A call of a model that may be made."""
-
-    answer_tokens: int
-    """The longest answer that stays within all limits."""
-    count: Callable[[Usage], None]
-    """To be called with what the call used."""
 
 
 class Ledger:

@@ -20,7 +20,7 @@ from klaw.toolbox import lasting
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import EVERYTHING, Arguments, Permission, Policy, ToolContext, ToolFailure, ToolSpec, Unfit
+from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec, Unfit
 
 MAX_CALLS = 32
 """Calls of one round that are carried out."""
@@ -86,7 +86,6 @@ class Executor:
         self,
         calls: Sequence[PreparedCall],
         context: ToolContext,
-        allowed: Policy = EVERYTHING,
         *,
         on_start: OnStart | None = None,
         on_result: OnResult | None = None,
@@ -96,7 +95,6 @@ class Executor:
         Args:
             calls: see ``calls.prepare``.
             context: for whom; its ``call`` is filled in for each.
-            allowed: what the caller may use.
             on_start: called when a call begins. Must not raise.
             on_result: called as each call ends, in the order in which they end, so that its result can be stored. What
                 it raises ends the round.
@@ -114,7 +112,7 @@ class Executor:
             async with limiter:
                 if on_start is not None:
                     on_start(prepared.call)
-                results[number] = await self._result(prepared, attrs.evolve(context, call=prepared.call.id), allowed)
+                results[number] = await self._result(prepared, attrs.evolve(context, call=prepared.call.id))
             if on_result is None:
                 return
             try:
@@ -132,13 +130,13 @@ class Executor:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _result(self, prepared: PreparedCall, context: ToolContext, allowed: Policy) -> CallResult:
+    async def _result(self, prepared: PreparedCall, context: ToolContext) -> CallResult:
         begin = trio.current_time()
-        outcome = await self._attempt(prepared, context, allowed)
+        outcome = await self._attempt(prepared, context)
         failed = isinstance(outcome, ToolFailure)
         whole = outcome.text if isinstance(outcome, ToolFailure) else outcome
         text, kept_in = await self._fit(context, prepared.call.name, whole)
-        spec = self.toolbox.find(prepared.call.name, context, allowed)
+        spec = self.toolbox.find(prepared.call.name, context)
         return CallResult(
             call=prepared.call,
             text=text,
@@ -149,12 +147,12 @@ class Executor:
             duration_ms=(trio.current_time() - begin) * 1000,
         )
 
-    async def _attempt(self, prepared: PreparedCall, context: ToolContext, allowed: Policy) -> str | ToolFailure:
+    async def _attempt(self, prepared: PreparedCall, context: ToolContext) -> str | ToolFailure:
         """The cleaned output of a call, or what went wrong."""
         name = prepared.call.name
-        spec = self.toolbox.find(name, context, allowed)
+        spec = self.toolbox.find(name, context)
         if spec is None:
-            return self._unknown(name, context, allowed)
+            return self._unknown(name, context)
         if prepared.problem is not None:
             return ToolFailure(prepared.problem)
         try:
@@ -197,8 +195,8 @@ class Executor:
             context.trail.succeeded(spec.name, changes=spec.permission is not Permission.READ)
         return text
 
-    def _unknown(self, name: str, context: ToolContext, allowed: Policy) -> ToolFailure:
-        offered = [spec.name for spec in self.toolbox.offered(context, allowed)]
+    def _unknown(self, name: str, context: ToolContext) -> ToolFailure:
+        offered = [spec.name for spec in self.toolbox.offered(context)]
         names = ", ".join(offered[:MAX_NAMES_SHOWN]) + (", …" if len(offered) > MAX_NAMES_SHOWN else "")
         return ToolFailure(f"There is no tool {name} here. " + (f"There are: {names}." if names else "There are none."))
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from klaw.domain import tokens
 from klaw.llm.types import ToolDescription
-from klaw.toolbox.spec import EVERYTHING, Policy, ToolContext, ToolSpec
+from klaw.toolbox.spec import ToolContext, ToolSpec
 
 
 class Toolbox:
@@ -36,18 +36,18 @@ class Toolbox:
         for name in names:
             self._specs.pop(name, None)
 
-    def find(self, name: str, context: ToolContext, allowed: Policy = EVERYTHING) -> ToolSpec | None:
+    def find(self, name: str, context: ToolContext) -> ToolSpec | None:
         """The tool of that name, if it is offered here."""
         spec = self._specs.get(name)
-        return spec if spec is not None and self._is_offered(spec, context, allowed) else None
+        return spec if spec is not None and self._is_offered(spec, context) else None
 
-    def offered(self, context: ToolContext, allowed: Policy = EVERYTHING) -> tuple[ToolSpec, ...]:
+    def offered(self, context: ToolContext) -> tuple[ToolSpec, ...]:
         """The tools that a caller may use, in the order of their names."""
-        return tuple(spec for _, spec in sorted(self._specs.items()) if self._is_offered(spec, context, allowed))
+        return tuple(spec for _, spec in sorted(self._specs.items()) if self._is_offered(spec, context))
 
-    def describe(self, context: ToolContext, allowed: Policy = EVERYTHING) -> tuple[ToolDescription, ...]:
+    def describe(self, context: ToolContext) -> tuple[ToolDescription, ...]:
         """The tool list of a request. The same tools give the same bytes, so that prompt caches hit."""
-        return tuple(spec.told for spec in self.offered(context, allowed))
+        return tuple(spec.told for spec in self.offered(context))
 
     def all(self) -> tuple[ToolSpec, ...]:
         """All tools, also disabled ones, in the order of their names."""
@@ -57,8 +57,8 @@ class Toolbox:
         """Whether the configuration switches it off."""
         return any(fnmatchcase(name, pattern) for pattern in self._disabled)
 
-    def _is_offered(self, spec: ToolSpec, context: ToolContext, allowed: Policy) -> bool:
-        return not self.is_disabled(spec.name) and allowed.allows(spec) and (spec.when is None or spec.when(context))
+    def _is_offered(self, spec: ToolSpec, context: ToolContext) -> bool:
+        return not self.is_disabled(spec.name) and (spec.when is None or spec.when(context))
 
 
 PER_TOOL = 8

@@ -26,7 +26,7 @@ from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of
 from klaw.toolbox.telling import told
 from klaw.toolbox.trail import Trail
 
-__all__ = ["Limit", "Permission", "Policy", "ToolContext", "ToolFailure", "ToolSpec", "Unfit", "tool"]
+__all__ = ["Limit", "Permission", "ToolContext", "ToolFailure", "ToolSpec", "Unfit", "tool"]
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What OpenAI and Anthropic both take as a tool's name."""
@@ -152,27 +152,6 @@ class ToolSpec:
     def told(self) -> ToolDescription:
         """As the model is told of it."""
         return ToolDescription(name=self.name, description=self.description, parameters=self.parameters)
-
-
-@attrs.frozen(kw_only=True)
-class Policy:
-    """Which tools a caller may use."""
-
-    permissions: frozenset[Permission] = frozenset(Permission)
-    only: frozenset[str] | None = None
-    """Names; None for all."""
-    without: frozenset[str] = frozenset()
-    """Names."""
-
-    def allows(self, spec: ToolSpec) -> bool:
-        return (
-            spec.permission in self.permissions
-            and (self.only is None or spec.name in self.only)
-            and spec.name not in self.without
-        )
-
-
-EVERYTHING = Policy()
 
 
 def tool(

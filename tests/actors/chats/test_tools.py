@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import trio
 
+from klaw.agent.conversation import LAST_ROUND
 from klaw.app import recover_chats
 from klaw.context.repair import INTERRUPTED
 from klaw.domain.events import TextStreamed, ToolUsed
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.turn import TurnStatus
-from klaw.toolbox.loop import LAST_ROUND
 from klaw.toolbox.spec import Permission, ToolContext, tool
 from tests.actors.chats.world import World, world
 from tests.support.llm_server import Reply, Text, Tool, error_reply, text_reply, tool_reply

@@ -4,8 +4,6 @@ import attrs
 
 from klaw.agent.claims import HINT, Claims, resumed_trail
 from klaw.domain.message import Kind, Message, Role
-from klaw.llm.types import Usage
-from klaw.toolbox.loop import Ending, Outcome
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.spec import Permission, ToolContext, tool
 from klaw.toolbox.trail import Trail
@@ -53,27 +51,14 @@ def test_stored_results_count_as_if_they_had_just_come() -> None:
     assert trail(result("gone__tool", error=True)) == (True, False)  # of a server that is not there any more
 
 
-def outcome(text: str) -> Outcome:
-    return Outcome(
-        text=text,
-        ending=Ending.ANSWERED,
-        rounds=0,
-        calls=(),
-        llm_calls=1,
-        usage=Usage(prompt_tokens=1, completion_tokens=1),
-        usage_known=True,
-        finish_reason="stop",
-    )
-
-
 def test_the_guard_is_silent_where_something_was_written() -> None:
     wrote, nothing = Claims(Trail(wrote=True)), Claims(Trail())
     assert wrote.object_to("I've saved it.") is None
-    assert wrote.settle(outcome("I've saved it.")).text == "I've saved it."
+    assert wrote.settle("I've saved it.") == "I've saved it."
     assert wrote.account is None
     assert nothing.object_to("Shall I save it?") is None
     assert nothing.object_to("I've saved it.") == HINT
-    assert nothing.settle(outcome("Not saved.")).text == "Not saved."
+    assert nothing.settle("Not saved.") == "Not saved."
     assert nothing.account == "corrected"
-    assert nothing.settle(outcome("Запомнил!")).text == "Запомнил!\n\n(Ничего не было сохранено.)"
+    assert nothing.settle("Запомнил!") == "Запомнил!\n\n(Ничего не было сохранено.)"
     assert nothing.account == "noted"

@@ -7,7 +7,7 @@ import pytest
 
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.toolbox.registry import Toolbox, tools_tokens
-from klaw.toolbox.spec import Permission, Policy, ToolContext, ToolSpec, tool
+from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=chat_id(LOCAL_USER, "main"))
 
@@ -21,8 +21,8 @@ def spec(name: str, permission: Permission = Permission.READ) -> ToolSpec:
     return nothing
 
 
-def names(toolbox: Toolbox, policy: Policy | None = None, context: ToolContext = CONTEXT) -> list[str]:
-    return [each.name for each in toolbox.describe(context, policy or Policy())]
+def names(toolbox: Toolbox, context: ToolContext = CONTEXT) -> list[str]:
+    return [each.name for each in toolbox.describe(context)]
 
 
 def test_the_order_does_not_depend_on_the_registration() -> None:
@@ -46,14 +46,11 @@ def test_a_name_is_taken_once_and_then_nothing_is_added() -> None:
     assert names(toolbox) == []
 
 
-def test_policies_the_configuration_and_the_context_decide() -> None:
+def test_the_configuration_and_the_context_decide() -> None:
     toolbox = Toolbox(disabled=["off", "git__*"])
     only_in_runs = attrs.evolve(spec("in_run"), when=lambda context: context.run is not None)
     toolbox.register(spec("off"), spec("git__push"), spec("r"), spec("w", Permission.WRITE), only_in_runs)
     assert names(toolbox) == ["r", "w"]
-    assert names(toolbox, Policy(permissions=frozenset({Permission.READ}))) == ["r"]
-    assert names(toolbox, Policy(only=frozenset({"w", "off"}))) == ["w"]
-    assert names(toolbox, Policy(without=frozenset({"w"}))) == ["r"]
     assert names(toolbox, context=attrs.evolve(CONTEXT, run="r1")) == ["in_run", "r", "w"]
     assert toolbox.find("off", CONTEXT) is None
     assert [each.name for each in toolbox.all()] == ["git__push", "in_run", "off", "r", "w"]

@@ -1,0 +1,414 @@
+"""The conversation of a model and its tools: ask, carry out its calls, ask again, until there is an answer.
+
+Turns of chats and runs of tasks are such conversations; what they do each in their own way is their ``Host``: where the
+context comes from, who waits for an LLM slot, where messages go. At most so many rounds of tools; then one last call
+without them. When the provider finds the messages too long, they are made shorter, once. No slot is held while tools
+run.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from klaw.actor.failure import error_class
+from klaw.agent.agent import Agent
+from klaw.agent.claims import Claims
+from klaw.context.inputs import Budget
+from klaw.context.request import make_room, message_tokens, request_tokens
+from klaw.domain import tokens
+from klaw.errors import ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
+from klaw.llm.client import Meter
+from klaw.llm.provider import Route
+from klaw.llm.types import ChatMessage, Completion, Delta, Request, ToolDescription, Usage
+from klaw.toolbox.calls import PreparedCall, prepare
+from klaw.toolbox.executor import MAX_CALLS, CallResult, Executor
+from klaw.toolbox.registry import tools_tokens
+from klaw.toolbox.spec import ToolContext
+
+LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
+"""Stands behind the last result of the request that must be answered without tools. Not stored."""
+
+
+class Hooks(Protocol):
+    """What the caller does as the conversation goes on. What they raise ends it."""
+
+    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
+        """The model said ``text`` and wants ``calls``. Store the message: the tools run when this returns."""
+        ...
+
+    def started(self, call: PreparedCall) -> None:
+        """A tool begins. Must not raise."""
+        ...
+
+    async def ended(self, result: CallResult) -> None:
+        """A tool ended. Store its result. In the order in which they end; may run for several at once."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """One call of a model that may be made."""
+
+    answer_tokens: int
+    """The longest answer that is within all limits."""
+    count: Callable[[Usage], None] = lambda _usage: None
+    """To be called with what the call used; estimated where the provider does not count."""
+
+
+class Host(Protocol):
+    """What a turn and a run do each in their own way."""
+
+    async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
+        """The messages to begin with, for a model with that budget and a tool list of that size. Called again when they
+        prove too long."""
+        ...
+
+    def call(self, estimated: int, most: int) -> AbstractAsyncContextManager[Call]:
+        """What is held while the model is asked: an LLM slot, a share of a limit.
+
+        Args:
+            estimated: tokens of the request.
+            most: longest answer without limits.
+        """
+        ...
+
+    def heard(self, delta: Delta) -> None:
+        """The model says a piece of its answer. Must not raise."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Prompt:
+    """What a conversation begins with.
+
+    Args:
+        messages: of the first request.
+        max_tokens: estimated tokens that the messages of any request may take; results of tools are shortened to it.
+    """
+
+    messages: tuple[ChatMessage, ...]
+    max_tokens: int
+
+
+class Ending(enum.StrEnum):
+    """Why a conversation ended."""
+
+    ANSWERED = "answered"
+    ROUNDS = "rounds"
+    """All rounds were used up; the text is the answer to the last call, which offered no tools."""
+    BUDGET = "budget"
+    """The budget of tokens was used up; the text is the answer to a last call without tools, or empty when there was
+    not even enough for that."""
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """How a conversation ended.
+
+    Args:
+        text: the final answer; may be empty when the model only wanted tools that it could not have.
+        ending: why it ended.
+        rounds: rounds of tool calls.
+        calls: names of the tools that were called, in order.
+        llm_calls: how often the model was asked.
+        finish_reason: of the last call.
+    """
+
+    text: str
+    ending: Ending
+    rounds: int
+    calls: tuple[str, ...]
+    llm_calls: int
+    finish_reason: str
+
+
+@attrs.define(kw_only=True)
+class Conversation:
+    """One turn's, or one run's.
+
+    Args:
+        agent: what it works with.
+        host, hooks: see there.
+        route: who is asked.
+        meter: counts what it costs.
+        about: for whom tools are called.
+        tools: what the model is offered; none asks it once.
+        rounds_done: rounds of an interrupted conversation that this one goes on with; they count.
+    """
+
+    agent: Agent
+    host: Host
+    hooks: Hooks
+    route: Route
+    meter: Meter
+    about: ToolContext
+    tools: tuple[ToolDescription, ...]
+    rounds_done: int = 0
+    answered_by: str = attrs.field(init=False, default="")
+    """The model that answered last; empty before."""
+    claims: Claims = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.claims = Claims(self.about.trail)
+
+    @property
+    def reply_tokens(self) -> int:
+        """What one answer may take."""
+        return min(self.route.max_output_tokens, self.agent.core.config.context.reply_reserve_tokens)
+
+    async def run(self, max_tokens: int | None = None) -> Outcome:
+        """Have it.
+
+        Args:
+            max_tokens: prompts and answers of all calls together; None for no limit.
+
+        Raises:
+            ProviderError: a call failed; what the hooks stored stays.
+
+        Cancellation: running tools are cancelled; what the hooks stored stays.
+        """
+        outcome = await converse(
+            await self._prompt(self.route),
+            self.tools,
+            self._ask,
+            executor=self.agent.tools.executor,
+            context=self.about,
+            hooks=self.hooks,
+            new_id=self.agent.core.new_id,
+            max_rounds=self.agent.core.config.processing.max_tool_call_rounds,
+            rounds_done=self.rounds_done,
+            max_tokens=max_tokens,
+            reply_tokens=self.reply_tokens,
+            shorter=self._shorter,
+            correct=self.claims.object_to,
+        )
+        return attrs.evolve(outcome, text=self.claims.settle(outcome.text))
+
+    def _budget(self, route: Route) -> Budget:
+        return Budget(
+            context_tokens=route.context_tokens,
+            reply_reserve_tokens=self.agent.core.config.context.reply_reserve_tokens,
+            correction=self.agent.llm.correction.of(route.name),
+        )
+
+    async def _prompt(self, route: Route) -> Prompt:
+        budget, own = self._budget(route), tools_tokens(self.tools)
+        return Prompt(messages=await self.host.context(budget, own), max_tokens=budget.usable - own)
+
+    async def _shorter(self, refused: tuple[ChatMessage, ...], error: ContextTooLong) -> Prompt:
+        if error.context_tokens is not None and error.context_tokens < self.route.context_tokens:
+            # A fallback with a shorter context.
+            return await self._prompt(attrs.evolve(self.route, context_tokens=error.context_tokens))
+        self.agent.llm.correction.overflowed(
+            self.route.name,
+            refused=request_tokens(refused) + tools_tokens(self.tools),
+            usable=self._budget(self.route).usable,
+        )
+        return await self._prompt(self.route)
+
+    async def _ask(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolDescription, ...]) -> Completion:
+        """One LLM call."""
+        route, estimated = self.route, request_tokens(messages) + tools_tokens(tools)
+        async with self.host.call(estimated, self.reply_tokens) as call:
+            request = Request(
+                model=route.model,
+                messages=messages,
+                tools=tools,
+                stable_messages=len(messages) if tools else 0,  # the next round sends them again
+                temperature=self.agent.core.config.llm.temperature,
+                max_tokens=call.answer_tokens,
+            )
+            completion = await self.meter.stream(route, request, self.host.heard)
+            self.answered_by = completion.model or route.name
+            call.count(_usage(estimated, completion))
+        if completion.usage is not None:
+            reported = completion.usage.prompt_tokens
+            self.agent.llm.correction.learn(self.answered_by, estimated=estimated, reported=reported)
+        return completion
+
+
+def describe_failure(error: Exception) -> tuple[str, str]:
+    """Error code and note for the record of a turn or a run. Never quotes the provider or unknown errors."""
+    match error:
+        case ProviderError():
+            return error.code, str(error)
+        case StorageFull():
+            return "storage_full", "the disk is full or read-only"
+        case ConfigError():
+            return "config", str(error)
+        case KlawError():
+            return "failed", f"it could not be carried out ({error_class(error)})"
+        case _:
+            return "internal", f"an internal error occurred ({error_class(error)}); see the log"
+
+
+# -- the loop --------------------------------------------------------------------------------------------------------
+
+Ask: TypeAlias = Callable[[tuple[ChatMessage, ...], tuple[ToolDescription, ...]], Awaitable[Completion]]
+"""Makes one LLM call. Raises ProviderError."""
+Shorter: TypeAlias = Callable[[tuple[ChatMessage, ...], ContextTooLong], Awaitable[Prompt]]
+"""Makes another prompt when the provider found the messages too long; gets those it refused, and how it did."""
+Correct: TypeAlias = Callable[[str], str | None]
+"""Looks at an answer: None when it may stand, else what the model is told, once; it may then call tools."""
+
+
+async def converse(
+    prompt: Prompt,
+    tools: tuple[ToolDescription, ...],
+    ask: Ask,
+    *,
+    executor: Executor,
+    context: ToolContext,
+    hooks: Hooks,
+    new_id: Callable[[], str],
+    max_rounds: int,
+    rounds_done: int = 0,
+    max_tokens: int | None = None,
+    reply_tokens: int = 0,
+    shorter: Shorter | None = None,
+    correct: Correct | None = None,
+) -> Outcome:
+    """Ask the model until it answers without calling tools. See ``Conversation``.
+
+    Args:
+        prompt: the messages to begin with.
+        tools: what the model is offered.
+        ask: makes one LLM call.
+        executor, context: carry out the calls, and for whom.
+        hooks: see ``Hooks``.
+        new_id: for calls without a usable id.
+        max_rounds: rounds of tool calls; 0 offers no tools.
+        rounds_done: rounds that ``prompt`` goes on with; they count.
+        max_tokens: prompts and answers of all calls together; None for no limit.
+        reply_tokens: what an answer may take, for looking ahead at ``max_tokens``.
+        shorter: called at most once, when the provider says that the messages are too long.
+        correct: asked about an answer while tools can still be called, until it objects once.
+    """
+    state = _State(prompt=prompt, context=context, executor=executor, shorter=shorter)
+    while True:
+        last = _last_call(state, tools, rounds_done, max_rounds, max_tokens, reply_tokens)
+        if last is Ending.BUDGET and not state.affords(max_tokens, reply_tokens, calls=1):
+            return state.outcome("", Ending.BUDGET)
+        completion = await state.ask(ask, () if last else tools, final=last is not None and bool(state.tail))
+        if last is not None or not completion.tool_calls:
+            hint = correct(completion.text) if correct is not None and last is None else None
+            if hint is None:
+                return state.outcome(completion.text, last or Ending.ANSWERED)
+            correct = None
+            state.object_to(completion.text, hint)
+            continue
+        await state.carry_out(completion, hooks, new_id)
+
+
+@attrs.define(kw_only=True)
+class _State:
+    """A conversation under way."""
+
+    prompt: Prompt
+    context: ToolContext
+    executor: Executor
+    shorter: Shorter | None
+    tail: list[ChatMessage] = attrs.Factory(list)
+    """The rounds so far."""
+    names: list[str] = attrs.Factory(list)
+    ids: set[str] = attrs.Factory(set)
+    rounds: int = 0
+    llm_calls: int = 0
+    spent: int = 0
+    """Tokens of all calls; estimated where the provider does not count."""
+    finish_reason: str = "stop"
+
+    def __attrs_post_init__(self) -> None:
+        self.ids |= {call.id for message in self.prompt.messages for call in message.tool_calls}
+
+    def request(self, *, final: bool) -> tuple[ChatMessage, ...]:
+        """The messages of the next call, within the prompt's limit."""
+        messages = [*self.prompt.messages, *self.tail]
+        first = len(self.prompt.messages)
+        if final:
+            messages[-1] = attrs.evolve(messages[-1], content=f"{messages[-1].content}\n\n{LAST_ROUND}")
+        return make_room(messages, first, self.prompt.max_tokens)
+
+    def affords(self, max_tokens: int | None, reply_tokens: int, *, calls: int) -> bool:
+        """Whether the budget lasts for so many calls like the next one."""
+        if max_tokens is None:
+            return True
+        following = request_tokens(self.request(final=False)) + reply_tokens
+        return self.spent + calls * following <= max_tokens
+
+    async def ask(self, ask: Ask, tools: tuple[ToolDescription, ...], *, final: bool) -> Completion:
+        messages = self.request(final=final)
+        try:
+            completion = await ask(messages, tools)
+        except ContextTooLong as error:
+            if self.shorter is None:
+                raise
+            shorter, self.shorter = self.shorter, None
+            self.prompt = await shorter(messages, error)
+            messages = self.request(final=final)
+            completion = await ask(messages, tools)
+        self.llm_calls += 1
+        self.finish_reason = completion.finish_reason
+        used = _usage(request_tokens(messages), completion)
+        self.spent += used.prompt_tokens + used.completion_tokens
+        return completion
+
+    async def carry_out(self, completion: Completion, hooks: Hooks, new_id: Callable[[], str]) -> None:
+        """One round of tool calls."""
+        calls = prepare(completion.tool_calls, taken=self.ids, new_id=new_id, most=MAX_CALLS)
+        self.ids |= {prepared.call.id for prepared in calls}
+        await hooks.called(completion.text, calls)
+        by_id = {prepared.call.id: prepared for prepared in calls}
+        results = await self.executor.run(
+            calls, self.context, on_start=lambda call: hooks.started(by_id[call.id]), on_result=hooks.ended
+        )
+        self.rounds += 1
+        self.names += [prepared.call.name for prepared in calls]
+        own = tuple(prepared.call for prepared in calls)
+        self.tail.append(ChatMessage(role="assistant", content=completion.text, tool_calls=own))
+        self.tail += [ChatMessage(role="tool", content=r.text, tool_call_id=r.call.id) for r in results]
+
+    def object_to(self, answer: str, hint: str) -> None:
+        """Have the model answer again. Neither its answer nor the hint is stored."""
+        self.tail.append(ChatMessage(role="assistant", content=answer))
+        self.tail.append(ChatMessage(role="user", content=hint))
+
+    def outcome(self, text: str, ending: Ending) -> Outcome:
+        return Outcome(
+            text=text,
+            ending=ending,
+            rounds=self.rounds,
+            calls=tuple(self.names),
+            llm_calls=self.llm_calls,
+            finish_reason=self.finish_reason,
+        )
+
+
+def _usage(estimated: int, completion: Completion) -> Usage:
+    """What a call used. Args: ``estimated``: of its prompt, where the provider does not count."""
+    if completion.usage is not None:
+        return completion.usage
+    answer = ChatMessage(role="assistant", content=completion.text, tool_calls=completion.tool_calls)
+    return Usage(prompt_tokens=estimated, completion_tokens=message_tokens(answer) - tokens.PER_MESSAGE)
+
+
+def _last_call(
+    state: _State,
+    tools: tuple[ToolDescription, ...],
+    rounds_done: int,
+    max_rounds: int,
+    max_tokens: int | None,
+    reply_tokens: int,
+) -> Ending | None:
+    """Whether the next call must be the last, without tools, and why."""
+    if not tools:
+        return Ending.ANSWERED
+    if rounds_done + state.rounds >= max_rounds:
+        return Ending.ROUNDS
+    # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
+    if not state.affords(max_tokens, reply_tokens, calls=2):
+        return Ending.BUDGET
+    return None
