@@ -286,7 +286,7 @@ async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
         for number in range(22):
             await writer.run(stored_facts.put, fact(f"Факт {number} " + "я" * 300, importance=number), "new")
         lines = (await w.command("/memory", 2)).split("\n")
-        assert lines[:3] == ["Core memory, in every context:", "  [user]", "  - name: Ира"]
+        assert lines[:3] == ["Core memory, part of every prompt:", "  [user]", "  - name: Ира"]
         assert lines[3] == "Facts, the most important first:"
         assert len(lines) == 4 + 20 + 1
         assert "  21  person: Факт 21 яя" in lines[4]
