@@ -36,7 +36,7 @@ from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.memory.embed import embedder as embedder_actor
+from klaw.memory.embed import worker as embedder_actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import RECIPES
 from klaw.store.kinds import messages as stored_messages

@@ -14,8 +14,29 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 
 
 @attrs.frozen(kw_only=True)
-class SearchResult:
-    """One message that was found, and why."""
+class Found:
+    """What all results have in common: how they were found."""
+
+    score: float
+    """Fused score; larger is better. Of another kind's results it says nothing."""
+    vector_rank: int | None
+    distance: float | None
+    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
+    text_rank: int | None
+    """Rank by words; of a message its neighbours' shares included."""
+    bm25: float | None
+    """None when it has none of the words."""
+    words: tuple[str, ...]
+    """The query's words that it has, as the query writes them."""
+    snippet: str
+    """One line: the text, or the part of it with the most of the words."""
+    marks: tuple[tuple[int, int], ...]
+    """Matches in the snippet: first character and the one after the last, in order, apart from each other."""
+
+
+@attrs.frozen(kw_only=True)
+class SearchResult(Found):
+    """One message that was found."""
 
     chat: ChatId
     seq: int
@@ -24,23 +45,8 @@ class SearchResult:
     role: Role
     created_at: str
     """ISO-8601 UTC."""
-    score: float
-    """Fused score (weighted RRF, times what the boosts and the length make of it); larger is better."""
-    vector_rank: int | None
-    distance: float | None
-    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
-    text_rank: int | None
-    """Rank by words, its neighbours' shares included."""
-    bm25: float | None
-    """None when it has none of the words."""
     boosts: tuple[str, ...]
     """Why its score was raised: ``speaker`` (the query names who said it), ``date`` (or when)."""
-    words: tuple[str, ...]
-    """The query's words that it has, as the query writes them."""
-    snippet: str
-    """One line: the message, or the part of it with the most of the words."""
-    marks: tuple[tuple[int, int], ...]
-    """Matches in the snippet: first character and the one after the last, in order, apart from each other."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,24 +64,7 @@ class TopicResult:
 
 
 @attrs.frozen(kw_only=True)
-class KeptResult:
-    """What facts and pieces of files have in common: how they were found."""
-
-    score: float
-    """RRF over its kind's list by vector and list by words; of another kind's it says nothing."""
-    vector_rank: int | None
-    distance: float | None
-    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
-    text_rank: int | None
-    bm25: float | None
-    words: tuple[str, ...]
-    """The query's words that it has, as the query writes them."""
-    snippet: str
-    marks: tuple[tuple[int, int], ...]
-
-
-@attrs.frozen(kw_only=True)
-class FactResult(KeptResult):
+class FactResult(Found):
     """A saved fact that was found."""
 
     id: FactId
@@ -88,7 +77,7 @@ class FactResult(KeptResult):
 
 
 @attrs.frozen(kw_only=True)
-class FileResult(KeptResult):
+class FileResult(Found):
     """A piece of a memory file that was found."""
 
     path: str
@@ -99,7 +88,7 @@ class FileResult(KeptResult):
 
 
 @attrs.frozen(kw_only=True)
-class NoteResult(KeptResult):
+class NoteResult(Found):
     """A note on a tool call that was found."""
 
     chat: ChatId

@@ -17,7 +17,7 @@ from klaw.llm.parts import Llm
 from klaw.memory import archivist, coverage
 from klaw.memory.archivist import Archivist, ArchivistServices
 from klaw.memory.coverage import Coverage
-from klaw.memory.embed import embedder
+from klaw.memory.embed import worker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.facts import memory_files as files
 from klaw.memory.facts.facts import Facts
@@ -76,7 +76,7 @@ class Memory:
             self.compactor.nudge()
         if config.embedding.enabled:
             run = partial(
-                embedder.run,
+                worker.run,
                 embedder=self.embedder,
                 config=config.embedding,
                 folder=config.embedding.path or core.paths.models_dir / config.embedding.model,

@@ -5,7 +5,7 @@ import threading
 
 import trio
 
-from klaw.memory.embed import embedder
+from klaw.memory.embed import worker
 from klaw.wire.frames import GetStatus, Status
 from tests.e2e.inside import inside, kept
 from tests.e2e.talking import talking
@@ -57,7 +57,7 @@ async def test_degraded_to_full_text_without_a_model(tmp_path):
 
 async def test_degraded_recovers_when_the_model_appears(tmp_path, embedding_model_dir, monkeypatch):
     """The embedder finds the pulled model without a restart; what was said before gets its vectors."""
-    monkeypatch.setattr(embedder, "RECHECK_MODEL_S", 0.05)
+    monkeypatch.setattr(worker, "RECHECK_MODEL_S", 0.05)
     models = tmp_path / "models"
     models.mkdir()
     async with serve_llm() as llm:
@@ -109,7 +109,7 @@ async def test_degraded_model_of_the_wrong_dimension_is_named(tmp_path, embeddin
 async def test_degraded_to_full_text_while_another_model_embeds_anew(tmp_path, embedding_model_dir, monkeypatch):
     """Status and receipts say how much is done, full text recalls meanwhile, and then the vectors are back."""
     held = threading.Event()
-    embed = embedder._Worker._embed_passages
+    embed = worker._Worker._embed_passages
 
     def hold(worker, texts):
         assert held.wait(60)
@@ -123,7 +123,7 @@ async def test_degraded_to_full_text_while_another_model_embeds_anew(tmp_path, e
             for text in TALK:
                 await here.ask(text)
             await here.embedded()
-        monkeypatch.setattr(embedder._Worker, "_embed_passages", hold)
+        monkeypatch.setattr(worker._Worker, "_embed_passages", hold)
         write_home(home, llm=llm.url, models=tmp_path, context=window, embedding={"path": str(other)})
         async with inside(home) as here:
             try:

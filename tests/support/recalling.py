@@ -14,7 +14,7 @@ from klaw.config.schema import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.recall import Recalled
-from klaw.memory.embed import embedder as embedder_actor
+from klaw.memory.embed import worker as embedder_actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages

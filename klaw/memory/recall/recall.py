@@ -20,8 +20,8 @@ from klaw.actor.threads import Threads
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.message import Message
 from klaw.domain.recall import Candidate, Recalled, RecallSettings
-from klaw.errors import ActorStopped, StorageError
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.errors import StorageError
+from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of
 from klaw.memory.recall.pack import pack
 from klaw.memory.recall.query import Query, read_query
@@ -36,8 +36,6 @@ DEEPER = Depth(vectors=2_000, words=2_000, spreading=2_000)
 """How far ``place`` looks."""
 CONSIDERED = 50
 """How many of the fused ranking are read, judged by the gate and accounted for."""
-MAX_QUERY_CHARACTERS = 1_500
-"""Of a longer query only the beginning is embedded: one run of the model, not several."""
 SEARCH_SHARE = 0.5
 """Of the time budget that the search has at least, however late the query's vector came."""
 
@@ -182,22 +180,6 @@ class Recall:
         with account.step("rank"):
             return query, rank(lists, query.stems, query.periods, limit)
 
-    async def _vector(self, query: str, account: _Account) -> bytes | None:
-        try:
-            with trio.move_on_at(account.deadline):
-                account.vector = vector = await self._embedder.query(query[:MAX_QUERY_CHARACTERS])
-                status = self._embedder.status
-                if status.waiting > status.embedded:
-                    account.degraded.append("vectors_incomplete")
-                return vector
-            account.degraded.append("embedding_late")
-        except EmbeddingUnavailable as error:
-            if error.degraded is not None:
-                account.degraded.append(error.degraded)
-        except ActorStopped:
-            account.degraded.append("embedding_restarting")
-        return None
-
     async def _lists(
         self, text: str, query: Query, scope: Scope, depth: Depth, account: _Account, limit: int | None
     ) -> tuple[Query, Lists]:
@@ -216,7 +198,10 @@ class Recall:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(by_words)
             with account.step("embed"):
-                vector = await self._vector(text, account)
+                vector = await query_vector(self._embedder, text, account.deadline, account.degraded)
+                if vector is not None and self._embedder.is_incomplete:
+                    account.degraded.append("vectors_incomplete")
+                account.vector = vector
         near = Lists()
         if vector is not None:
             days = [(period.first, period.last) for period in query.periods]

@@ -5,6 +5,7 @@ messages, they have to show that they have something to do with the query: a nea
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -30,8 +31,8 @@ NEAR = 0.5
 
 
 @attrs.frozen(kw_only=True)
-class KeptEntry:
-    """A fact, a piece of a file or a note on a tool call that was found."""
+class Entry:
+    """A message, a fact, a piece of a file or a note on a tool call that was found."""
 
     kind: Kind
     rowid: int
@@ -40,6 +41,8 @@ class KeptEntry:
     distance: float | None
     text_rank: int | None
     bm25: float | None
+    boosts: tuple[str, ...] = ()
+    """Why a message's score was raised."""
 
     @property
     def key(self) -> tuple[Kind, int]:
@@ -50,9 +53,9 @@ class KeptEntry:
 class Kept:
     """The lists, the best first."""
 
-    facts: Sequence[KeptEntry] = ()
-    files: Sequence[KeptEntry] = ()
-    notes: Sequence[KeptEntry] = ()
+    facts: Sequence[Entry] = ()
+    files: Sequence[Entry] = ()
+    notes: Sequence[Entry] = ()
 
 
 async def find_kept(
@@ -80,7 +83,7 @@ async def find_kept(
     if filters.role is not None:
         return Kept()
     timed = filters.since is not None or filters.until is not None
-    found: dict[Kind, list[KeptEntry]] = {"fact": [], "file": [], "note": []}
+    found: dict[Kind, list[Entry]] = {"fact": [], "file": [], "note": []}
     of: tuple[tuple[Kind, PassageKind], ...] = (("fact", "fact"), ("file", "chunk"), ("note", "note"))
     for kind, stored in of:
         if filters.chat is not None and kind != "note":
@@ -99,7 +102,7 @@ async def find_kept(
             vector_rank, distance = by_vector.get(rowid, (None, None))
             text_rank, bm25 = by_words.get(rowid, (None, None))
             away = calibrated(distance, random_cosine) if distance is not None else None
-            entry = KeptEntry(
+            entry = Entry(
                 kind=kind,
                 rowid=rowid,
                 score=score,
@@ -148,7 +151,7 @@ def _is_between(time: str, filters: HistoryFilters) -> bool:
 
 
 async def read_kept(
-    readers: Readers, threads: Threads, shown: Sequence[KeptEntry], user: UserId, asked: Sequence[str]
+    readers: Readers, threads: Threads, shown: Sequence[Entry], user: UserId, asked: Sequence[str]
 ) -> dict[tuple[Kind, int], AnyResult]:
     """The results of entries by their keys; what is gone meanwhile is left out."""
     known = await readers.run(facts.by_rowids, user, [each.rowid for each in shown if each.kind == "fact"])
@@ -158,7 +161,7 @@ async def read_kept(
 
 
 def _results(
-    shown: Sequence[KeptEntry],
+    shown: Sequence[Entry],
     known: Mapping[int, Fact],
     pieces: Mapping[int, StoredChunk],
     notes: Mapping[int, StoredNote],
@@ -177,18 +180,31 @@ def _results(
     return results
 
 
-def _fact_result(entry: KeptEntry, fact: Fact, stems: Mapping[str, str]) -> FactResult:
-    cut = snippet(fact.text, stems)
-    there = forms_there(fact.text, stems)
+def how_found(entry: Entry, text: str, stems: Mapping[str, str], *, shown: str | None = None) -> dict[str, Any]:
+    """What all results say of how they were found. Pure; reads all of the text.
+
+    Args:
+        entry: in the ranking.
+        text: in which the words are looked for.
+        stems: the query's words by their stems.
+        shown: what a snippet is cut from, if not the text.
+    """
+    cut, there = snippet(text if shown is None else shown, stems), forms_there(text, stems)
+    return {
+        "score": entry.score,
+        "vector_rank": entry.vector_rank,
+        "distance": entry.distance,
+        "text_rank": entry.text_rank,
+        "bm25": entry.bm25,
+        "words": tuple(word for form, word in stems.items() if form in there),
+        "snippet": cut.text,
+        "marks": cut.marks,
+    }
+
+
+def _fact_result(entry: Entry, fact: Fact, stems: Mapping[str, str]) -> FactResult:
     return FactResult(
-        score=entry.score,
-        vector_rank=entry.vector_rank,
-        distance=entry.distance,
-        text_rank=entry.text_rank,
-        bm25=entry.bm25,
-        words=tuple(word for form, word in stems.items() if form in there),
-        snippet=cut.text,
-        marks=cut.marks,
+        **how_found(entry, fact.text, stems),
         id=fact.id,
         category=fact.category,
         importance=fact.importance,
@@ -199,37 +215,18 @@ def _fact_result(entry: KeptEntry, fact: Fact, stems: Mapping[str, str]) -> Fact
     )
 
 
-def _file_result(entry: KeptEntry, piece: StoredChunk, stems: Mapping[str, str]) -> FileResult:
-    cut = snippet(piece.text, stems)
-    there = forms_there(f"{piece.heading}\n{piece.text}", stems)
+def _file_result(entry: Entry, piece: StoredChunk, stems: Mapping[str, str]) -> FileResult:
     return FileResult(
-        score=entry.score,
-        vector_rank=entry.vector_rank,
-        distance=entry.distance,
-        text_rank=entry.text_rank,
-        bm25=entry.bm25,
-        words=tuple(word for form, word in stems.items() if form in there),
-        snippet=cut.text,
-        marks=cut.marks,
+        **how_found(entry, f"{piece.heading}\n{piece.text}", stems, shown=piece.text),
         path=piece.path,
         line=piece.line,
         heading=piece.heading,
     )
 
 
-def _note_result(entry: KeptEntry, stored: StoredNote, stems: Mapping[str, str]) -> NoteResult:
-    text = _note_text(stored)
-    cut = snippet(text, stems)
-    there = forms_there(text, stems)
+def _note_result(entry: Entry, stored: StoredNote, stems: Mapping[str, str]) -> NoteResult:
     return NoteResult(
-        score=entry.score,
-        vector_rank=entry.vector_rank,
-        distance=entry.distance,
-        text_rank=entry.text_rank,
-        bm25=entry.bm25,
-        words=tuple(word for form, word in stems.items() if form in there),
-        snippet=cut.text,
-        marks=cut.marks,
+        **how_found(entry, _note_text(stored), stems),
         chat=stored.chat,
         seq=stored.note.seq,
         tool=stored.note.tool,

@@ -21,14 +21,12 @@ from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.domain.message import Message
 from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult, TopicResult
-from klaw.errors import ActorStopped
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
 from klaw.memory.people.people_search import PeopleSearch
-from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated
 from klaw.memory.recall.query import Query, read_query, read_search_words
 from klaw.memory.recall.rank import mix, rank
-from klaw.memory.search.passage_search import KeptEntry, find_kept, read_kept
+from klaw.memory.search.passage_search import Entry, find_kept, how_found, read_kept
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicHit, TopicSearch
 from klaw.store.readers import Readers
@@ -46,10 +44,6 @@ from klaw.store.tokenizer import stem
 DEPTH = 200
 """How many results each list gives to the fusion; those by words share their scores with their neighbours."""
 DEFAULT_LIMIT = 10
-EMBED_S = 2.0
-"""How long a search waits for its query's vector."""
-MAX_QUERY_CHARACTERS = 1_500
-"""Of a longer query only the beginning is embedded: one run of the model, not several."""
 NEAR_ENOUGH = 0.6
 """Calibrated distance up to which a message without a word of the query is found. Wider than for a reply (0.5):
 somebody asked, and across languages what is meant lies there ("аллергия на орехи", "allergic to peanuts": 0.51)."""
@@ -61,27 +55,10 @@ KEPT_LISTS = 16
 
 
 @attrs.frozen(kw_only=True)
-class _Entry:
-    """What is kept of a ranked row."""
-
-    rowid: int
-    score: float
-    vector_rank: int | None
-    distance: float | None
-    text_rank: int | None
-    bm25: float | None
-    boosts: tuple[str, ...]
-
-    @property
-    def key(self) -> tuple[Kind, int]:
-        return "message", self.rowid
-
-
-@attrs.frozen(kw_only=True)
 class _List:
     """All results of a search."""
 
-    entries: "tuple[_Entry | KeptEntry, ...]"
+    entries: tuple[Entry, ...]
     is_exact: bool
     words: tuple[str, ...]
     words_left_out: tuple[str, ...]
@@ -172,12 +149,10 @@ class MemorySearch:
             people=who,
         )
 
-    async def _read(
-        self, shown: "Sequence[_Entry | KeptEntry]", filters: HistoryFilters, asked: Sequence[str]
-    ) -> list[AnyResult]:
+    async def _read(self, shown: Sequence[Entry], filters: HistoryFilters, asked: Sequence[str]) -> list[AnyResult]:
         """The results of a page in order. What is gone meanwhile leaves a gap."""
-        said = [each for each in shown if isinstance(each, _Entry)]
-        kept = [each for each in shown if isinstance(each, KeptEntry)]
+        said = [each for each in shown if each.kind == "message"]
+        kept = [each for each in shown if each.kind != "message"]
         read = await self._readers.run(read_messages, [each.rowid for each in said], filters.user)
         results = await self._threads.run(_results, said, read, asked)
         found: dict[tuple[Kind, int], AnyResult] = {**results}
@@ -205,7 +180,9 @@ class MemorySearch:
             return _List(entries=(), is_exact=True, words=(), words_left_out=(), degraded=())
         degraded: list[str] = []
         begin = trio.current_time()
-        vector = await self._vector(text, degraded)
+        vector = await query_vector(self._embedder, text, begin + QUERY_S, degraded, off=_SWITCHED_OFF)
+        if vector is not None and self._embedder.is_incomplete:
+            degraded.append("vectors_incomplete")
         embedded = trio.current_time()
         found = HistoryFound()
         if kinds is None or "message" in kinds:
@@ -215,7 +192,7 @@ class MemorySearch:
         degraded += self._missing(found)
         said = await self._threads.run(_rank, found, query, self._embedder.random_cosine)
         said = [each for each in said if _is_found(each)]
-        entries: list[_Entry | KeptEntry] = mix([kept.facts, said, kept.notes, kept.files])
+        entries: list[Entry] = mix([kept.facts, said, kept.notes, kept.files])
         into.update(
             embed=(embedded - begin) * 1000,
             search=(searched - embedded) * 1000,
@@ -244,21 +221,6 @@ class MemorySearch:
         wanted = TopicFilters(user=filters.user, chat=filters.chat, since=filters.since, until=filters.until)
         return await self._topics.find(vector, asked, rowids, wanted, limit=TOPICS)
 
-    async def _vector(self, text: str, degraded: list[str]) -> bytes | None:
-        try:
-            with trio.move_on_after(EMBED_S):
-                vector = await self._embedder.query(text[:MAX_QUERY_CHARACTERS])
-                status = self._embedder.status
-                if status.waiting > status.embedded:
-                    degraded.append("vectors_incomplete")
-                return vector
-            degraded.append("embedding_late")
-        except EmbeddingUnavailable as error:
-            degraded.append(error.degraded or _SWITCHED_OFF)
-        except ActorStopped:
-            degraded.append("embedding_restarting")
-        return None
-
     def _missing(self, found: HistoryFound) -> list[str]:
         missing = []
         if found.vectors_failed:
@@ -273,11 +235,12 @@ class MemorySearch:
         return missing
 
 
-def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entry]:
+def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[Entry]:
     """The fused ranking, in the order that suits somebody who looks for something. Pure."""
     lists = Lists(neighbours=found.neighbours, hits=found.hits, places=found.places)
     return [
-        _Entry(
+        Entry(
+            kind="message",
             rowid=each.place.rowid,
             score=each.score,
             vector_rank=each.vector_rank,
@@ -290,7 +253,7 @@ def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[_Entr
     ]
 
 
-def _is_found(entry: _Entry) -> bool:
+def _is_found(entry: Entry) -> bool:
     """Whether a message has something to do with the query: where there are few, each is among the nearest."""
     return entry.text_rank is not None or (entry.distance is not None and entry.distance <= NEAR_ENOUGH)
 
@@ -309,7 +272,7 @@ def _topic(hit: TopicHit) -> TopicResult:
 
 
 def _results(
-    entries: Sequence[_Entry], messages: Sequence[Message], asked: Sequence[str]
+    entries: Sequence[Entry], messages: Sequence[Message], asked: Sequence[str]
 ) -> dict[tuple[Kind, int], SearchResult]:
     """Pure; reads all of the messages' text, so it runs in a thread."""
     by_rowid = {message.rowid: message for message in messages}
@@ -317,23 +280,14 @@ def _results(
     return {entry.key: _result(entry, by_rowid[entry.rowid], stems) for entry in entries if entry.rowid in by_rowid}
 
 
-def _result(entry: _Entry, message: Message, stems: dict[str, str]) -> SearchResult:
-    there = forms_there(message.content, stems)
-    shown = snippet(message.content, stems)
+def _result(entry: Entry, message: Message, stems: dict[str, str]) -> SearchResult:
     return SearchResult(
+        **how_found(entry, message.content, stems),
         chat=message.chat,
         seq=message.seq,
         id=message.id,
         rowid=message.rowid,
         role=message.role,
         created_at=message.created_at,
-        score=entry.score,
-        vector_rank=entry.vector_rank,
-        distance=entry.distance,
-        text_rank=entry.text_rank,
-        bm25=entry.bm25,
         boosts=entry.boosts,
-        words=tuple(word for form, word in stems.items() if form in there),
-        snippet=shown.text,
-        marks=shown.marks,
     )

@@ -8,8 +8,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.domain.topic import Topic, TopicId
-from klaw.errors import ActorStopped
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
 from klaw.memory.recall.query import Query, read_query, read_search_words
 from klaw.memory.recall.rank import rank
 from klaw.memory.topics.metrics import TopicMetrics
@@ -25,8 +24,6 @@ MESSAGES = 50
 """So many of the best messages speak for their topics."""
 DEPTH = 100
 """Of the search over messages by words."""
-EMBED_S = 2.0
-MAX_QUERY_CHARACTERS = 1_500
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +92,7 @@ class TopicSearch:
         if not words:
             return TopicPage(hits=(), degraded=(), timings_ms={})
         if vector is None:
-            vector = await self._vector(text, degraded)
+            vector = await query_vector(self._embedder, text, begin + QUERY_S, degraded, off="embedding_off")
         embedded = trio.current_time()
         best = await self._messages(text, words, filters)
         hits = await self.find(vector, words, best, filters, limit=limit)
@@ -141,17 +138,6 @@ class TopicSearch:
             search_history, None, words, HistoryFilters(user=filters.user, chat=filters.chat), DEPTH
         )
         return _best(history, query)
-
-    async def _vector(self, text: str, degraded: list[str]) -> bytes | None:
-        try:
-            with trio.move_on_after(EMBED_S):
-                return await self._embedder.query(text[:MAX_QUERY_CHARACTERS])
-            degraded.append("embedding_late")
-        except EmbeddingUnavailable as error:
-            degraded.append(error.degraded or "embedding_off")
-        except ActorStopped:
-            degraded.append("embedding_restarting")
-        return None
 
 
 def _best(history: HistoryFound, query: Query) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from klaw.errors import VectorsDamaged
-from klaw.memory.embed import embedder
+from klaw.memory.embed import worker
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import vectors
 from tests.support.recalling import Recalling, recalling
@@ -58,7 +58,7 @@ async def until(done: Callable[[], Any]) -> None:
 async def test_a_damaged_vector_table_is_named_and_made_anew(
     tmp_path: Path, embedding_model_dir: Path, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
 ) -> None:
-    monkeypatch.setattr(embedder, "REPAIR_PAUSE_S", 0.0)
+    monkeypatch.setattr(worker, "REPAIR_PAUSE_S", 0.0)
     async with recalling(tmp_path, embedding_model_dir) as here:
         await here.say(SAID)
         for name, damage in DAMAGES.items():

@@ -17,7 +17,7 @@ from klaw.domain.embedding import EmbedderState
 from klaw.domain.fact import FactSource, Origin
 from klaw.domain.names import UserId
 from klaw.domain.search import FactResult, FileResult
-from klaw.memory.embed import embedder as actor
+from klaw.memory.embed import worker as actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.facts.facts import Facts, Known, Outcome, Saved

@@ -18,7 +18,7 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.config.schema import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
-from klaw.memory.embed import embedder as actor
+from klaw.memory.embed import worker as actor
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.memory.onnx.model import EmbeddingModel

@@ -1,0 +1,347 @@
+"""The embedder's work: load the model, answer questions, and give what has no vector one.
+
+The database is the queue of the backfill: rows without a vector are found by query, so a dropped nudge, a crash or a
+failed embed loses nothing. A question has a thread of its own, so it waits for no batch.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Started
+from klaw.actor.threads import Threads
+from klaw.actor.vitals import Vitals
+from klaw.config.schema import EmbeddingConfig
+from klaw.domain import tokens
+from klaw.domain.embedding import EmbedderState
+from klaw.errors import ModelError, StorageFull, VectorsDamaged
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable, EmbedQuery
+from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
+from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.readers import Readers
+from klaw.store.sql import meta, passages, vectors
+from klaw.store.sql.passages import PassageVector, Unembedded
+from klaw.store.writer import Writer
+
+if TYPE_CHECKING:
+    from klaw.memory.onnx.model import EmbeddingModel  # loads ONNX Runtime; imported when a model is
+
+BACKFILL_ROWS = 128
+"""Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
+RECHECK_MODEL_S = 30.0
+"""A missing model is looked for again after so long (somebody may have pulled it)."""
+FAILED_BATCH_PAUSE_S = 5.0
+REPAIR_PAUSE_S = 3_600.0
+"""A vector table that is damaged again so soon is left alone: something else is wrong, a disk perhaps."""
+PASSAGE_ROWS = 16
+"""Facts and pieces of files that are embedded at once."""
+
+log = structlog.get_logger("klaw.embedder")
+
+
+@attrs.frozen
+class Waiting:
+    """A message that gets its vector now."""
+
+    rowid: int
+    passage: Passage
+
+    @property
+    def tokens(self) -> int:
+        """Estimated, of all that the model reads."""
+        return tokens.estimate(self.passage.text) + tokens.estimate(self.passage.context)
+
+
+async def run(
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    embedder: Embedder,
+    config: EmbeddingConfig,
+    folder: Path,
+    min_tokens: int,
+    writer: Writer,
+    readers: Readers,
+    recipe: int = RECIPE,
+) -> None:
+    """The embedder's life: load the model (waiting until there is one), then serve both lanes until the mailbox
+    closes."""
+    threads = Threads("onnx", config.threads)
+    task_status.started()
+    model = await _load(vitals, embedder, config, folder, threads, partial(_is_replaced, readers, recipe))
+    if model is None:
+        return
+    try:
+        query_thread = Threads("onnx query", 1)
+        worker = _Worker(vitals, embedder, config, min_tokens, writer, readers, threads, query_thread, model, recipe)
+        await worker.adopt_model()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.backfill)
+            await worker.answer_queries()
+            embedder.give_up("memory.embedder: stopped")
+            nursery.cancel_scope.cancel(reason="the embedder's mailbox is closed")
+    except BaseException:
+        embedder.give_up("memory.embedder: restarted")
+        embedder.enter(EmbedderState.LOADING)  # until the next incarnation has the model again
+        raise
+    finally:
+        model.close()
+
+
+async def _is_replaced(readers: Readers, recipe: int, model: "EmbeddingModel") -> bool:
+    """Whether there are vectors of another model, or made by another recipe."""
+    stored = await readers.run(vectors.model)
+    return stored is not None and stored != (vectors_id(model.model_id, recipe), model.dimension)
+
+
+async def _load(
+    vitals: Vitals,
+    embedder: Embedder,
+    config: EmbeddingConfig,
+    folder: Path,
+    threads: Threads,
+    replaces: "Callable[[EmbeddingModel], Awaitable[bool]]",
+) -> "EmbeddingModel | None":
+    """Load the model; while it is missing or unusable, say so and look again. None when the mailbox was closed.
+
+    One that replaces another has to prove first that it works: after that the other's vectors are gone.
+    """
+    from klaw.memory.onnx.model import EmbeddingModel
+    from klaw.memory.onnx.proof import prove
+
+    def load() -> EmbeddingModel:
+        return EmbeddingModel.load(
+            folder, threads=config.threads, batch_tokens=config.batch_tokens, parallel_passages=True
+        )
+
+    while True:
+        vitals.doing("loading model")
+        embedder.enter(EmbedderState.LOADING)
+        try:
+            model = await threads.run(load)
+            if await replaces(model):
+                await threads.run(prove, model)
+        except ModelError as error:
+            embedder.enter(EmbedderState.NO_MODEL, str(error))
+        else:
+            return model
+        vitals.doing("waiting for a model")
+        with trio.move_on_after(RECHECK_MODEL_S):
+            async for request in embedder.mailbox:
+                request.reply.fail(EmbeddingUnavailable("no_model"))
+            return None
+
+
+@attrs.define
+class _Worker:
+    """The two lanes over one loaded model."""
+
+    vitals: Vitals
+    embedder: Embedder
+    config: EmbeddingConfig
+    min_tokens: int
+    writer: Writer
+    readers: Readers
+    threads: Threads
+    """For passages, ``embedding.threads`` batches at a time."""
+    query_thread: Threads
+    """A question waits for no batch: it has a thread of its own, and shares the cores."""
+    model: "EmbeddingModel"
+    recipe: int
+    failing: set[int] = attrs.Factory(set)
+    """Rows that the model could not embed even alone; left out until the next start."""
+    repaired_at: float = -math.inf
+    """When the vector table was last made anew, in Trio's time."""
+    refused: StorageFull | VectorsDamaged | None = None
+    """Why the last fetch of rows could not be stored."""
+
+    @property
+    def vectors_id(self) -> str:
+        return vectors_id(self.model.model_id, self.recipe)
+
+    async def adopt_model(self) -> None:
+        """Make the store's vectors those of this model, or begin to."""
+        self.vitals.doing("preparing the vectors")
+        dimension, embedder = self.model.dimension, self.embedder
+        replaced = await stored_vectors.prepare(self.writer, self.vectors_id, dimension)
+        embedder.random_cosine = self.model.random_cosine
+        waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
+        embedder.count(embedded=await self.readers.run(vectors.count_embedded), waiting=waiting)
+        if not replaced:
+            embedder.enter(EmbedderState.READY)
+            return
+        log.warning("embedding_model_changed", model=self.vectors_id, dimension=dimension, count=waiting)
+        before = await self.readers.run(vectors.reembedding)
+        embedder.begin_reembedding(max(waiting, before or 0))
+
+    async def answer_queries(self) -> None:
+        """The query lane; ends when the mailbox is closed and empty."""
+        async for request in self.embedder.mailbox:
+            if not request.reply.resolved:
+                vector = await self.query_thread.run(self._embed_one, request)
+                request.reply.set(vector)
+
+    def _embed_one(self, request: EmbedQuery) -> bytes:
+        return bytes(self.model.embed([request.text], kind=request.kind)[0].astype("<f4").tobytes())
+
+    async def backfill(self) -> None:
+        """The backfill lane: embed what has no vector, then wait for a nudge or the next sweep."""
+        while True:
+            await self._embed_slowly()
+            try:
+                if self.embedder.take_damage_report():
+                    await self._repair()
+                while await self.writer.run(stored_vectors.encode):  # of an earlier version, or left over by a stop
+                    pass
+                # Facts and pieces of files first: they are few.
+                while await embed_passages(self.readers, self.writer, self.threads, self.model, self.vectors_id):
+                    pass
+                while await self._embed_some():
+                    pass
+            except StorageFull:
+                log.warning("vectors_not_stored", code="storage_full")
+            except VectorsDamaged:
+                self.embedder.report_damage()
+                if self._may_repair():
+                    continue
+                log.warning("vectors_not_stored", code="vectors_damaged")
+            self.vitals.doing("idle")
+            await self.embedder.wait_for_news(self.config.sweep_s)
+
+    async def _embed_slowly(self) -> None:
+        """Embed what waits in the slow lane, one after the other."""
+        while (request := self.embedder.take_slow()) is not None:
+            if request.reply.resolved:
+                continue
+            try:
+                made = await self.threads.run(self._embed_passages, [Passage(request.text)])
+            except ModelError as error:
+                log.warning("embed_failed", count=1, error=error_class(error))
+                request.reply.fail(EmbeddingUnavailable("failed"))
+            else:
+                request.reply.set(made[0])
+
+    def _may_repair(self) -> bool:
+        return trio.current_time() >= self.repaired_at + REPAIR_PAUSE_S
+
+    async def _repair(self) -> None:
+        """Drop a damaged vector table. All messages are then embedded again; meanwhile full text finds them."""
+        if not self._may_repair():
+            return
+        self.repaired_at = trio.current_time()
+        log.warning("vectors_damaged", count=self.embedder.status.embedded)
+        try:
+            await stored_vectors.prepare(self.writer, self.vectors_id, self.model.dimension, anew=True)
+        except VectorsDamaged:  # pages of the database file are broken: it has to be made anew as a whole
+            log.warning("vectors_not_repaired", code="vectors_damaged")
+            return
+        self.embedder.count(embedded=0, waiting=await self.readers.run(vectors.count_unembedded, self.min_tokens))
+
+    async def _embed_some(self) -> bool:
+        """Embed one fetch of rows. Returns whether there was anything to do.
+
+        Raises:
+            StorageFull, VectorsDamaged: some of it could not be stored.
+        """
+        as_of = await self.readers.run(meta.last_entry)
+        rows = await self.readers.run(vectors.unembedded, self.min_tokens, BACKFILL_ROWS + len(self.failing))
+        rows = [row for row in rows if row.rowid not in self.failing]
+        waiting = await self.readers.run(vectors.count_unembedded, self.min_tokens)
+        self.embedder.count(embedded=self.embedder.status.embedded, waiting=waiting)
+        if not rows:
+            await self._end_reembedding()
+            return False
+        texts = [Waiting(row.rowid, passage(row.content, row.previous, self.recipe)) for row in rows]
+        self.vitals.doing(f"embedding {len(texts)} messages")
+        self.refused = None
+        batches = iter(split_batches(texts, self.config.batch_tokens))
+        async with trio.open_nursery() as nursery:
+            for _ in range(self.config.threads):
+                nursery.start_soon(self._embed_batches, batches, as_of)
+        if self.refused is not None:
+            raise self.refused
+        return True
+
+    async def _embed_batches(self, batches: Iterator[list[Waiting]], as_of: int) -> None:
+        """One of the workers that share a fetch of rows: each takes the next batch when it is done with one."""
+        try:
+            for batch in batches:
+                if self.refused is not None:
+                    return
+                await self._embed_slowly()
+                await self._embed_batch(batch, as_of)
+        except (StorageFull, VectorsDamaged) as error:
+            self.refused = error
+
+    async def _end_reembedding(self) -> None:
+        if self.embedder.status.state is EmbedderState.REEMBEDDING:
+            await self.writer.run(stored_vectors.end_reembedding)
+            self.embedder.enter(EmbedderState.READY)
+
+    async def _embed_batch(self, batch: Sequence[Waiting], as_of: int) -> None:
+        try:
+            stored = await self._store(batch, as_of)
+        except ModelError as error:
+            log.warning("embed_failed", count=len(batch), error=error_class(error))
+            if len(batch) == 1:
+                self.failing.add(batch[0].rowid)
+                return
+            await trio.sleep(FAILED_BATCH_PAUSE_S)
+            for row in batch:
+                await self._embed_batch([row], as_of)
+            return
+        status = self.embedder.status
+        self.embedder.count(embedded=status.embedded + stored, waiting=max(0, status.waiting - stored))
+
+    async def _store(self, batch: Sequence[Waiting], as_of: int) -> int:
+        made = await self.threads.run(self._embed_passages, [row.passage for row in batch])
+        pairs = [(row.rowid, vector) for row, vector in zip(batch, made, strict=True)]
+        return await self.writer.run(stored_vectors.store, self.vectors_id, pairs, as_of=as_of)
+
+    def _embed_passages(self, passages: list[Passage]) -> list[bytes]:
+        return [bytes(vector.tobytes()) for vector in self.model.embed(passages, kind="passage").astype("<f4")]
+
+
+async def embed_passages(
+    readers: Readers, writer: Writer, threads: Threads, model: "EmbeddingModel", vectors_id: str
+) -> bool:
+    """Embed some. Returns whether there may be more to do; not when none of a fetch could be stored.
+
+    Raises:
+        StorageFull: they could not be stored.
+    """
+    waiting = await readers.run(passages.unembedded, vectors_id, PASSAGE_ROWS)
+    if not waiting:
+        return False
+    try:
+        made = await threads.run(_embed, model, waiting)
+    except ModelError as error:
+        log.warning("embed_failed", count=len(waiting), error=error_class(error))
+        return False
+    return await writer.run(stored_vectors.store_of_passages, vectors_id, made) > 0
+
+
+def _embed(model: "EmbeddingModel", waiting: list[Unembedded]) -> list[PassageVector]:
+    made = model.embed([each.text for each in waiting], kind="passage").astype("<f4")
+    return [
+        PassageVector(each.kind, each.rowid, each.text, bytes(vector.tobytes()))
+        for each, vector in zip(waiting, made, strict=True)
+    ]
+
+
+def split_batches(rows: Sequence[Waiting], batch_tokens: int) -> list[list[Waiting]]:
+    """Batches of similar length: sorted by length, each of at most ``batch_tokens`` padded tokens (or one row)."""
+    batches: list[list[Waiting]] = []
+    for row in sorted(rows, key=lambda row: row.tokens):
+        if batches and row.tokens * (len(batches[-1]) + 1) <= batch_tokens:  # this one is the longest yet
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
