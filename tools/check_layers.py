@@ -81,7 +81,7 @@ PURE = (
     "operations/operation.py",
     "operations/text.py",
     "wire",
-    "gateway/limits.py",
+    "gateway/rate_limits.py",
     "toolbox/shapes.py",
     "toolbox/telling.py",
     "toolbox/calls.py",

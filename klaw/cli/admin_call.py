@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from klaw.client.cells import harmless
+from klaw.client.text_width import harmless
 from klaw.config.paths import Paths
 from klaw.errors import KlawError, Problem
 
@@ -167,7 +167,7 @@ def span(seconds: float) -> str:
 
 def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
     """Lines with aligned columns; ``right`` names the columns that are flush right. The last column is not padded."""
-    from klaw.client.cells import width
+    from klaw.client.text_width import width
 
     if not rows:
         return []

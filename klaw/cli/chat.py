@@ -52,7 +52,7 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 
     import trio
 
-    from klaw.client.together import run_until_first_ends
+    from klaw.client.first_of import run_until_first_ends
 
     code = _EXIT_INTERRUPTED
 

@@ -135,6 +135,6 @@ def _status(run: dict[str, Any]) -> str:
 
 
 def _indented(text: str) -> list[str]:
-    from klaw.client.cells import harmless
+    from klaw.client.text_width import harmless
 
     return [f"    {each}".rstrip() for each in harmless(text).split("\n")] if text else []

@@ -17,9 +17,8 @@ from klaw.actor.nudge import Nudge
 from klaw.actor.reply import Reply
 from klaw.client.errors import ConnectionLost, RequestRefused
 from klaw.client.events import Connected, Disconnected, Entry, Event
-from klaw.client.inbox import Inbox
 from klaw.client.link import Loss
-from klaw.client.streams import Streams
+from klaw.client.streams import Inbox, Streams
 from klaw.domain.names import chat_name
 from klaw.wire.codec import encode
 from klaw.wire.frames import (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from klaw.client.cells import width_of
+from klaw.client.text_width import width_of
 
 MAX_CHARACTERS = 100_000
 """More than a frame carries; what is typed or pasted beyond is ignored."""

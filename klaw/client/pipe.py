@@ -10,12 +10,12 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
-from klaw.client.cells import harmless
+from klaw.client.answer_matcher import Failed, Waiter
 from klaw.client.client import Client
 from klaw.client.errors import RequestRefused
 from klaw.client.events import Entry
-from klaw.client.opening import QUIT, open_chat
-from klaw.client.verdict import Failed, Waiter
+from klaw.client.open_chat import QUIT, open_chat
+from klaw.client.text_width import harmless
 from klaw.wire.frames import Approval
 
 ATTEMPTS = 5

@@ -13,9 +13,8 @@ from typing import TextIO
 
 import attrs
 
-from klaw.client.cells import harmless, width, width_of
 from klaw.client.editor import View
-from klaw.client.wrap import height, least_width, shown, wrap
+from klaw.client.text_width import harmless, height, least_width, shown, width, width_of, wrap
 
 _CLEAR_BELOW = "\x1b[J"
 _CLEAR_ALL = "\x1b[H\x1b[2J"

@@ -1,14 +1,168 @@
-"""The watched chats of a client: every message goes to the consumer once and in order, whatever the wire does."""
+"""The watched chats of a client: every message goes to the consumer once and in order, whatever the wire does.
 
-from collections.abc import Callable, Mapping
+A ``Cursor`` knows where the client stands in one chat, and is pure. The ``Inbox`` is the bounded queue to the consumer.
+The connection's reader fills it and must never wait: it would miss the acknowledgement that the consumer waits for. So
+without room stored messages are left on the server and fetched later, pieces of an answer are dropped first, and other
+events last.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
+import trio
 
-from klaw.client.cursor import Cursor
-from klaw.client.events import Entry, entry_of
-from klaw.client.inbox import Inbox
+from klaw.client.events import Entry, Event, entry_of
 from klaw.domain.names import chat_name
-from klaw.wire.frames import CaughtUp, ChatMessage, GetHistory, History, Notice
+from klaw.wire.frames import CaughtUp, ChatMessage, Delta, GetHistory, History, Notice
+
+MAX_EARLY = 256
+"""Entries kept while one before them is missing (or while the consumer is slow); more are fetched again later."""
+
+
+class Cursor:
+    """The place in one chat.
+
+    Args:
+        last: the seq of the last message that was delivered; None: the first one that comes decides.
+    """
+
+    def __init__(self, last: int | None) -> None:
+        self.last = last
+        self._asked: int | None = None
+        self._head = last or 0
+        self._early: dict[int, Entry] = {}
+
+    @property
+    def resuming(self) -> bool:
+        """The server is sending what was missed; gaps close by themselves meanwhile."""
+        return self._asked is not None
+
+    def resume(self) -> None:
+        """The server was asked for everything after ``last``."""
+        self._asked = self.last
+
+    def live(self) -> None:
+        """The server is done with sending what was missed, or will not do it."""
+        self._asked = None
+
+    def caught_up(self, seq: int) -> bool:
+        """The server has sent all there is, up to ``seq``.
+
+        Returns whether the server is behind: it has less than the client saw before, because its data was replaced by
+        an older copy. Then counting begins again there; otherwise the client would stay deaf for a long time.
+        """
+        behind = self._asked is not None and seq < self._asked
+        self._asked = None
+        if behind:
+            self.last, self._head = seq, seq
+            self._early.clear()
+        else:
+            self.reach(seq)
+        return behind
+
+    def place(self, entry: Entry) -> None:
+        """Note an entry that arrived. One that was delivered already is ignored."""
+        self.reach(entry.seq, start=entry.seq - 1)
+        if self.last is None or entry.seq <= self.last:
+            return
+        known = self._early.get(entry.seq)
+        if known is None:
+            if len(self._early) < MAX_EARLY or entry.seq == self.last + 1:
+                self._early[entry.seq] = entry
+        elif known.created_at == "":
+            # An acknowledgement knows less than the message itself.
+            self._early[entry.seq] = entry
+
+    def reach(self, seq: int, *, start: int | None = None) -> None:
+        """Note that the chat has messages up to ``seq``, of which the missing ones are wanted.
+
+        Args:
+            start: where to begin if nothing is known yet, by default at ``seq`` itself.
+        """
+        if self.last is None:
+            self.last = seq if start is None else start
+        self._head = max(self._head, seq)
+
+    def place_page(self, entries: Sequence[Entry]) -> None:
+        """Note what the server gave when asked for everything after ``last``: what is not in it does not exist."""
+        if not entries:
+            self._head = max(self._early, default=self.last or 0)
+            self.last = min(self._early, default=self._head + 1) - 1
+            return
+        if self.last is not None:
+            self.last = max(self.last, entries[0].seq - 1)
+        for entry in entries:
+            self.place(entry)
+
+    def take(self) -> Entry | None:
+        """The next entry in order, now counted as delivered; None if it has not arrived."""
+        if self.last is None:
+            return None
+        entry = self._early.pop(self.last + 1, None)
+        if entry is not None:
+            self.last = entry.seq
+        return entry
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether the next entry exists but is not here: it has to be asked for."""
+        return self.last is not None and self._head > self.last and self.last + 1 not in self._early
+
+
+CAPACITY = 256
+
+
+class Inbox:
+    """Events in order; one consumer."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._events: deque[Event] = deque()
+        self._capacity = capacity
+        self._lot = trio.lowlevel.ParkingLot()
+        self._end: Exception | None = None
+        self.dropped = 0
+        """Events lost because the consumer was slow; never messages."""
+
+    @property
+    def takes_entries(self) -> bool:
+        """Whether a stored message may be offered now."""
+        return len(self._events) < self._capacity * 3 // 4
+
+    @property
+    def is_half_empty(self) -> bool:
+        return len(self._events) <= self._capacity // 2
+
+    def offer(self, event: Event) -> None:
+        """Queue an event, or drop and count it if its kind has no room. Entries need ``takes_entries`` before."""
+        limit = self._capacity // 2 if isinstance(event, Delta) else self._capacity
+        if self._end is not None or (len(self._events) >= limit and not isinstance(event, Entry)):
+            self.dropped += 1
+            return
+        self._events.append(event)
+        self._lot.unpark()
+
+    def end(self, error: Exception) -> None:
+        """Nothing comes any more: ``get`` raises ``error`` after what is queued. The first end counts."""
+        if self._end is None:
+            self._end = error
+        self._lot.unpark_all()
+
+    async def get(self) -> Event:
+        """The next event; waits for one.
+
+        Raises:
+            Exception: what ``end`` was given.
+
+        Cancellation: no event is lost.
+        """
+        await trio.lowlevel.checkpoint()
+        while not self._events:
+            if self._end is not None:
+                raise self._end
+            await self._lot.park()
+        return self._events.popleft()
+
 
 PAGE = 20
 """Messages asked for at once when some are missing: even the longest fit one frame."""

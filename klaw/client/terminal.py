@@ -11,9 +11,9 @@ from klaw.client.activity import SENDING, SLOW_SPIN_S, SPIN_S, Activity
 from klaw.client.client import Client
 from klaw.client.editor import Key, LineEditor, Submitted
 from klaw.client.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.client.opening import QUIT, open_chat
+from klaw.client.first_of import run_until_first_ends
+from klaw.client.open_chat import QUIT, open_chat
 from klaw.client.screen import Foot, Screen
-from klaw.client.together import run_until_first_ends
 from klaw.client.transcript import PROMPT, Transcript
 from klaw.client.tty import key_by_key, read_keys
 from klaw.wire.frames import ClientFrame, Stop

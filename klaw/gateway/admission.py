@@ -14,7 +14,7 @@ import attrs
 
 from klaw.config.schema import GatewayConfig
 from klaw.domain.names import UserId
-from klaw.gateway.limits import TokenBucket
+from klaw.gateway.rate_limits import TokenBucket
 
 AT_ONCE_S = 5.0
 """Seconds' worth of what is limited by the second that may come at once."""

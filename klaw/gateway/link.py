@@ -1,5 +1,6 @@
 """The transport half of a connection: one reader, one writer, liveness, and how it ends. Knows no frame's meaning."""
 
+import enum
 import math
 from collections.abc import Awaitable, Callable
 
@@ -7,10 +8,31 @@ import structlog
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
-from klaw.gateway.closing import Close
 from klaw.gateway.outbox import Outbox
 from klaw.wire.codec import encode
 from klaw.wire.frames import ServerFrame
+
+
+class Close(enum.Enum):
+    """A reason to close: WebSocket close code, reason text, and whether queued frames are sent before."""
+
+    SHUTDOWN = (1001, "shutdown", True)
+    BINARY_FRAME = (1003, "binary frame", True)
+    FRAME_TOO_LARGE = (1009, "frame too large", True)
+    FAILED = (1011, "internal error", True)
+    TOO_SLOW = (4008, "too slow", False)
+    UNRESPONSIVE = (4009, "unresponsive", False)
+    HELLO_FIRST = (4400, "hello first", True)
+    UNAUTHORIZED = (4401, "unauthorized", True)
+    WRONG_VERSION = (4406, "wrong protocol version", True)
+    HELLO_TIMEOUT = (4408, "no hello", True)
+    TOO_MANY = (4429, "too many connections", True)
+
+    def __init__(self, code: int, reason: str, polite: bool) -> None:
+        self.code = code
+        self.reason = reason
+        self.polite = polite
+
 
 SEND_S = 15.0
 """A client that does not take one frame in this time is dropped."""

@@ -25,8 +25,7 @@ from klaw.actor.supervisor import ActorSpec, Restart, Started
 from klaw.actor.vitals import Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
 from klaw.gateway.admission import Admission, Arrival
-from klaw.gateway.connection import serve_stream
-from klaw.gateway.head import respond
+from klaw.gateway.handshake import respond, serve_stream
 from klaw.gateway.origin import is_loopback
 from klaw.gateway.session import Services, Session, SessionReport
 

@@ -16,8 +16,8 @@ from klaw.actor.reply import Reply
 from klaw.chats.service import Chats
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import ActorTooSlow
+from klaw.gateway.answers import refusal, with_marks
 from klaw.gateway.delivery import Delivery
-from klaw.gateway.refusals import refusal, with_marks
 from klaw.store.kinds.messages import Appended
 from klaw.wire.frames import Error, Send
 

@@ -20,14 +20,12 @@ from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
 from klaw.gateway.admission import Allowance
-from klaw.gateway.answers import StoredOnce
+from klaw.gateway.answers import StoredOnce, refusal, with_marks
 from klaw.gateway.auth import Authenticator, Grant
-from klaw.gateway.closing import Close
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.hub import ChatEvent, Hub
-from klaw.gateway.limits import TokenBucket
-from klaw.gateway.link import Link
-from klaw.gateway.refusals import refusal, with_marks
+from klaw.gateway.link import Close, Link
+from klaw.gateway.rate_limits import TokenBucket
 from klaw.gateway.requests import Request, answer
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.toolbox.approvals import Approvals

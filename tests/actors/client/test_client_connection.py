@@ -10,7 +10,7 @@ from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
 from klaw.client.events import Connected, Disconnected, Entry, Event
-from klaw.client.inbox import CAPACITY
+from klaw.client.streams import CAPACITY
 from klaw.domain.names import InvalidName
 from klaw.wire.frames import Delta, Error, GetStatus, Notice, Status
 from tests.actors.client.fake_server import FakeServer, Link

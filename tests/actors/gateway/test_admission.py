@@ -13,7 +13,7 @@ from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.vitals import Vitals
 from klaw.errors import CannotListen, ConfigError
 from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
-from klaw.gateway.head import ReplayStream
+from klaw.gateway.handshake import ReplayStream
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.cursor import MAX_EARLY, Cursor
 from klaw.client.events import Entry
+from klaw.client.streams import MAX_EARLY, Cursor
 
 
 def entry(seq: int, content: str = "x", created_at: str = "t") -> Entry:

@@ -11,8 +11,8 @@ from klaw.client.editor import View
 from klaw.client.events import Connected, Disconnected, Entry
 from klaw.client.screen import Foot, Screen
 from klaw.client.terminal import Interrupts, Press
+from klaw.client.text_width import wrap
 from klaw.client.transcript import Transcript
-from klaw.client.wrap import wrap
 from klaw.wire.frames import Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
 from tests.unit.client.small_terminal import SmallTerminal
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.gateway.pace import Pace
+from klaw.gateway.rate_limits import Pace
 from tools.attack_hostile import BINARY, PING, TEXT, framed
 
 

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from klaw.errors import ProtocolError
-from klaw.gateway.closing import Close
-from klaw.gateway.refusals import _REFUSALS
+from klaw.gateway.answers import _REFUSALS
+from klaw.gateway.link import Close
 from klaw.wire.codec import decode_client, decode_server
 from klaw.wire.frames import ClientFrame, ServerFrame
 
