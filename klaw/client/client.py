@@ -6,7 +6,6 @@
 import math
 from collections import deque
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import attrs
 import structlog
@@ -29,15 +28,11 @@ from klaw.wire.frames import (
     ChatMessage,
     ClientFrame,
     Error,
-    GetChats,
-    GetHistory,
-    GetReceipt,
-    GetStatus,
     Hello,
     History,
+    RequestFrame,
     Send,
     ServerFrame,
-    Stop,
     Watch,
     Welcome,
 )
@@ -48,9 +43,6 @@ MAX_POSTS = 256
 """Requests that wait to be sent; more are refused, since nobody waits for that many answers."""
 
 log = structlog.get_logger("klaw.client")
-
-Request: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch | Approve
-"""Frames that are answered by one frame with the same ``ref``."""
 
 
 @attrs.define(kw_only=True)
@@ -125,7 +117,7 @@ class Client:
             finally:
                 self._unacked.pop(frame.id, None)
 
-    async def request(self, frame: Request) -> ServerFrame:
+    async def request(self, frame: RequestFrame | Watch | Approve) -> ServerFrame:
         """Send a request frame (history, chats, stop, receipt, status, watch) and wait for its answer.
 
         Raises:

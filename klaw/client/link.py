@@ -122,7 +122,7 @@ class Loss:
 NO_ANSWER = Loss(code="no_answer", text="the server did not answer in time")
 
 
-class Side(Protocol):
+class LinkSide(Protocol):
     """What a link serves. The methods do not wait."""
 
     def welcomed(self, welcome: Welcome) -> None:
@@ -142,7 +142,7 @@ class Side(Protocol):
         ...
 
 
-async def run_link(url: str, hello: Hello, side: Side) -> Loss:
+async def run_link(url: str, hello: Hello, side: LinkSide) -> Loss:
     """Make one connection and keep it until it is lost or ``side`` wants it closed.
 
     Never raises for what the network or the server does. Cancellation: cuts the connection.
@@ -160,7 +160,7 @@ async def run_link(url: str, hello: Hello, side: Side) -> Loss:
             await trio.aclose_forcefully(stream)
 
 
-async def _over_stream(stream: WatchedStream, url: str, hello: Hello, side: Side) -> Loss:
+async def _over_stream(stream: WatchedStream, url: str, hello: Hello, side: LinkSide) -> Loss:
     loss = NO_ANSWER
     try:
         async with trio.open_nursery() as nursery:
@@ -183,7 +183,7 @@ async def _over_stream(stream: WatchedStream, url: str, hello: Hello, side: Side
     return loss
 
 
-async def _talk(websocket: WebSocketConnection, hello: Hello, side: Side) -> Loss:
+async def _talk(websocket: WebSocketConnection, hello: Hello, side: LinkSide) -> Loss:
     first = await _greet(websocket, hello)
     if isinstance(first, Loss):
         return first
@@ -215,7 +215,7 @@ async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss
 class _Talk:
     """The tasks of one welcomed connection. The first that ends, ends all."""
 
-    def __init__(self, websocket: WebSocketConnection, side: Side) -> None:
+    def __init__(self, websocket: WebSocketConnection, side: LinkSide) -> None:
         self._websocket = websocket
         self._side = side
         self._heard_at = trio.current_time()

@@ -9,7 +9,7 @@ from klaw.client.screen import Screen, Style
 from klaw.wire.frames import Approval, ApprovalEnded, Delta, Error, Notice, Status, Stopped, Tool
 
 
-class Answer:
+class ShownAnswer:
     """What was shown of one turn's answer so far."""
 
     def __init__(self, turn: str) -> None:
@@ -68,7 +68,7 @@ class Transcript:
         self._screen = screen
         self._chat = chat
         self._mine: set[str] = set()
-        self._answer: Answer | None = None
+        self._answer: ShownAnswer | None = None
         self._finished = ""
         """The last turn whose answer is complete."""
         self._degraded: dict[str, str] = {}
@@ -188,7 +188,7 @@ class Transcript:
         if delta.turn == self._finished:
             return
         if self._answer is None or self._answer.turn != delta.turn:
-            self._answer = Answer(delta.turn)
+            self._answer = ShownAnswer(delta.turn)
         self._screen.write(self._answer.piece(delta.offset, delta.text))
         self.busy = True
 

@@ -39,7 +39,7 @@ class _Pending:
     trusted: bool = False
 
 
-class Allowance:
+class UserAllowance:
     """What a user may send on all connections together."""
 
     def __init__(self, frames_per_second: float, bytes_per_second: float, now: float) -> None:
@@ -66,7 +66,7 @@ class Admission:
         self._addresses: dict[str, str] = {}
         """Of every connection."""
         self._arrivals: dict[str, TokenBucket] = {}
-        self._allowances: dict[UserId, Allowance] = {}
+        self._allowances: dict[UserId, UserAllowance] = {}
 
     def arrive(self, connection: str, peer: str, drop: Callable[[], None], now: float) -> Arrival:
         """A new connection.
@@ -97,7 +97,7 @@ class Admission:
         if connection in self._pending:
             self._pending[connection].trusted = True
 
-    def log_in(self, connection: str, user: UserId, now: float) -> Allowance | None:
+    def log_in(self, connection: str, user: UserId, now: float) -> UserAllowance | None:
         """It has said a good hello: what its user may send. None: the user has, or all have, too many already."""
         config = self._config
         theirs = sum(other == user for other in self._known.values())
@@ -106,7 +106,7 @@ class Admission:
         self._pending.pop(connection, None)
         self._known[connection] = user
         if user not in self._allowances:
-            self._allowances[user] = Allowance(config.user_messages_per_second, config.user_bytes_per_second, now)
+            self._allowances[user] = UserAllowance(config.user_messages_per_second, config.user_bytes_per_second, now)
         return self._allowances[user]
 
     def leave(self, connection: str) -> None:

@@ -13,10 +13,10 @@ from trio_websocket import wrap_server_stream
 
 from klaw.domain.names import UserId
 from klaw.errors import ProtocolError
-from klaw.gateway.admission import Allowance
+from klaw.gateway.admission import UserAllowance
 from klaw.gateway.auth import Grant
 from klaw.gateway.origin import origin_allowed
-from klaw.gateway.rate_limits import SHARE, Pace
+from klaw.gateway.rate_limits import SHARE, FramePace
 from klaw.gateway.session import Services, Session
 
 MAX_HEAD_BYTES = 16_384
@@ -44,7 +44,7 @@ _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x
 """… and how others of them begin."""
 
 
-class Head:
+class RequestHead:
     """A request head. Header names are lower-case; of a repeated header the first counts."""
 
     def __init__(self, request: h11.Request, raw: bytes, after: bytes) -> None:
@@ -73,7 +73,7 @@ class Head:
         return self.method == "GET" and (self.header("upgrade") or "").lower() == "websocket"
 
 
-async def read_head(stream: trio.abc.ReceiveStream) -> Head | None:
+async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
     """Read a request head; None if the peer went away before its end.
 
     Raises:
@@ -90,7 +90,7 @@ async def read_head(stream: trio.abc.ReceiveStream) -> Head | None:
             code = "head_too_large" if error.error_status_hint == 431 else "bad_request"
             raise ProtocolError(code, "not a usable HTTP request", close=True) from error
         if isinstance(event, h11.Request):
-            return Head(event, raw, parser.trailing_data[0])
+            return RequestHead(event, raw, parser.trailing_data[0])
         if event is not h11.NEED_DATA:
             return None
         try:
@@ -129,7 +129,7 @@ async def linger(stream: HalfCloseableStream) -> None:
 class ReplayStream(HalfCloseableStream):
     """A stream of which some bytes were read already: they are received first, and the rest at a pace."""
 
-    def __init__(self, stream: HalfCloseableStream, head: Head, pace: Pace) -> None:
+    def __init__(self, stream: HalfCloseableStream, head: RequestHead, pace: FramePace) -> None:
         self._stream = stream
         self._raw = head.raw
         self._pace = pace
@@ -175,7 +175,7 @@ _BAD_HEADS = {"head_too_large": (431, "Request Header Fields Too Large")}
 log = structlog.get_logger("klaw.gateway")
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """A request that is answered with an HTTP error: status, reason, text."""
 
     def __init__(self, status: int, reason: str, text: str) -> None:
@@ -194,7 +194,7 @@ async def serve_stream(
     own_hosts: tuple[str, ...],
     on_session: Callable[[Session], None],
     on_token: Callable[[], None],
-    log_in: Callable[[UserId], Allowance | None],
+    log_in: Callable[[UserId], UserAllowance | None],
 ) -> None:
     """Serve one connection until it ends. The stream is left to the caller to close.
 
@@ -221,13 +221,13 @@ async def serve_stream(
         status, reason = _BAD_HEADS.get(error.code, (400, "Bad Request"))
         await _respond(stream, status, reason, str(error))
         return
-    except Refused as refused:
+    except HttpRefusal as refused:
         log.info("request_refused", status=refused.status)
         await _respond(stream, refused.status, refused.reason, refused.text)
         return
     async with trio.open_nursery() as nursery:
         config = services.config
-        pace = Pace(SHARE * config.messages_per_second, SHARE * config.burst, trio.current_time())
+        pace = FramePace(SHARE * config.messages_per_second, SHARE * config.burst, trio.current_time())
         replayed = ReplayStream(stream, head, pace)
         limit = config.max_frame_bytes + FRAME_SLACK
         ws = None
@@ -247,22 +247,22 @@ async def _respond(stream: HalfCloseableStream, status: int, reason: str, text: 
         await respond(stream, status, reason, text)
 
 
-def _admit(head: Head, services: Services, *, loopback: bool, own_hosts: tuple[str, ...]) -> Grant | None:
+def _admit(head: RequestHead, services: Services, *, loopback: bool, own_hosts: tuple[str, ...]) -> Grant | None:
     """What the request's headers allow; None if hello has to bring a token.
 
     Raises:
-        Refused: it is answered with an HTTP error.
+        HttpRefusal: it is answered with an HTTP error.
     """
     if head.path not in PATHS:
-        raise Refused(404, "Not Found", "there is nothing here; the WebSocket is at /ws")
+        raise HttpRefusal(404, "Not Found", "there is nothing here; the WebSocket is at /ws")
     if not head.is_websocket:
-        raise Refused(426, "Upgrade Required", "this is a WebSocket server; chat with: klaw chat")
+        raise HttpRefusal(426, "Upgrade Required", "this is a WebSocket server; chat with: klaw chat")
     if not origin_allowed(head.header("origin"), head.header("host"), own_hosts, services.config.allowed_origins):
-        raise Refused(403, "Forbidden", "this origin is not allowed; see gateway.allowedOrigins")
+        raise HttpRefusal(403, "Forbidden", "this origin is not allowed; see gateway.allowedOrigins")
     token = _bearer(head.header("authorization"))
     grant = services.auth.grant(token, loopback=loopback)
     if grant is None and (token is not None or not (loopback or services.auth.has_tokens)):
-        raise Refused(401, "Unauthorized", "a valid token is needed; see klaw token add")
+        raise HttpRefusal(401, "Unauthorized", "a valid token is needed; see klaw token add")
     return grant
 
 

@@ -43,7 +43,7 @@ CLOSE_S = 2.0
 log = structlog.get_logger("klaw.gateway")
 
 
-class Link:
+class WebSocketLink:
     """A WebSocket with a bounded outbox.
 
     Only the writer sends messages: a send that is cancelled half-way leaves the stream unusable, so nothing else may

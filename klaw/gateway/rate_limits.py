@@ -36,7 +36,7 @@ SHARE = 2.0
 """So many frames on the wire for each message that a connection may send."""
 
 
-class Pace:
+class FramePace:
     """Counts the frames in what a client sends, and says when to read on.
 
     Args:

@@ -19,6 +19,7 @@ from klaw.wire.frames import (
     GetStatus,
     History,
     Receipt,
+    RequestFrame,
     Status,
     Stop,
     Stopped,
@@ -26,11 +27,10 @@ from klaw.wire.frames import (
 
 MAX_LISTED_CHATS = 1000
 
-Request = GetHistory | GetChats | Stop | GetReceipt | GetStatus
-Answer = History | ChatList | Stopped | Receipt | Status
+AnswerFrame = History | ChatList | Stopped | Receipt | Status
 
 
-async def answer(request: Request, user: UserId, chats: Chats) -> Answer:
+async def answer(request: RequestFrame, user: UserId, chats: Chats) -> AnswerFrame:
     """The answer to a request.
 
     Raises:

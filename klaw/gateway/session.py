@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import attrs
 import structlog
@@ -19,14 +19,14 @@ from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
-from klaw.gateway.admission import Allowance
+from klaw.gateway.admission import UserAllowance
 from klaw.gateway.answers import StoredOnce, refusal, with_marks
 from klaw.gateway.auth import Authenticator, Grant
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.hub import ChatEvent, Hub
-from klaw.gateway.link import Close, Link
+from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.rate_limits import TokenBucket
-from klaw.gateway.requests import Request, answer
+from klaw.gateway.requests import answer
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.toolbox.approvals import Approvals
 from klaw.wire.codec import decode_client
@@ -40,6 +40,7 @@ from klaw.wire.frames import (
     Hello,
     Limits,
     Notice,
+    RequestFrame,
     Send,
     Watch,
     Welcome,
@@ -111,7 +112,7 @@ class Session:
         *,
         grant: Grant | None,
         loopback: bool,
-        log_in: Callable[[UserId], Allowance | None],
+        log_in: Callable[[UserId], UserAllowance | None],
     ) -> None:
         config = services.config
         self.id = session_id
@@ -119,13 +120,11 @@ class Session:
         self._grant = grant
         self._loopback = loopback
         self._since = services.clock.now()
-        self._link = Link(ws, session_id, capacity=config.outbox_frames, ping_s=config.ping_s)
+        self._link = WebSocketLink(ws, session_id, capacity=config.outbox_frames, ping_s=config.ping_s)
         self._bucket = TokenBucket(config.messages_per_second, config.burst, trio.current_time())
         self._log_in = log_in
         self._talk: _Talk | None = None
         self._client: str | None = None
-
-    # -- from outside ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve until either side closes.
@@ -159,8 +158,6 @@ class Session:
             in_flight=talk.sending.in_flight if talk else 0,
         )
 
-    # -- the hub's subscriber --------------------------------------------------------------------------------------
-
     def stored(self, stored: StoredOnce) -> None:
         if self._talk is not None and self._still_allowed():
             self._talk.delivery.stored(stored)
@@ -171,8 +168,6 @@ class Session:
 
     def noticed(self, event: Noticed) -> None:
         self._link.put(Notice(code=event.code, text=event.text, details=dict(event.details) or None))
-
-    # -- hello -----------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         hello = None
@@ -228,7 +223,7 @@ class Session:
             return LOCAL_REFUSED
         return "a valid token is needed, in the Authorization header or in hello"
 
-    def _begin(self, user: UserId, allowance: Allowance, nursery: trio.Nursery) -> "_Talk":
+    def _begin(self, user: UserId, allowance: UserAllowance, nursery: trio.Nursery) -> "_Talk":
         services = self._services
         delivery = Delivery(
             user=user,
@@ -260,8 +255,6 @@ class Session:
         structlog.contextvars.bind_contextvars(user=user)
         log.info("client_connected", client=self._client)
         return self._talk
-
-    # -- frames ----------------------------------------------------------------------------------------------------
 
     def _take(self, data: str | bytes, talk: "_Talk") -> float:
         """Handle a frame without waiting: whatever takes time is handed to a task. Returns how many seconds to wait
@@ -307,12 +300,14 @@ class Session:
             self._refuse(refusal(error), close)
             return None
 
-    async def _handle(self, frame: Request, talk: "_Talk") -> None:
-        await self._reporting(frame, self._answer(frame, talk.user))
+    async def _handle(self, frame: RequestFrame, talk: "_Talk") -> None:
+        """Answer in bounded time; whatever fails is told to the client, whose connection lives."""
+        try:
+            with answer_within(ANSWER_S, "the chat"):
+                self._link.put(await answer(frame, talk.user, self._services.chats))
+        except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
+            self._link.put(with_marks(refusal(error), frame))
         talk.requests -= 1
-
-    async def _answer(self, frame: Request, user: UserId) -> None:
-        self._link.put(await answer(frame, user, self._services.chats))
 
     def _approve(self, frame: Approve, talk: "_Talk") -> None:
         """Only who watches the chat, and so was shown the question, may answer it."""
@@ -350,14 +345,6 @@ class Session:
                 # Without its place in the chat this connection could skip messages: the client has to resume anew.
                 self._refuse(with_marks(refusal(error), frame), Close.FAILED)
 
-    async def _reporting(self, frame: ClientFrame, work: Awaitable[None]) -> None:
-        """Do it, in bounded time; whatever fails is told to the client, whose connection lives."""
-        try:
-            with answer_within(ANSWER_S, "the chat"):
-                await work
-        except Exception as error:  # noqa: BLE001  the boundary where every error becomes a frame
-            self._link.put(with_marks(refusal(error), frame))
-
     async def _catch_up(self, delivery: Delivery) -> None:
         try:
             await delivery.run()
@@ -384,7 +371,7 @@ class _Talk:
     """What a session has from its hello on."""
 
     user: UserId
-    allowance: Allowance
+    allowance: UserAllowance
     """Shared by all connections of the user."""
     delivery: Delivery
     sending: Sending

@@ -2,6 +2,7 @@
 
 Values only: ``codec`` turns them into text and back. A frame's ``type`` is its tag on the wire; optional fields that
 are None are left out there. What a client sends is checked as its types say; what a server sends is trusted more.
+docs/protocol.md tells what the fields mean.
 """
 
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class Hello:
     client: str | None = None
     """Name and version of the program, for the log."""
     token: str | None = attrs.field(default=None, repr=False)
-    """Instead of the ``Authorization: Bearer`` header, for those that cannot set one."""
+    """Instead of the ``Authorization: Bearer`` header."""
     chats: dict[ChatName, Seq] = attrs.Factory(dict)
     """Chats to watch: name -> last ``seq`` that the client has (0 for none); what it missed is sent."""
 
@@ -138,12 +139,8 @@ class Approve:
 
     type: ClassVar[str] = "approve"
     id: MessageId
-    """Of the approval."""
     allow: bool
     ref: Ref | None = None
-
-
-# -- from the server -----------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
@@ -166,15 +163,13 @@ class Limits:
 
 @attrs.frozen(kw_only=True)
 class Welcome:
-    """The answer to a good hello."""
+    """The answer to a good hello; ``session`` is the connection's id, for the log."""
 
     type: ClassVar[str] = "welcome"
     version: int
     server: str
-    """Name and version: ``klaw 0.1.0``."""
     user: str
     session: str
-    """Id of this connection, for the log."""
     degraded: list[Degraded]
     limits: Limits
 
@@ -191,21 +186,17 @@ class Ack:
 
 @attrs.frozen(kw_only=True)
 class StoredMessage:
-    """One message in a ``history``."""
+    """One message in a ``history``. ``role`` is user, assistant, tool or system, ``turn`` the one that made it."""
 
     seq: int
     id: str
     role: str
-    """user, assistant, tool or system."""
     kind: str
     """The ``type`` of the stored message (text, tool_call, command …); ``type`` is taken by the frame's tag."""
     content: str
     created_at: str
-    """ISO-8601 UTC."""
     turn: str | None = None
-    """The turn that made it."""
     task: str | None = None
-    """The task whose result it is."""
 
 
 @attrs.frozen(kw_only=True)
@@ -232,7 +223,7 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class Tool:
-    """A tool call of the running turn began or ended."""
+    """A tool call of the running turn began or ended: ``state`` is started, done or failed."""
 
     type: ClassVar[str] = "tool"
     chat: str
@@ -240,7 +231,6 @@ class Tool:
     call: str
     name: str
     state: str
-    """started, done or failed."""
     what: str | None = None
     """Of one that started: its arguments in short, in one line of printable characters."""
 
@@ -287,7 +277,6 @@ class Status:
     ended: str | None = None
     """How ``turn`` has just ended: done, stopped or failed."""
     degraded: list[Degraded] | None = None
-    """In answers: what does not work as it should."""
     details: dict[str, Any] | None = None
     ref: str | None = None
 
@@ -340,19 +329,17 @@ class Receipt:
     receipt: dict[str, Any]
     usage: dict[str, Any]
     timings: dict[str, Any]
-    """Milliseconds by step."""
     error: str | None = None
     ref: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Stopped:
-    """The answer to ``stop``."""
+    """The answer to ``stop``; whether a turn was running."""
 
     type: ClassVar[str] = "stopped"
     chat: str
     running: bool
-    """Whether a turn was running."""
     ref: str | None = None
 
 
@@ -375,10 +362,8 @@ class Error:
     code: str
     message: str
     retryable: bool = False
-    """The same frame may succeed later."""
     retry_after_ms: int | None = None
     id: str | None = None
-    """Of the ``send`` that was refused."""
     ref: str | None = None
     chat: str | None = None
     turn: str | None = None
@@ -394,7 +379,9 @@ class Notice:
     details: dict[str, Any] | None = None
 
 
-ClientFrame: TypeAlias = Hello | Send | GetHistory | GetChats | Stop | GetReceipt | GetStatus | Watch | Approve
+RequestFrame: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus
+"""What a chat or the server answers with one frame of the same ``ref``."""
+ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
     Welcome
     | Ack

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.transcript import Answer
+from klaw.client.transcript import ShownAnswer
 
 
 @given(st.text(min_size=1), st.data())
 def test_pieces_and_rest_show_the_answer_exactly_once(content: str, data: st.DataObject) -> None:
     """Whatever pieces are lost or repeated, what is shown is the whole answer."""
-    answer = Answer("t")
+    answer = ShownAnswer("t")
     shown = ""
     at = 0
     while at < len(content):
@@ -42,5 +42,5 @@ def test_pieces_and_rest_show_the_answer_exactly_once(content: str, data: st.Dat
     ],
 )
 def test_what_is_shown_of_each(pieces: list[tuple[int, str]], content: str, shown: list[str]) -> None:
-    answer = Answer("t")
+    answer = ShownAnswer("t")
     assert [answer.piece(*piece) for piece in pieces] + [answer.rest(content)] == shown

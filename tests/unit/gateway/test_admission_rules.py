@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from klaw.config.schema import GatewayConfig
-from klaw.gateway.admission import MAX_ADDRESSES, Admission, Allowance, Arrival
+from klaw.gateway.admission import MAX_ADDRESSES, Admission, Arrival, UserAllowance
 
 CONFIG = attrs.evolve(
     GatewayConfig(), max_connections=4, max_pending=3, max_per_address=6, max_per_user=2, connects_per_second=1000.0
@@ -106,10 +106,10 @@ def test_so_many_addresses_are_remembered():
 
 
 def test_frames_and_bytes_of_a_user_are_counted_together():
-    allowance = Allowance(frames_per_second=2, bytes_per_second=100, now=0.0)
+    allowance = UserAllowance(frames_per_second=2, bytes_per_second=100, now=0.0)
     assert [allowance.take(10, 0.0) for _ in range(10)] == [0.0] * 10
     assert allowance.take(10, 0.0) == pytest.approx(0.5)
-    allowance = Allowance(frames_per_second=1000, bytes_per_second=100, now=0.0)
+    allowance = UserAllowance(frames_per_second=1000, bytes_per_second=100, now=0.0)
     assert allowance.take(400, 0.0) == 0.0
     assert allowance.take(200, 0.0) == pytest.approx(1.0)
     assert allowance.take(10**9, 10.0) == 0.0, "what is longer than all that may come at once waits for a full measure"
