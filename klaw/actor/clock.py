@@ -42,8 +42,7 @@ def new_id() -> str:
 
 def iso(seconds: float) -> str:
     """Unix seconds as ISO-8601 UTC with milliseconds: ``2026-11-21T12:00:00.000Z``. Sorts as text."""
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def from_iso(text: str) -> float:

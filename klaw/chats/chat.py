@@ -37,7 +37,7 @@ from klaw.store.sql.pending import read_rows
 from klaw.subagents.slash import TaskAnswers
 
 MAX_BATCH = 64
-"""Messages that are handed to the writer together."""
+"""Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
 
 
 @attrs.frozen
@@ -143,7 +143,9 @@ class _ChatActor:
     waiting: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     """While it waits for a message: until when."""
     storing: Reply[tuple[Appended, ...]] | None = attrs.field(default=None, init=False)
-    """The last plain message that was handed to the writer."""
+    """The last plain message that was handed to the writer …"""
+    unstored: int = attrs.field(default=0, init=False)
+    """… and how many of them are not stored yet."""
 
     def __attrs_post_init__(self) -> None:
         processing = self.agent.core.config.processing
@@ -178,7 +180,7 @@ class _ChatActor:
                 await self._handle(message)
             elif self._turn_is_due():
                 self._start_turn()
-            elif self.turn is None and self._all_stored() and self.handle.mailbox.close_if_empty("idle"):
+            elif self.turn is None and not self.unstored and self.handle.mailbox.close_if_empty("idle"):
                 return
 
     async def recover(self) -> None:
@@ -227,14 +229,18 @@ class _ChatActor:
     async def _store(self, submits: Sequence[Submit]) -> None:
         """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse
         the others. The actor does not wait for that: a message costs it one turn of the event loop."""
+        if self.unstored >= MAX_BATCH:
+            await self._settle()
         for submit in submits:
             self.storing = await self.agent.core.writer.begin(
                 stored_messages.append, [self._message(submit, Kind.TEXT)]
             )
+            self.unstored += 1
             self.storing.then(partial(self._stored, submit))
 
     def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
         """Called by the writer."""
+        self.unstored -= 1
         try:
             (appended,) = stored.get()
         except KlawError as error:
@@ -247,12 +253,9 @@ class _ChatActor:
             self._show_state()
             self.waiting.deadline = self._wake_at()
 
-    def _all_stored(self) -> bool:
-        return self.storing is None or self.storing.resolved
-
     async def _settle(self) -> None:
         """Wait until what came before is stored, or refused: then the debounce knows of it."""
-        if self.storing is not None and not self.storing.resolved:
+        if self.unstored and self.storing is not None:
             with suppress(KlawError):
                 await self.storing.wait()
 

@@ -206,7 +206,6 @@ class ChatMessage(StoredMessage):
     type: ClassVar[str] = "message"
     chat: str
     replayed: bool | None = None
-    """True for what was stored before the watch began."""
 
 
 @attrs.frozen(kw_only=True)
