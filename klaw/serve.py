@@ -19,7 +19,7 @@ from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands, Sources
 from klaw.admin.notify import Notifier
-from klaw.app import App, recover_chats, running
+from klaw.app import App, operation_parts, recover_chats, running
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
@@ -139,6 +139,7 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
     """
     core, llm, memory = app.core, app.llm, app.memory
     return Sources(
+        parts={**operation_parts(app), "connections": connections, "address": address},
         supervisor=core.supervisor,
         writer=core.writer,
         readers=core.readers,
@@ -147,8 +148,6 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
         embedder=memory.embedder,
         recall=memory.recall,
         search=memory.search,
-        facts=memory.facts,
-        people=memory.people,
         summarizer=memory.summarizer,
         slots=llm.slots,
         providers=llm.router.report,
@@ -161,7 +160,6 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
         health=core.health,
         scheduling=app.tasks.scheduling,
         forgetter=memory.forgetter,
-        topic_control=memory.topic_control,
         threads=app.threads,
         connections=connections,
         address=address,

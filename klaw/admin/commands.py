@@ -22,10 +22,8 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import recalled, trial, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
-from klaw.admin.forgetting import run_forget, run_topics
-from klaw.admin.people import run_on_people
-from klaw.admin.people_requests import OfPeople
+from klaw.admin.forget_requests import Forget
+from klaw.admin.forgetting import run_forget
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -46,8 +44,6 @@ from klaw.admin.scheduling import describe_overview, run_scheduled
 from klaw.admin.search import run_search
 from klaw.admin.short_ids import lengthened
 from klaw.admin.tasks import task_tree
-from klaw.admin.topic_control import run_topic_control
-from klaw.admin.topic_requests import TopicsHistory, TopicsMerge, TopicsRebuild, TopicsSplit, TopicsUndo
 from klaw.admin.tree import actor_tree
 from klaw.admin.usage import check_usage, describe_budget, describe_usage
 from klaw.agent.workspace import Workspace
@@ -64,13 +60,10 @@ from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.facts.facts import Facts
 from klaw.memory.forget.forget import Forgetter
-from klaw.memory.people.people import People
 from klaw.memory.recall.recall import Recall
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
-from klaw.memory.topics.control import TopicControl
 from klaw.operations.perform import OPERATOR, Call, perform
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
@@ -90,6 +83,8 @@ WRITER_PING_S = 5.0
 class Sources:
     """The running parts that the commands read."""
 
+    parts: Mapping[str, Any]
+    """By the names that handlers of operations use."""
     supervisor: Supervisor
     writer: Writer
     readers: Readers
@@ -98,8 +93,6 @@ class Sources:
     embedder: Embedder
     recall: Recall
     search: MemorySearch
-    facts: Facts
-    people: People
     summarizer: Summarizer
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
@@ -116,7 +109,6 @@ class Sources:
     health: HasProblems
     scheduling: Scheduling
     forgetter: Forgetter
-    topic_control: TopicControl
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
     """Of the gateway, now: attrs values, each with an ``id``."""
@@ -148,14 +140,11 @@ class Commands:
         reindexer's and goes on, and changes of tasks, runs and facts, which may or may not be made.
         """
         if isinstance(request, Call):
-            parts = attrs.asdict(self._sources, recurse=False)
-            return await perform(request, OPERATOR, parts)
+            return await perform(request, OPERATOR, self._sources.parts)
         return await self._run(request)
 
     async def _run(self, request: Request) -> dict[str, Any]:
         request = await lengthened(self._sources.readers, request)
-        if isinstance(request, OfPeople):
-            return await run_on_people(self._sources.people, self._sources.readers, request)
         match request:
             case Status():
                 return await self._status()
@@ -173,17 +162,10 @@ class Commands:
                 return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
-            case Forget() | TopicsList() | TopicsShow():
-                return await self._remember(request)
-            case TopicsMerge() | TopicsSplit() | TopicsRebuild() | TopicsHistory() | TopicsUndo():
-                return await run_topic_control(self._sources.topic_control, request)
+            case Forget():
+                return await run_forget(self._sources.forgetter, request)
             case _:
                 return await run_scheduled(self._sources.scheduling, request)
-
-    async def _remember(self, request: Forget | TopicsList | TopicsShow) -> dict[str, Any]:
-        if isinstance(request, Forget):
-            return await run_forget(self._sources.forgetter, request)
-        return await run_topics(self._sources.readers, request)
 
     async def _operate(self, request: Tasks | Log | Health | Mcp | Reindex) -> dict[str, Any]:
         """What is about the process and not about somebody's chats."""

@@ -1,10 +1,8 @@
-"""What the admin socket understands about forgetting and topics. Pure."""
+"""What the admin socket understands about forgetting. Pure."""
 
 from typing import ClassVar
 
 import attrs
-
-from klaw.admin.kinds import Limit
 
 
 @attrs.frozen(kw_only=True)
@@ -20,25 +18,3 @@ class Forget:
     with_facts: bool = False
     with_messages: bool = False
     """Of a person: also the messages that name it."""
-
-
-@attrs.frozen(kw_only=True)
-class TopicsList:
-    """A user's topics, the last talked about first."""
-
-    command: ClassVar[str] = "topics_list"
-    deadline_s: ClassVar[float] = 10.0
-    user: str | None = None
-    chat: str | None = None
-    """Its id, ``user:name``."""
-    limit: Limit | None = None
-
-
-@attrs.frozen(kw_only=True)
-class TopicsShow:
-    """One topic with its messages."""
-
-    command: ClassVar[str] = "topics_show"
-    deadline_s: ClassVar[float] = 10.0
-    topic: str
-    user: str | None = None

@@ -1,26 +1,20 @@
-"""``forget`` and the ``topics_…`` commands of the admin socket.
+"""``forget`` of the admin socket.
 
-Answers about forgetting hold numbers and names of files, and of a person its names and the facts that name it. Those
-about topics hold what was said: they go to the terminal
-of whoever asks, who is the server's own user, and never into a log.
+Its answers hold numbers and names of files, and of a person its names and the facts that name it: they go to
+the terminal of whoever asks, who is the server's own user, and never into a log.
 """
 
 from typing import Any
 
 import attrs
 
-from klaw.admin.answers import check_chat, check_user
-from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
+from klaw.admin.answers import check_user
+from klaw.admin.forget_requests import Forget
 from klaw.admin.requests import BadRequest
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.domain.topic import Topic, TopicId
 from klaw.memory.forget.finding import NothingToForget
 from klaw.memory.forget.forget import Forgetter, Preview
 from klaw.store.forget_logs import Held
-from klaw.store.readers import Readers
-from klaw.store.sql import topics
-
-DEFAULT_LIMIT = 20
 
 
 async def run_forget(forgetter: Forgetter, request: Forget) -> dict[str, Any]:
@@ -94,39 +88,6 @@ def _named_json(before: Preview) -> dict[str, Any] | None:
         "summaries": [f"{chat}#{number}" for chat, number in named.summaries],
         "others": dict(named.others),
     }
-
-
-async def run_topics(readers: Readers, request: TopicsList | TopicsShow) -> dict[str, Any]:
-    """List a user's topics, or show one. Raises BadRequest (``unknown_topic``, ``bad_args``)."""
-    user = _user(request.user)
-    if isinstance(request, TopicsList):
-        chat = check_chat(request.chat) if request.chat is not None else None
-        limit = request.limit or DEFAULT_LIMIT
-        found = await readers.run(topics.of_user, user, chat=chat, limit=limit)
-        return {
-            "user": user,
-            "count": await readers.run(topics.count, user),
-            "topics": [topic_json(topic) for topic in found],
-        }
-    number = request.topic
-    topic = TopicId(int(number)) if number.isdecimal() and len(number) < 19 else TopicId(0)
-    found_topic = await readers.run(topics.get, user, topic)
-    if found_topic is None:
-        into = await readers.run(topics.resolve, user, topic)
-        hint = f"; topic {into} took it in" if into is not None else ""
-        raise BadRequest("unknown_topic", f"args.topic: there is no such topic{hint}")
-    said = await readers.run(topics.read, user, topic)
-    return {
-        "topic": topic_json(found_topic),
-        "messages": [
-            {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
-            for each in said
-        ],
-    }
-
-
-def topic_json(topic: Topic) -> dict[str, Any]:
-    return attrs.asdict(topic)
 
 
 def _user(name: str | None) -> UserId:

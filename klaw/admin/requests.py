@@ -14,9 +14,8 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
-from klaw.admin.forget_requests import Forget, TopicsList, TopicsShow
+from klaw.admin.forget_requests import Forget
 from klaw.admin.kinds import MAX_LIMIT, MAX_WHOLE, Fields, Limit, Whole
-from klaw.admin.people_requests import OfPeople
 from klaw.admin.schedule_requests import (
     RunCancel,
     Runs,
@@ -28,7 +27,6 @@ from klaw.admin.schedule_requests import (
     ScheduleRemove,
     ScheduleRun,
 )
-from klaw.admin.topic_requests import OfTopicControl
 from klaw.domain.text import has_forbidden
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Call, read
@@ -205,24 +203,8 @@ Scheduled: TypeAlias = (
     | RunCancel
 )
 """Requests about tasks and runs."""
-Remembered: TypeAlias = Forget | TopicsList | TopicsShow | OfTopicControl
-"""Requests about what is remembered."""
 Request: TypeAlias = (
-    Status
-    | Actors
-    | Chat
-    | Receipt
-    | Why
-    | Search
-    | Usage
-    | Tasks
-    | Log
-    | Health
-    | Mcp
-    | Reindex
-    | Scheduled
-    | Remembered
-    | OfPeople
+    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Mcp | Reindex | Scheduled | Forget
 )
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}

@@ -7,7 +7,6 @@ import attrs
 
 from klaw.admin.answers import check_user
 from klaw.admin.forget_requests import Forget
-from klaw.admin.people_requests import PersonDelete, PersonEdit, PersonHistory, PersonMerge, PersonShow, PersonUndo
 from klaw.admin.requests import Receipt, Request, Why
 from klaw.admin.schedule_requests import RunCancel, Runs, RunShow
 from klaw.domain.names import LOCAL_USER, UserId
@@ -16,12 +15,6 @@ from klaw.store.readers import Readers
 from klaw.store.sql.short_ids import IdKind, beginning_with
 
 _FIELDS: Mapping[type[Any], tuple[tuple[str, IdKind], ...]] = {
-    PersonShow: (("person", "person"),),
-    PersonEdit: (("person", "person"),),
-    PersonDelete: (("person", "person"),),
-    PersonHistory: (("person", "person"),),
-    PersonUndo: (("person", "person"),),
-    PersonMerge: (("person", "person"), ("into", "person")),
     RunShow: (("run", "run"),),
     RunCancel: (("run", "run"),),
     Runs: (("before", "run"),),

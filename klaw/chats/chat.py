@@ -319,7 +319,7 @@ class _ChatActor:
         return _Done(text, metadata={} if confirms else {SHOWN: True})
 
     async def _show(self, command: Command, rest: str) -> str:
-        memory, tasks = self.agent.memory.answers, self.tasks
+        tasks = self.tasks
         match command:
             case Command.TASKS:
                 return await tasks.list_tasks(self.user)
@@ -329,10 +329,6 @@ class _ChatActor:
                 return await tasks.cancel(self.user, rest)
             case Command.HEARTBEAT:
                 return await tasks.heartbeat(self.chat, rest)
-            case Command.TOPICS:
-                return await memory.topics(self.user, rest)
-            case Command.PEOPLE:
-                return await memory.people(self.user, rest)
             case Command.STATUS:
                 return commands.status_text(await self._describe(), self.agent.core.health.problems())
             case Command.CONTEXT:

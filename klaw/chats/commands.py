@@ -25,8 +25,6 @@ class Command(enum.StrEnum):
     RUNS = "/runs"
     CANCEL = "/cancel"
     HEARTBEAT = "/heartbeat"
-    TOPICS = "/topics"
-    PEOPLE = "/people"
     FORGET = "/forget"
     HELP = "/help"
 
@@ -44,8 +42,6 @@ _MEANING: Mapping[str, str] = {
     Command.RUNS: "list what tasks and subagents did; /runs TASK for one of them",
     Command.CANCEL: "end a run: /cancel with its id or the name of its task",
     Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
-    Command.TOPICS: "list what we talked about; /topics WORDS finds what fits",
-    Command.PEOPLE: "list those you speak of; /people NAME tells who one is",
     Command.FORGET: "forget messages, a topic or a fact for good: shows first what would go",
     Command.HELP: "show this list",
 }

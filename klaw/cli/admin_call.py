@@ -16,8 +16,8 @@ from klaw.errors import KlawError, Problem
 
 TIMEOUT_S = 15.0
 """Longer than any command's deadline at the server, which answers by itself."""
-SLOW_S = {"forget": 600.0, "topics_split": 600.0, "topics_merge": 60.0, "topics_rebuild": 60.0, "topics_undo": 60.0}
-"""Commands that read all files, ask a model, or make vectors."""
+SLOW_S = {"forget": 600.0}
+"""Commands that read all files."""
 
 
 _POSITIONAL = frozenset(

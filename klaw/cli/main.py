@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from klaw import __version__
-from klaw.cli import kept_parser, topics_options
 from klaw.cli.arguments import Parser, Words, add_config, add_home, count, port
 
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
@@ -49,7 +48,6 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _looking_commands(commands)
     _schedule_commands(commands)
     _runs_commands(commands)
-    kept_parser.add(commands, _group, _command)
     _repair_commands(commands)
     _memory_commands(commands)
     _config_commands(commands)
@@ -273,7 +271,6 @@ def _memory_commands(commands: Any) -> None:
     forget.add_argument("--with-messages", action="store_true", help="of a person: also the messages that name them")
     forget.add_argument("--dry-run", action="store_true", help="only list what would go and what holds it")
     forget.add_argument("--yes", action="store_true", help="do not ask")
-    topics_options.add(_group(commands, "topics", "list, show, merge, split and rebuild topics"), _command)
 
 
 def _group(commands: Any, name: str, text: str) -> Any:

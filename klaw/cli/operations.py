@@ -5,6 +5,7 @@ What can be read without a server is carried out here, over the database.
 
 import argparse
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from klaw.cli.arguments import Words, add_home
 from klaw.config.owner import enter
 from klaw.config.paths import Paths
 from klaw.errors import KlawError, Problem
-from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain_type, supplied, told
+from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain, plain_type, supplied, told
 from klaw.operations.perform import OPERATOR, Call, perform, read
 from klaw.operations.text import Table
 
@@ -59,6 +60,8 @@ def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
     for field, _ in _fields(operation.arguments):
         _add_argument(parser, field)
     command = tuple(parser.prog.split())
+    if operation.confirm is not None:
+        parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=partial(run, operation), run_by_systemd=False, command=command)
 
 
@@ -82,16 +85,14 @@ def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]"
         how["choices"] = get_args(kind)
     else:
         how["metavar"] = about.metavar or field.name.upper()
-    if kind is int:
-        how["type"] = int
     if get_origin(kind) is tuple:
-        how["action"] = "append"
+        how |= {"nargs": "+"} if about.positional else {"action": "append"}
     if not about.positional:
         parser.add_argument(typed(field), dest=field.name, default=argparse.SUPPRESS, **how)
         return
     if about.words:
         how |= {"nargs": "+", "action": Words}
-    elif field.default is not attrs.NOTHING:
+    elif field.default is not attrs.NOTHING and "nargs" not in how:
         how |= {"nargs": "?", "default": argparse.SUPPRESS}
     parser.add_argument(field.name, **how)
 
@@ -117,12 +118,10 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
     try:
         given = _given(operation, arguments)
         asked = read(operation, given)
-        try:
-            answer = call(paths, operation.name, timeout_s=operation.deadline_s + 5, **given)
-        except NoServer:
-            if not operation.offline or not paths.database.is_file():
-                raise
-            answer = _alone(paths, asked)
+        answer = _ask(paths, asked, given)
+        done = operation.confirm is None or "dry_run" in given
+        if not done and (arguments.yes or _agreed(operation, answer)):
+            answer, done = _ask(paths, asked, {**given, "dry_run": False}), True
     except (OperationError, Refused) as error:
         for problem in _said(operation, error):
             print(f"klaw: {line(problem)}", file=sys.stderr)
@@ -131,11 +130,33 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
         return fail(error)
     if getattr(arguments, "json", False):
         print_json(answer)
-        return 0
+        return 0 if done else 1
+    if not done:
+        return 1
     bold = sys.stdout.isatty() and not os.environ.get(_BOLD_OFF)
     shown: dict[str, Any] = {"answer": answer, "again": partial(again, operation, arguments), "bold": bold}
     print("\n".join(written(operation.show(**supplied(operation.show, shown)))))
     return 0
+
+
+def _ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+    operation = asked.operation
+    try:
+        return call(paths, operation.name, timeout_s=operation.deadline_s + 5, **given)
+    except NoServer:
+        if not operation.offline or not paths.database.is_file():
+            raise
+    return _alone(paths, asked)
+
+
+def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
+    """Whether the person agrees to what would be done."""
+    if not sys.stdin.isatty():
+        print("klaw: nothing was changed; say --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
+        return False
+    print("\n".join(written(operation.show(answer=answer))), file=sys.stderr)
+    print(f"{operation.confirm} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
 
 
 def written(lines: Lines) -> list[str]:
@@ -179,14 +200,21 @@ def _given(operation: Operation, arguments: argparse.Namespace) -> dict[str, Any
             continue
         outer, dot, _ = path.rpartition(".")
         target = given[outer] if dot else given
-        target[field.name] = [_text(field, each) for each in value] if isinstance(value, list) else _text(field, value)
+        target[field.name] = (
+            [_value(field, each) for each in value] if isinstance(value, list) else _value(field, value)
+        )
     return given
 
 
-def _text(field: "attrs.Attribute[Any]", value: Any) -> Any:
-    """A text in UTF-8, read from standard input if that is meant; anything else as it is. Raises OperationError."""
+def _value(field: "attrs.Attribute[Any]", value: Any) -> Any:
+    """A number, or a text in UTF-8, read from standard input if that is meant. Raises OperationError."""
     if not isinstance(value, str):
         return value
+    kind = plain_type(field)
+    if int in (kind, *map(plain, get_args(kind))) and get_origin(kind) is not Literal:
+        if not re.fullmatch(r"-?[0-9]{1,15}", value):
+            raise OperationError("bad_args", "must be a whole number", field=field.name)
+        return int(value)
     raw = value.encode("utf-8", "surrogateescape")
     if told(field).stdin and value == "-":
         raw = sys.stdin.buffer.read(MAX_STDIN)

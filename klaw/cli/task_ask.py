@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from klaw.cli import admin_call, offline
+from klaw.cli import admin_call
 from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json
 from klaw.config.paths import Paths
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES
@@ -31,17 +31,12 @@ _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "lin
 def ask(
     args: argparse.Namespace, command: str, wanted: dict[str, Any], show: Callable[[dict[str, Any]], list[str]]
 ) -> int:
-    """Ask the server and print its answer: as it is with ``--json``, else in the lines that ``show`` makes of it. Lists
-    of what is kept are read from the database when no server runs.
+    """Ask the server and print its answer: as it is with ``--json``, else in the lines that ``show`` makes of it.
 
     Returns the exit code: 0 done, 1 failed, 2 wrong usage.
     """
     try:
-        paths, asked = Paths.resolve(args.home), {"user": args.user, **wanted}
-        if command in offline.LISTS:
-            answer = admin_call.ask(paths, command, asked, lambda: offline.read_list(paths, command, asked))
-        else:
-            answer = call(paths, command, **asked)
+        answer = call(Paths.resolve(args.home), command, **{"user": args.user, **wanted})
     except NoServer as error:
         return fail(error)
     except Refused as error:

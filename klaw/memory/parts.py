@@ -39,7 +39,6 @@ from klaw.memory.topics.drawer import FactDrawer
 from klaw.memory.topics.metrics import TopicMetrics
 from klaw.memory.topics.people_drawer import PeopleDrawer
 from klaw.memory.topics.search import TopicSearch
-from klaw.memory.topics.slash import TopicAnswers
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.sql import meta, vectors
 
@@ -167,9 +166,7 @@ def build(
         clock=clock,
         changed=archive.nudge,
     )
-    answers = MemoryAnswers(
-        readers, TopicAnswers(readers, topic_search, enabled=config.topics.enabled), ForgetAnswers(forgetter, clock)
-    )
+    answers = MemoryAnswers(ForgetAnswers(forgetter, clock))
     drawer = FactDrawer(asker, facts, PeopleDrawer(people, readers), readers)
     audit = partial(
         coverage.run,

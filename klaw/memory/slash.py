@@ -2,30 +2,17 @@
 
 from collections.abc import Awaitable
 
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import ChatId
 from klaw.errors import ActorStopped, KlawError
-from klaw.memory.people_slash import PeopleAnswers
 from klaw.memory.slash_forget import YES, ForgetAnswers
-from klaw.memory.topics.slash import TopicAnswers
-from klaw.store.readers import Readers
 
 
 class MemoryAnswers:
     """Carries out slash commands about memory, and words the answers. Never raises a KlawError: what goes wrong is said
     in the answer."""
 
-    def __init__(self, readers: Readers, topics: TopicAnswers, forget: ForgetAnswers) -> None:
-        self._topics = topics
-        self._people = PeopleAnswers(readers)
+    def __init__(self, forget: ForgetAnswers) -> None:
         self._forget = forget
-
-    async def topics(self, user: UserId, query: str) -> str:
-        """The user's newest topics, or those that fit a query."""
-        return await _told(self._topics.tell(user, query))
-
-    async def people(self, user: UserId, name: str) -> str:
-        """The people the user speaks of, or who one of this name is."""
-        return await _told(self._people.tell(user, name))
 
     async def forget(self, chat: ChatId, rest: str) -> str:
         """Show what would be forgotten, or forget what was shown; ``rest`` is what stood behind the command."""

@@ -21,6 +21,7 @@ from klaw.operations.operation import (
     more,
     required,
     something,
+    without_field,
 )
 from klaw.operations.text import Table, minute
 
@@ -40,14 +41,7 @@ def _category(name: str) -> str:
     return name
 
 
-def _text(text: str) -> str:
-    try:
-        return fact_text(text)
-    except ValueError as error:
-        raise ValueError(str(error).removeprefix("text: ")) from None
-
-
-Text = Annotated[str, Check(_text)]
+Text = Annotated[str, Check(without_field(fact_text))]
 Category = Annotated[str, Check(_category)]
 Importance = Annotated[int, Bounds(0, 100)]
 

@@ -6,7 +6,7 @@ from klaw.domain import core_memory
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable
 from klaw.operations.facts import as_json
-from klaw.operations.operation import Lines, Noun, OfUser, Slash
+from klaw.operations.operation import Lines, Noun, OfUser, Slash, also
 from klaw.operations.text import Table
 
 if TYPE_CHECKING:
@@ -26,12 +26,11 @@ def _shown(answer: dict[str, Any]) -> Lines:
         core = ["Core memory is empty."]
     else:
         core = ["Core memory, part of every prompt:", *(f"  {line}" for line in answer["core"].split("\n"))]
-    facts, left = answer["facts"], answer["count"] - len(answer["facts"])
+    facts = answer["facts"]
     if not facts:
         return [*core, "No facts are known."]
     rows = [[each["id"], f"{each['importance']:>3}", f"{each['category']}: {_short(each['text'])}"] for each in facts]
-    more = [f"  … and {left} more; `klaw facts list` shows all."] if left else []
-    return [*core, "Facts, the most important first:", Table(rows), *more]
+    return [*core, "Facts, the most important first:", Table(rows), *also(answer, "facts", "klaw facts list")]
 
 
 def _short(text: str) -> str:

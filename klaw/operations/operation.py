@@ -19,12 +19,12 @@ imports what is heavy itself, because the command line imports this module only 
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.names import user_id
+from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_id, user_of
 from klaw.errors import KlawError, Problem
 from klaw.operations.text import Table
 
@@ -34,9 +34,10 @@ Query: TypeAlias = Annotated[str, Bounds(1, 4_000)]
 """A question; written as JSON it still fits into one request."""
 Limit: TypeAlias = Annotated[int, Bounds(1, 100)]
 """How many results a page has."""
-Whole: TypeAlias = Annotated[int, Bounds(1, 2**53 - 1)]
+Whole: TypeAlias = Annotated[int, Bounds(1)]
 """Number of a page, or of an entry."""
 
+T = TypeVar("T")
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
 Lines: TypeAlias = Sequence[str | Table]
 
@@ -152,6 +153,49 @@ def more(answer: Mapping[str, Any], again: Callable[..., str]) -> list[str]:
     return [f"more: {again(page=answer['next'])} ({answer['count']} in all)"] if answer["next"] is not None else []
 
 
+def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
+    """In a chat: how many entries of a ``Paged`` list there are beside those that are ``found`` in the answer."""
+    left = answer["count"] - len(answer[found])
+    return [f"  … and {left} more; `{command}` shows all."] if left else []
+
+
+def chat_of(named: str | None, user: UserId) -> ChatId | None:
+    """A chat of the user, by its name or its id. Raises OperationError (``bad_args``)."""
+    if named is None:
+        return None
+    owner, colon, name = named.rpartition(":")
+    try:
+        chat = chat_id(user_id(owner) if colon else user, name)
+    except InvalidName as error:
+        raise OperationError("bad_args", str(error), field="chat") from None
+    if user_of(chat) != user:
+        raise OperationError("bad_args", "is not the user's", field="chat")
+    return chat
+
+
+def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
+    """A time that a person gave, in UTC as it is stored; ``until``: the end of what it names. Raises OperationError."""
+    from klaw.actor.clock import iso
+    from klaw.memory.recall.dates import BadTime, read_since, read_until
+
+    try:
+        return None if text is None else iso((read_until if until else read_since)(text, now))
+    except BadTime as error:
+        raise OperationError("bad_args", str(error), field=field) from None
+
+
+def without_field(function: Callable[[str], T]) -> Callable[[str], T]:
+    """A check whose error does not begin with the field's name: that is told by its path."""
+
+    def check(value: str) -> T:
+        try:
+            return function(value)
+        except ValueError as error:
+            raise ValueError(str(error).partition(": ")[2] or str(error)) from None
+
+    return check
+
+
 def something(fields: Any) -> Any:
     """Check of arguments that change a noun: at least one is given."""
     values = attrs.asdict(fields)
@@ -171,6 +215,8 @@ class Slash:
     """One line of /help."""
     rest: str | None = None
     """The argument that the text behind the word becomes."""
+    given: Mapping[str, Any] = attrs.field(factory=dict)
+    """Other arguments."""
     show: Callable[..., Lines] | None = None
     """None: as in the terminal."""
     quotes: Callable[[dict[str, Any]], bool] = lambda _answer: False
@@ -193,6 +239,9 @@ class Operation:
     """Whether the command line may carry it out without a server, over the database: its handler takes only what
     ``cli.operations`` can open."""
     deadline_s: float
+    confirm: str | None
+    """What a person is asked before it is done. It has an argument ``dry_run``, which is true unless it is given: the
+    command line asks first with it."""
     cli: str | None
     """Its word behind the noun's; empty: the noun's own command; None: not on the command line."""
     show: Callable[..., Lines]
@@ -223,6 +272,7 @@ class Noun:
         changes: bool = False,
         offline: bool = False,
         deadline_s: float = 10.0,
+        confirm: str | None = None,
         slash: Slash | None = None,
     ) -> Callable[[Handler], Handler]:
         """Declare a handler to be an operation; its docstring's first paragraph is the help. See ``Operation``."""
@@ -239,6 +289,7 @@ class Noun:
                     changes=changes,
                     offline=offline,
                     deadline_s=deadline_s,
+                    confirm=confirm,
                     cli=cli,
                     show=show,
                     slash=slash,
@@ -258,7 +309,11 @@ def told(field: "attrs.Attribute[Any]") -> Argument:
 
 def plain_type(field: "attrs.Attribute[Any]") -> Any:
     """The type of a field's value, without None and what is annotated."""
-    found: Any = field.type
+    return plain(field.type)
+
+
+def plain(found: Any) -> Any:
+    """A type without None and what is annotated."""
     while True:
         if get_origin(found) is Annotated:
             found = get_args(found)[0]

@@ -3,6 +3,7 @@
 Every door comes through here, so that what a user may do is decided in one place.
 """
 
+import enum
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,8 +78,19 @@ async def perform(call: Call, asker: Asker, parts: Mapping[str, Any]) -> dict[st
         if isinstance(error, OperationError) or not error.code:
             raise
         raise OperationError(error.code, str(error), field=error.argument) from None
-    answer: dict[str, Any] = attrs.asdict(result) if attrs.has(type(result)) else result
+    answer: dict[str, Any] = plain(result)
     return answer
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: attrs classes become objects, tuples lists, enums their values."""
+    if attrs.has(type(value)):
+        return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return value.value if isinstance(value, enum.Enum) else value
 
 
 def _allowed(call: Call, asker: Asker) -> UserId:

@@ -40,7 +40,7 @@ class OperationCommands:
     ) -> SlashAnswer:
         slash = operation.slash
         assert slash is not None
-        call = read(operation, {slash.rest: rest} if slash.rest and rest else {})
+        call = read(operation, {**slash.given, **({slash.rest: rest} if slash.rest and rest else {})})
         answer = await perform(call, Asker(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
         show = slash.show or operation.show
         lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw", "bold": False}))

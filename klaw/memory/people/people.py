@@ -33,9 +33,13 @@ from klaw.store.writer import Writer
 class CannotUndoPerson(KlawError):
     """There is nothing to take back; the text says why."""
 
+    code = "cannot_undo"
+
 
 class SamePerson(KlawError):
     """Somebody cannot be merged into themselves."""
+
+    code = "same_person"
 
 
 @attrs.frozen

@@ -48,7 +48,7 @@ class TopicRefused(KlawError):
 
     def __init__(self, text: str, *, field: str | None = None, code: str = "topics_refused") -> None:
         super().__init__(text)
-        self.field = field
+        self.argument = field or ""
         self.code = code
 
 

@@ -99,7 +99,7 @@ async def test_a_history_says_what_happened(commands: Commands) -> None:
         for id_ in (one, other)
     ]
     assert told[0][:3] == ["added", "name, other names, relation changed", "other names changed"]
-    assert told[1] == ["added", f"turned out to be {one}", "somebody of their own again", "removed"]
+    assert told[1] == ["added", f"turned out to be {one}", "a separate person again", "removed"]
 
 
 async def test_nobody_touches_people_of_another_user(commands: Commands) -> None:
@@ -116,7 +116,7 @@ async def test_nobody_touches_people_of_another_user(commands: Commands) -> None
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({}, ["name", "fields"]),
+        ({}, ["name"]),
         ({"name": ""}, ["name"]),
         ({"name": " \x07 …"}, ["name"]),
         ({"name": "a" * (MAX_NAME + 1)}, ["name"]),
@@ -132,7 +132,7 @@ async def test_nobody_touches_people_of_another_user(commands: Commands) -> None
 async def test_wrong_fields_are_named(commands: Commands, fields: dict[str, Any], named: list[str]) -> None:
     error = await refused(commands, "person_add", fields=fields)
     assert error.code == "bad_person"
-    assert [problem.path for problem in error.problems] == named
+    assert [problem.path.partition("[")[0] for problem in error.problems] == named
     assert await names(commands) == []
 
 
@@ -159,7 +159,7 @@ async def test_the_commands(app: App, home: Path, commands: Commands, capsys: py
         assert (await klaw("list"))[1].split("\n")[1].split()[-4:] == ["Аня", "Anna", "сестра", "%_*"]
         assert await klaw("edit", "Аня") == (
             2,
-            "klaw: give what is to be changed: --name, --relation, --alias or --no-alias\n",
+            "klaw: give at least one of --name, --relation, --alias, --no-alias\n",
         )
         assert (await klaw("edit", "%", "--relation", "x"))[0] == 1
         code, told = await klaw("edit", "anna", "--no-alias", "Nobody")

@@ -9,11 +9,11 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
-from klaw.admin.topic_control import MOST_TOLD
 from klaw.app import App, running
 from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
+from klaw.operations.topics import MOST_TOLD
 from klaw.store.sql import topics
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served
@@ -36,25 +36,30 @@ async def test_bad_input_is_refused_with_the_name_of_its_field(app: App, command
     one, two = await archive(app.core.store, *([each] for each in rowids), user="local")
     wrong: list[tuple[str, dict[str, Any], str, str]] = [
         ("topics_merge", {"fields": {"topics": "1,2"}}, "bad_args", "args.topics: must be a list"),
-        ("topics_merge", {"fields": {"topics": [1, True]}}, "bad_args", "args.topics: must be a list"),
-        ("topics_merge", {"fields": {"topics": [0, 1]}}, "bad_args", "args.topics: must be a list"),
-        ("topics_merge", {"fields": {}}, "bad_args", "args.topics: must be a list"),
-        ("topics_merge", {"fields": {"topics": [1, 2], "third": 3}}, "bad_args", "args.fields: has the fields"),
+        ("topics_merge", {"fields": {"topics": [1, True]}}, "bad_args", "args.topics[1]: must be a whole number"),
+        ("topics_merge", {"fields": {"topics": [0, 1]}}, "bad_args", "args.topics[0]: must be at least 1"),
+        ("topics_merge", {"fields": {}}, "bad_args", "args.topics: is required"),
+        (
+            "topics_merge",
+            {"fields": {"topics": [1, 2], "third": 3}},
+            "bad_args",
+            "args.fields: unknown field",
+        ),
         ("topics_merge", {"fields": {"topics": [1, 2], "summary": 5}}, "bad_args", "args.summary: must be a text"),
-        ("topics_merge", {"fields": {"topics": [1, 1]}}, "topics_refused", "args.topics: topic 1 is named twice"),
-        ("topics_merge", {"fields": {"topics": [1, 9]}}, "unknown_topic", "args.topics: there is no topic 9"),
-        ("topics_merge", {"user": "boris", "fields": {"topics": [1, 2]}}, "unknown_topic", "args.topics: there is no"),
+        ("topics_merge", {"fields": {"topics": [1, 1]}}, "topics_refused", "topics: topic 1 is named twice"),
+        ("topics_merge", {"fields": {"topics": [1, 9]}}, "unknown_topic", "topics: there is no topic 9"),
+        ("topics_merge", {"user": "boris", "fields": {"topics": [1, 2]}}, "unknown_topic", "topics: there is no"),
         ("topics_split", {"topic": 1, "fields": {"at": "main#1"}}, "bad_args", "args.at: must be a list"),
-        ("topics_split", {"topic": 1, "fields": {"at": [1]}}, "bad_args", "args.at: must be a list"),
-        ("topics_split", {"topic": "1", "fields": {}}, "bad_args", "args.topic: must be a number"),
-        ("topics_split", {"topic": 1, "fields": {}}, "topics_refused", "args.topic: topic 1 has one message only"),
+        ("topics_split", {"topic": 1, "fields": {"at": [1]}}, "bad_args", "args.at[0]: must be a text"),
+        ("topics_split", {"topic": "1", "fields": {}}, "bad_args", "args.topic: must be a whole number"),
+        ("topics_split", {"topic": 1, "fields": {}}, "topics_refused", "topic: topic 1 has one message only"),
         ("topics_rebuild", {}, "topics_off", "topics.enabled"),
         ("topics_rebuild", {"chat": "boris:main"}, "bad_args", "args.chat: is not the user's"),
-        ("topics_rebuild", {"chat": "local:x"}, "unknown_chat", "args.chat: there is no such chat"),
+        ("topics_rebuild", {"chat": "local:x"}, "unknown_chat", "chat: there is no such chat"),
         ("topics_rebuild", {"since": "soon"}, "bad_args", "args.since: must be a time"),
         ("topics_undo", {}, "cannot_undo", "there is no such change"),
-        ("topics_undo", {"entry": 0}, "bad_args", "args.entry: must be a number from 1"),
-        ("topics_history", {"topic": -1}, "bad_args", "args.topic: must be a number from 1"),
+        ("topics_undo", {"entry": 0}, "bad_args", "args.entry: must be at least 1"),
+        ("topics_history", {"topic": -1}, "bad_args", "args.topic: must be at least 1"),
     ]
     for command, args, code, said in wrong:
         found = await refused(commands, command, **args)
@@ -86,7 +91,7 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             assert "\x1b" not in out
             code, out, _ = await klaw("split", "1", "--at", "main#3", "--at", "main#2")
             assert code == 0
-            assert "in the place of topic 1:" in out
+            assert "instead of topic 1:" in out
             assert "(часть 3 из 3)" in out
             history = (await klaw("history"))[1].splitlines()
             assert [row.split()[0] for row in history] == ["entry", "3", "2"]
@@ -97,8 +102,8 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
                 "klaw: change 3 came later and is about the same messages: take that back first\n",
             )
             assert (await klaw("undo"))[0] == 0
-            assert "there again as they were" in (await klaw("undo"))[1]
-            assert "taken back by" in (await klaw("history", "2"))[1]
+            assert "restored:" in (await klaw("undo"))[1]
+            assert "undone by" in (await klaw("history", "2"))[1]
             code, out, _ = await klaw("rebuild", "--dry-run")
             assert (code, out.splitlines()[0]) == (0, "would be dropped and made again: 2 topics of 3 messages")
             code, _, err = await klaw("rebuild")
@@ -111,10 +116,10 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
             assert await app.core.readers.run(topics.count, "local") == 2
             for words, code, said in (
                 (("merge", "1"), 2, "TOPIC: must name 2 to 50 topics"),
-                (("merge", "1", "x"), 2, "TOPIC: must be a number from 1"),
-                (("split", "0"), 2, "TOPIC: must be a number from 1"),
-                (("history", "9" * 30), 2, "TOPIC: must be a number from 1"),
-                (("undo", "-"), 2, "ENTRY: must be a number from 1"),
+                (("merge", "1", "x"), 2, "TOPIC: must be a whole number"),
+                (("split", "0"), 2, "TOPIC: must be at least 1"),
+                (("history", "9" * 30), 2, "TOPIC: must be a whole number"),
+                (("undo", "-"), 2, "ENTRY: must be a whole number"),
                 (("merge", "1", "99"), 1, "TOPIC: there is no topic 99"),
                 (("split", "1", "--at", "main#1"), 1, "--at: message 'main#1' is the first of topic 1"),
                 (("split", "1"), 1, "no model can divide topic 1 now"),

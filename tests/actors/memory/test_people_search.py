@@ -11,9 +11,9 @@ from klaw.domain.person import PersonId
 from klaw.domain.search import SearchPage
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.people.people_search import FACTS_EACH, MOST, named
-from klaw.memory.people_slash import PeopleAnswers
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
+from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import facts, messages
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.store import Store
@@ -120,14 +120,25 @@ async def test_the_model_is_shown_who_it_is(tmp_path: Path) -> None:
 
 async def test_slash_people_lists_and_tells(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        answers = PeopleAnswers(store.readers)
-        assert "klaw people add" in await answers.tell(ANNA, "")
+        answers = OperationCommands()
+        answers.parts = {"readers": store.readers}
+
+        async def tell(text: str) -> str:
+            answer = await answers.run("/people", chat_id(ANNA, "main"), text, nothing_to_stop)
+            assert not answer.quotes
+            return answer.text
+
+        assert "klaw people add" in await tell("")
         await past(store)
         await store.writer.run(messages.append, [new("x", user="anna")])
-        listed = (await answers.tell(ANNA, "")).split("\n")
+        listed = (await tell("")).split("\n")
         assert listed[1:] == ["  Аня  сестра  also Анечка, Anna Smith  named in 1", "  Пётр Ильич  boss"]
-        told = (await answers.tell(ANNA, "Аню")).split("\n")
+        told = (await tell("Аню")).split("\n")
         assert told[0].startswith("Аня  сестра  also Анечка, Anna Smith  last named 2026-11-20  person:p")
         assert told[1] == "  Ане 30 лет"
-        assert await answers.tell(ANNA, "Петру Ильичу") != await answers.tell(ANNA, "Zoe")
-        assert await answers.tell(ANNA, "Zoe") == "Nobody of that name is known."
+        assert await tell("Петру Ильичу") != await tell("Zoe")
+        assert await tell("Zoe") == "Nobody of that name is known."
+
+
+async def nothing_to_stop(_reason: str) -> bool:
+    return False

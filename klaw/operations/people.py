@@ -1,0 +1,395 @@
+"""People a user speaks of. The answers hold names, so they never go into a log."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.convert import Check
+from klaw.domain.names import UserId
+from klaw.domain.person import InvalidPerson, Person, PersonId, PersonSource, normal_name, person_name, relation_text
+from klaw.errors import NoSuchPerson, Problem
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Paged,
+    Query,
+    Slash,
+    Whole,
+    also,
+    argument,
+    more,
+    required,
+    something,
+    without_field,
+)
+from klaw.operations.text import Table, minute
+
+if TYPE_CHECKING:
+    from klaw.memory.people.people import People
+    from klaw.store.readers import Readers
+    from klaw.store.sql.people import Known
+
+MOST_MENTIONS = 100
+FOUND = 5
+IN_CHATS = 20
+
+NOUN = Noun(
+    "people", "list, change, merge and remove the people a user speaks of (docs/topics.md)", invalid="bad_person"
+)
+
+PersonName = Annotated[str, Check(without_field(person_name))]
+Relation = Annotated[str, Check(without_field(relation_text))]
+
+_RELATION = "who the person is to the user, for instance sister"
+
+
+@attrs.frozen(kw_only=True)
+class OfPerson(OfUser):
+    person: Name = required("the id, a name or an alias", id_of="person")
+
+
+@attrs.frozen(kw_only=True)
+class PersonFind(OfUser):
+    text: Query = required("a text with names in it, such as: who is Anna", words=True)
+
+
+@attrs.frozen(kw_only=True)
+class NewPerson:
+    name: PersonName = required("what you call the person", words=True)
+    aliases: tuple[PersonName, ...] = argument(
+        "another name; may be repeated", default=(), metavar="NAME", option="--alias"
+    )
+    relation: Relation = argument(_RELATION, default="", metavar="TEXT")
+
+
+@attrs.frozen(kw_only=True)
+class PersonAdd(OfUser):
+    fields: NewPerson = argument("the person", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class PersonFields:
+    name: PersonName | None = argument("a new name; the old one stays as an alias")
+    relation: Relation | None = argument(_RELATION, metavar="TEXT")
+    add_aliases: tuple[PersonName, ...] | None = argument(
+        "another name; may be repeated", metavar="NAME", option="--alias"
+    )
+    remove_aliases: tuple[str, ...] | None = argument(
+        "remove this alias; may be repeated", metavar="NAME", option="--no-alias"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class PersonEdit(OfPerson):
+    fields: Annotated[PersonFields, Check(something)] = argument("what to change", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class PersonMerge(OfPerson):
+    into: Name = required("the other one, whose name stays", id_of="person")
+
+
+@attrs.frozen(kw_only=True)
+class PersonUndo(OfPerson):
+    entry: Whole | None = argument("go back to this entry of the history", metavar="N")
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def _table(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+    if not answer["people"]:
+        return ["no more people" if answer["count"] else "no people"]
+    rows = [
+        [each["id"], str(each["topics"]), minute(each["last_at"] or "-"), each["name"], *_also(each)]
+        for each in answer["people"]
+    ]
+    head = ["person", "topics", "last named", "name", "also", "relation"]
+    return [Table([head, *rows], right=frozenset({1})), *more(answer, again)]
+
+
+def _also(person: dict[str, Any]) -> list[str]:
+    return [", ".join(person["aliases"]) or "-", person["relation"] or "-"]
+
+
+def _in_chat(answer: dict[str, Any]) -> Lines:
+    if not answer["people"]:
+        return ["No people are known yet. `klaw people add NAME` adds one; topics.enabled finds them in your talk."]
+    rows = [_told(each, f"named in {each['topics']}" if each["topics"] else "") for each in answer["people"]]
+    head = "People you speak of, those named most often first:"
+    return [head, Table(rows), *also(answer, "people", "klaw people list")]
+
+
+def _found(answer: dict[str, Any]) -> Lines:
+    """Facts are shown whole: of a part, forgetting would not know what it is."""
+    lines = []
+    for each in answer["people"]:
+        named = f"last named {each['last_at'][:10]}" if each["last_at"] else ""
+        lines.append("  ".join(filter(None, [*_told(each, named), f"person:{each['id']}"])))
+        lines += [f"  {fact['text']}" for fact in each["facts"]]
+    return lines or ["Nobody of that name is known."]
+
+
+def _told(person: dict[str, Any], named: str) -> list[str]:
+    aliases = f"also {', '.join(person['aliases'])}" if person["aliases"] else ""
+    return [person["name"], person["relation"], aliases, named]
+
+
+def _person(answer: dict[str, Any]) -> Lines:
+    person = answer["person"]
+    rows = [["person", person["id"]], ["name", person["name"]]]
+    rows += [["also", ", ".join(person["aliases"])]] if person["aliases"] else []
+    rows += [["relation", person["relation"]]] if person["relation"] else []
+    rows.append(["source", person["source"]])
+    rows += [["topics", str(person["topics"])]] if "topics" in person else []
+    rows.append(["changed", minute(person["updated_at"])])
+    rows += [["history", f"this is {person['merged_into']}"]] if person["merged_into"] is not None else []
+    same = ", ".join(answer.get("namesakes", ()))
+    return [Table(rows), *([f"others have one of these names: {same}"] if same else [])]
+
+
+def _with_topics(answer: dict[str, Any]) -> Lines:
+    was = [f"was also known as {each['id']}: {each['name']}" for each in answer["was"]]
+    topics = [
+        [minute(each["at"]), f"day {each['day']}" if each["day"] else f"topic {each['topic']}"]
+        for each in answer["mentions"]
+    ]
+    return [*_person(answer), *was, Table(topics)]
+
+
+def _merged(answer: dict[str, Any]) -> Lines:
+    return [*_person(answer), f"to undo this: klaw people undo {answer['merged']}"]
+
+
+def _removed(answer: dict[str, Any]) -> Lines:
+    person = answer["removed"]
+    return [
+        f"removed {person['id']}: {person['name']}",
+        f"to undo this: klaw people undo {person['id']}",
+        f"to take the person out of everything: klaw forget person:{person['id']}",
+    ]
+
+
+def _history(answer: dict[str, Any]) -> Lines:
+    rows = []
+    for each in answer["changes"]:
+        person = each["person"]
+        now = [person["name"], *_also(person)] if person is not None else ["-", "-", "-"]
+        rows.append([str(each["entry"]), minute(each["at"]), each["what"], *now])
+    return [Table([["entry", "at", "what", "name", "also", "relation"], *rows], right=frozenset({0}))]
+
+
+def _undone(answer: dict[str, Any]) -> Lines:
+    back = [f"a person again: {each['id']}: {each['name']}" for each in answer["revived"]]
+    return [*(_person(answer) if answer["person"] is not None else [f"removed {answer['id']}"]), *back]
+
+
+def what_happened(before: Person | None, now: Person | None) -> str:
+    """What a change of a person was, in words. Pure."""
+    if now is None:
+        return "removed"
+    if before is None:
+        return "added"
+    if now.merged_into != before.merged_into:
+        return f"turned out to be {now.merged_into}" if now.merged_into else "a separate person again"
+    fields = [
+        ("name", now.name != before.name),
+        ("other names", now.aliases != before.aliases),
+        ("relation", now.relation != before.relation),
+    ]
+    changed = [field for field, differs in fields if differs]
+    return f"{', '.join(changed)} changed" if changed else "said again"
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+def as_json(person: Person) -> dict[str, Any]:
+    """A person as JSON has it."""
+    return attrs.asdict(person, filter=lambda field, _value: field.name != "user")
+
+
+def _known(known: "Known") -> dict[str, Any]:
+    return {**as_json(known.person), "topics": known.topics, "last_at": known.last_at}
+
+
+async def _with_counts(readers: "Readers", person: Person) -> dict[str, Any]:
+    from klaw.store.sql import people as sql
+
+    found = await readers.run(sql.of_user, person.user, only=person.id)
+    return _known(found[0] if found else sql.Known(person, 0, None))
+
+
+async def _meant(people: "People", user: UserId, text: str, field: str = "person") -> PersonId:
+    """The person that is meant; one that was removed only by its id. Raises OperationError."""
+    found = await people.find(user, text)
+    if len(found) > 1:
+        ids = ", ".join(map(_described, found))
+        raise OperationError("several_people", f"several people have this name; use one of the ids: {ids}", field=field)
+    return found[0].id if found else PersonId(text)
+
+
+def _described(person: Person) -> str:
+    """Whom an id means, in a few words."""
+    return f"{person.name} ({', '.join(filter(None, (person.relation, person.id)))})"
+
+
+@contextmanager
+def _valid() -> Iterator[None]:
+    """Names the field that breaks a rule."""
+    try:
+        yield
+    except InvalidPerson as error:
+        field, _, text = str(error).partition(": ")
+        raise OperationError("bad_person", text, field=field) from None
+
+
+_SLASH = Slash(
+    word="/people",
+    help="list the people you speak of; /people NAME tells who one is",
+    given={"limit": IN_CHATS},
+    show=_in_chat,
+)
+
+
+@NOUN.operation("person_list", Paged, cli="list", show=_table, offline=True, slash=_SLASH)
+async def list_people(asked: Paged, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """List the people, those named most often first."""
+    from klaw.store.sql import people as sql
+
+    found = await readers.run(sql.of_user, user, limit=asked.limit, offset=asked.offset)
+    total = await readers.run(sql.count, user)
+    return {"user": user, "count": total, "people": list(map(_known, found)), "next": asked.following(total)}
+
+
+@NOUN.operation(
+    "person_find", PersonFind, cli="find", show=_found, offline=True, slash=Slash(word="/people", rest="text")
+)
+async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Tell who is named in a text, and what is known of them."""
+    from klaw.memory.people.people_search import PeopleSearch
+
+    found = await PeopleSearch(readers).find(asked.text, user, limit=FOUND)
+    return {"user": user, "people": found}
+
+
+@NOUN.operation("person_show", OfPerson, cli="show", show=_with_topics)
+async def show(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+    """Show a person with the topics that name it."""
+    from klaw.store.sql import people as sql
+
+    person = await _meant(people, user, asked.person)
+    found = await readers.run(sql.get, user, person)
+    if found is None:
+        raise NoSuchPerson
+    spoken = await readers.run(sql.mentions, user, person, limit=MOST_MENTIONS)
+    return {
+        "person": await _with_counts(readers, found),
+        "was": [as_json(each) for each in await readers.run(sql.merged_into, user, person)],
+        "mentions": [
+            {"topic": each.topic, "day": each.day, "message": each.mention.message, "at": each.mention.at}
+            for each in spoken
+            if each.topic is not None or each.day
+        ],
+    }
+
+
+@NOUN.operation("person_add", PersonAdd, cli="add", show=_person, changes=True)
+async def add(asked: PersonAdd, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+    """Add a person."""
+    from klaw.store.sql import people as sql
+
+    new = asked.fields
+    await _check_another(readers, user, new)
+    with _valid():
+        person = await people.add(user, new.name, aliases=new.aliases, relation=new.relation, source=PersonSource.USER)
+    same = [each.id for each in await readers.run(sql.by_names, user, person.names) if each.id != person.id]
+    return {"person": await _with_counts(readers, person), "namesakes": same}
+
+
+async def _check_another(readers: "Readers", user: UserId, new: NewPerson) -> None:
+    """Two of one name whom nothing tells apart are one, added twice. Raises OperationError."""
+    from klaw.store.sql import people as sql
+
+    if new.aliases or not normal_name(new.name):
+        return
+    for known in await readers.run(sql.by_names, user, [new.name]):
+        told_apart = new.relation and normal_name(new.relation) != normal_name(known.relation)
+        if normal_name(known.name) == normal_name(new.name) and not told_apart:
+            raise OperationError(
+                "person_exists",
+                f"{_described(known)} is known already; if this is somebody else, say who: --relation TEXT; to change"
+                f" what is known: klaw people edit {known.id}",
+            )
+
+
+@NOUN.operation("person_edit", PersonEdit, cli="edit", show=_person, changes=True)
+async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+    """Change a person; what is not given stays as it is."""
+    from klaw.store.sql import people as sql
+
+    person, fields = await _meant(people, user, asked.person), asked.fields
+    present = await readers.run(sql.get, user, person)
+    if present is None:
+        raise NoSuchPerson
+    gone = {normal_name(each) for each in fields.remove_aliases or ()}
+    if unknown := gone - {normal_name(each) for each in present.aliases}:
+        problem = Problem("remove_aliases", f"{len(unknown)} of them are no aliases of this person")
+        raise OperationError("bad_person", problems=[problem])
+    former = [present.name] if fields.name is not None else []
+    aliases = [each for each in (*former, *present.aliases) if normal_name(each) not in gone]
+    with _valid():
+        aliases += fields.add_aliases or ()
+        changed = await people.edit(user, person, name=fields.name, aliases=aliases, relation=fields.relation)
+    return {"person": await _with_counts(readers, changed)}
+
+
+@NOUN.operation("person_merge", PersonMerge, cli="merge", show=_merged, changes=True)
+async def merge(asked: PersonMerge, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+    """Say that a person is the same as another one, who gets all names."""
+    one, into = await _meant(people, user, asked.person), await _meant(people, user, asked.into, "into")
+    with _valid():
+        return {"merged": one, "person": await _with_counts(readers, await people.merge(user, one, into))}
+
+
+@NOUN.operation("person_delete", OfPerson, cli="delete", show=_removed, changes=True)
+async def delete(asked: OfPerson, user: UserId, people: "People") -> dict[str, Any]:
+    """Remove a person; the history stays, so that this can be undone."""
+    return {"removed": as_json(await people.remove(user, await _meant(people, user, asked.person)))}
+
+
+@NOUN.operation("person_history", OfPerson, cli="history", show=_history)
+async def history(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
+    """Show all versions of a person, the oldest first."""
+    from klaw.store.sql import people as sql
+
+    person = await _meant(people, user, asked.person)
+    past = await readers.run(sql.history, user, person)
+    if not past:
+        raise NoSuchPerson
+    changes = [
+        {
+            "entry": now.entry,
+            "at": now.at,
+            "what": what_happened(before.person if before is not None else None, now.person),
+            "person": now.person and as_json(now.person),
+        }
+        for before, now in pairwise((None, *past))
+        if now is not None
+    ]
+    return {"user": user, "id": person, "changes": changes}
+
+
+@NOUN.operation("person_undo", PersonUndo, cli="undo", show=_undone, changes=True)
+async def undo(asked: PersonUndo, user: UserId, people: "People") -> dict[str, Any]:
+    """Undo the newest change of a person, also a merge, a removal or the creation."""
+    person = await _meant(people, user, asked.person)
+    with _valid():
+        done = await people.undo(user, person, to=asked.entry)
+    return {"id": person, "person": done.person and as_json(done.person), "revived": list(map(as_json, done.revived))}

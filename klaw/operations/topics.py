@@ -1,0 +1,333 @@
+"""Topics: what the archivist made of the conversations. The answers hold what was said, so they never go into a log."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.convert import Bounds
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.text import plural
+from klaw.domain.topic import TopicId
+from klaw.operations.operation import (
+    Limit,
+    Lines,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Query,
+    Slash,
+    Whole,
+    also,
+    argument,
+    chat_of,
+    required,
+    timed,
+)
+from klaw.operations.text import Table, minute
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.memory.topics.control import TopicControl
+    from klaw.memory.topics.search import TopicSearch
+    from klaw.store.readers import Readers
+    from klaw.store.sql.topic_changes import TopicChange
+
+IN_CHATS = 10
+MOST_TOLD = 100
+"""Topics of one answer: a user may have ten thousand, and the rest is counted."""
+
+NOUN = Noun("topics", "list, search, show, merge, split and rebuild topics (docs/topics.md)")
+
+
+@attrs.frozen(kw_only=True)
+class TopicsList(OfUser):
+    chat: Name | None = argument("only topics of this chat", metavar="NAME")
+    limit: Limit = argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
+
+
+@attrs.frozen(kw_only=True)
+class TopicsSearch(OfUser):
+    query: Query = required("a question, or words", words=True)
+    limit: Limit = argument("entries, 1 to 100 (default: 10)", default=10, metavar="N")
+
+
+@attrs.frozen(kw_only=True)
+class TopicsShow(OfUser):
+    topic: Name = required("its number")
+
+
+@attrs.frozen(kw_only=True)
+class Merged:
+    topics: tuple[Whole, ...] = required("numbers of two or more topics of one chat", metavar="TOPIC")
+    summary: str | None = argument("the new summary (default: the old ones, one after the other)", metavar="TEXT")
+
+
+@attrs.frozen(kw_only=True)
+class TopicsMerge(OfUser):
+    fields: Merged = argument("what to merge", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class Cuts:
+    at: Annotated[tuple[Annotated[str, Bounds(1, 200)], ...], Bounds(0, 200)] = argument(
+        "a message that begins a new topic: its id, or main#12; may be repeated", default=(), metavar="MESSAGE"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class TopicsSplit(OfUser):
+    topic: Whole = required("its number")
+    fields: Cuts = argument("where to split", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class TopicsRebuild(OfUser):
+    chat: Name | None = argument("only topics of this chat", metavar="NAME")
+    since: Name | None = argument("only topics last talked about since then: 2026-05-01, 7d …", metavar="TIME")
+    dry_run: bool = argument("only list what would be dropped", default=True)
+
+
+@attrs.frozen(kw_only=True)
+class TopicsHistory(OfUser):
+    topic: Whole | None = argument("only changes of this topic, by its number", positional=True)
+    limit: Limit = argument("entries, 1 to 100 (default: 20)", default=20, metavar="N")
+
+
+@attrs.frozen(kw_only=True)
+class TopicsUndo(OfUser):
+    entry: Whole | None = argument("number of the change (default: the newest one you made)", positional=True)
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+_UNDO = "to undo this: klaw topics undo"
+
+
+def _table(answer: dict[str, Any]) -> Lines:
+    if not answer["topics"]:
+        return ["no topics yet"]
+    rows = [["topic", "chat", "from", "to", "messages", "summary"]]
+    for each in answer["topics"]:
+        days = each["first_at"][:10], each["last_at"][:10]
+        rows.append([str(each["id"]), each["chat"], *days, str(each["messages"]), each["summary"]])
+    return [Table(rows, right=frozenset({0, 4})), f"{len(answer['topics'])} of {answer['count']}"]
+
+
+def _in_chat(answer: dict[str, Any]) -> Lines:
+    if not answer["topics"]:
+        return ["There are no topics yet. The setting topics.enabled lets Klaw make them."]
+    head = "Topics, the last talked about first:"
+    return [head, _rows(answer["topics"]), *also(answer, "topics", "klaw topics list")]
+
+
+def _found(answer: dict[str, Any]) -> Lines:
+    if not answer["topics"]:
+        return ["No topic fits that."]
+    return ["Topics that fit, the best first:", _rows(answer["topics"])]
+
+
+def _rows(topics: list[dict[str, Any]]) -> Table:
+    """A summary is shown whole: of a part, forgetting would not know what it is."""
+    rows = []
+    for each in topics:
+        days = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
+        rows.append([str(each["id"]), each["chat"].partition(":")[2], days, each["summary"]])
+    return Table(rows)
+
+
+def _shown(answer: dict[str, Any]) -> Lines:
+    topic = answer["topic"]
+    span = f"{topic['first_at'][:16]} to {topic['last_at'][:16]}"
+    return [
+        f"topic {topic['id']} of {topic['chat']}, {plural(topic['messages'], 'message')}, {span}",
+        f"  {topic['summary']}",
+        *(f"#{each['seq']} {each['role']}: {each['content']}" for each in answer["messages"]),
+    ]
+
+
+def _told(topics: list[dict[str, Any]], count: int = 0) -> Lines:
+    rows = [["", str(each["id"]), each["chat"], str(each["messages"]), each["summary"]] for each in topics]
+    rest = [f"  … and {count - len(rows)} more"] if count > len(rows) else []
+    return [Table(rows, right=frozenset({1, 3})), *rest]
+
+
+def _merge_shown(answer: dict[str, Any]) -> Lines:
+    return ["merged:", *_told([answer["topic"]]), _UNDO]
+
+
+def _split_shown(answer: dict[str, Any]) -> Lines:
+    return [f"instead of topic {answer['ended']}:", *_told(answer["topics"]), _UNDO]
+
+
+def _rebuilt(answer: dict[str, Any]) -> Lines:
+    told = f"{plural(answer['count'], 'topic')} of {plural(answer['messages'], 'message')}"
+    if answer["dropped"]:
+        return [f"dropped {told}, to be made again", *(f"{_UNDO} {entry}" for entry in answer["entries"])]
+    return [f"would be dropped and made again: {told}", *_told(answer["topics"], answer["count"])]
+
+
+def _undone(answer: dict[str, Any]) -> Lines:
+    lines: list[str | Table] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
+    if answer["topics"]:
+        lines += ["restored:", *_told(answer["topics"], answer["count"])]
+    if answer["ended"]:
+        lines.append(f"removed: {_ids(answer['ended'], answer['ended_count'])}")
+    return lines
+
+
+def _ids(ids: list[int], count: int) -> str:
+    return ", ".join(map(str, ids)) + (f" and {count - len(ids)} more" if count > len(ids) else "")
+
+
+def _changes(answer: dict[str, Any]) -> Lines:
+    if not answer["changes"]:
+        return ["no changes of topics"]
+    rows = [["entry", "at", "chat", "by", "change", "note"]]
+    for each in answer["changes"]:
+        before = _ids([state["id"] for state in each["before"]], each["before_count"]) or "-"
+        after = _ids(each["after"], each["after_count"]) or "-"
+        notes = [f"undoes {each['undoes']}"] if each["undoes"] is not None else []
+        notes += [f"undone by {each['undone_by']}"] if each["undone_by"] is not None else []
+        change = f"{each['op']} {before} -> {after}"
+        rows.append([str(each["entry"]), minute(each["at"]), each["chat"], each["by"], change, "; ".join(notes)])
+    return [Table(rows, right=frozenset({0}))]
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+_SLASH = Slash(
+    word="/topics",
+    help="list what we talked about; /topics WORDS finds what fits",
+    given={"limit": IN_CHATS},
+    show=_in_chat,
+)
+
+
+@NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH)
+async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """List the topics, those last talked about first."""
+    from klaw.store.sql import topics
+
+    chat = chat_of(asked.chat, user)
+    found = await readers.run(topics.of_user, user, chat=chat, limit=asked.limit)
+    return {"user": user, "count": await readers.run(topics.count, user), "topics": found}
+
+
+@NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=Slash(word="/topics", rest="query"))
+async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch") -> dict[str, Any]:
+    """Find topics by words and by meaning."""
+    from klaw.store.sql.topic_search import TopicFilters
+
+    page = await topic_search.search(asked.query, TopicFilters(user=user), limit=asked.limit)
+    return {"user": user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
+
+
+@NOUN.operation("topics_show", TopicsShow, cli="show", show=_shown, offline=True)
+async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Show a topic with its messages."""
+    from klaw.store.sql import topics
+
+    number = asked.topic
+    topic = TopicId(int(number)) if number.isdecimal() and len(number) < 19 else TopicId(0)
+    found = await readers.run(topics.get, user, topic)
+    if found is None:
+        into = await readers.run(topics.resolve, user, topic)
+        hint = f"; topic {into} took it in" if into is not None else ""
+        raise OperationError("unknown_topic", f"there is no such topic{hint}", field="topic")
+    said = await readers.run(topics.read, user, topic)
+    return {
+        "topic": found,
+        "messages": [
+            {"seq": each.seq, "role": each.role, "type": each.type, "at": each.created_at, "content": each.content}
+            for each in said
+        ],
+    }
+
+
+@NOUN.operation("topics_merge", TopicsMerge, cli="merge", show=_merge_shown, changes=True, deadline_s=60.0)
+async def merge(asked: TopicsMerge, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+    """Merge topics into the first of them."""
+    topics = list(asked.fields.topics)
+    return {"topic": await topic_control.merge(user, topics, asked.fields.summary)}
+
+
+@NOUN.operation("topics_split", TopicsSplit, cli="split", show=_split_shown, changes=True, deadline_s=600.0)
+async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+    """Split a topic into several; without --at a model decides where."""
+    made = await topic_control.split(user, asked.topic, list(asked.fields.at))
+    return {"ended": asked.topic, "topics": made}
+
+
+@NOUN.operation(
+    "topics_rebuild",
+    TopicsRebuild,
+    cli="rebuild",
+    show=_rebuilt,
+    changes=True,
+    deadline_s=60.0,
+    confirm="Make them again? It costs calls to the model.",
+)
+async def rebuild(asked: TopicsRebuild, user: UserId, topic_control: "TopicControl", clock: "Clock") -> dict[str, Any]:
+    """Drop topics and let the archivist make them again; facts are kept."""
+    from klaw.store.sql import messages
+
+    chat: ChatId | None = chat_of(asked.chat, user)
+    if chat is not None and await topic_control.readers.run(messages.session, chat) is None:
+        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    since = timed("since", asked.since, clock.now())
+    found = await topic_control.in_scope(user, chat, since)
+    entries = [] if asked.dry_run else await topic_control.rebuild(user, chat, since)
+    return {
+        "user": user,
+        "chat": chat,
+        "since": since,
+        "dropped": not asked.dry_run,
+        "entries": entries,
+        "messages": sum(topic.messages for topic in found),
+        "count": len(found),
+        "topics": found[:MOST_TOLD],
+    }
+
+
+@NOUN.operation("topics_history", TopicsHistory, cli="history", show=_changes)
+async def history(asked: TopicsHistory, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Show changes of topics, the newest first."""
+    from klaw.store.sql import topic_changes
+
+    topic = TopicId(asked.topic) if asked.topic is not None else None
+    found = await readers.run(topic_changes.of_user, user, topic=topic, limit=asked.limit)
+    return {"user": user, "changes": list(map(_change, found))}
+
+
+def _change(change: "TopicChange") -> dict[str, Any]:
+    before = [
+        {"id": each.id, "summary": each.summary, "messages": len(each.members)} for each in change.before[:MOST_TOLD]
+    ]
+    return {
+        "entry": change.entry,
+        "at": change.at,
+        "chat": change.chat,
+        "op": change.op,
+        "by": change.by,
+        "before": before,
+        "before_count": len(change.before),
+        "after": change.after[:MOST_TOLD],
+        "after_count": len(change.after),
+        "undoes": change.undoes,
+        "undone_by": change.undone_by,
+    }
+
+
+@NOUN.operation("topics_undo", TopicsUndo, cli="undo", show=_undone, changes=True, deadline_s=60.0)
+async def undo(asked: TopicsUndo, user: UserId, topic_control: "TopicControl") -> dict[str, Any]:
+    """Undo a change of topics, also one that undid another."""
+    done = await topic_control.undo(user, asked.entry)
+    return {
+        "undone": done.undone,
+        "entry": done.entry,
+        "count": len(done.topics),
+        "topics": done.topics[:MOST_TOLD],
+        "ended": done.ended[:MOST_TOLD],
+        "ended_count": len(done.ended),
+    }
