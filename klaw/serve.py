@@ -147,7 +147,6 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
         chats=app.chats,
         embedder=memory.embedder,
         recall=memory.recall,
-        search=memory.search,
         summarizer=memory.summarizer,
         slots=llm.slots,
         providers=llm.router.report,

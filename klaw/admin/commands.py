@@ -34,14 +34,12 @@ from klaw.admin.requests import (
     Receipt,
     Reindex,
     Request,
-    Search,
     Status,
     Tasks,
     Usage,
     Why,
 )
 from klaw.admin.scheduling import describe_overview, run_scheduled
-from klaw.admin.search import run_search
 from klaw.admin.short_ids import lengthened
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
@@ -62,7 +60,6 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import Forgetter
 from klaw.memory.recall.recall import Recall
-from klaw.memory.search.search import MemorySearch
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.operations.perform import OPERATOR, Call, perform
 from klaw.store.journal import COMMIT_LOG
@@ -92,7 +89,6 @@ class Sources:
     chats: Chats
     embedder: Embedder
     recall: Recall
-    search: MemorySearch
     summarizer: Summarizer
     slots: Slots
     providers: Callable[[], Sequence[ProviderReport]]
@@ -156,8 +152,6 @@ class Commands:
                 return await self._receipt(request)
             case Why():
                 return await self._why(request)
-            case Search():
-                return await run_search(self._sources.search, self._sources.readers, request)
             case Usage():
                 return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():

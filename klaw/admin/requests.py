@@ -44,8 +44,6 @@ MAX_DAYS = 3660
 """Most days that usage goes back."""
 
 Level = Literal["debug", "info", "warning", "error"]
-Speaker = Literal["user", "assistant"]
-"""Whose messages are searched."""
 Grouping = Literal["chat", "model", "day", "task", "source"]
 """What sums of usage are made for."""
 ReindexAction = Literal["start", "status", "cancel"]
@@ -106,25 +104,6 @@ class Why:
     chat: str | None = None
     query: Query | None = None
     """Also try what Auto-RAG would do with the message for this question."""
-
-
-@attrs.frozen(kw_only=True)
-class Search:
-    """What matches a query in all that a user and the assistant said."""
-
-    command: ClassVar[str] = "search"
-    deadline_s: ClassVar[float] = 10.0
-    query: Query
-    user: str | None = None
-    """Default: the chat's, else ``local``."""
-    chat: str | None = None
-    """Its name, or its id ``user:name``."""
-    since: str | None = None
-    until: str | None = None
-    role: Speaker | None = None
-    limit: Limit | None = None
-    page: str | None = None
-    """A number, or the name of a next page."""
 
 
 Days = NewType("Days", int)
@@ -204,7 +183,7 @@ Scheduled: TypeAlias = (
 )
 """Requests about tasks and runs."""
 Request: TypeAlias = (
-    Status | Actors | Chat | Receipt | Why | Search | Usage | Tasks | Log | Health | Mcp | Reindex | Scheduled | Forget
+    Status | Actors | Chat | Receipt | Why | Usage | Tasks | Log | Health | Mcp | Reindex | Scheduled | Forget
 )
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
@@ -279,7 +258,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda cls: cls is Whole, _read_whole)
     converter.register_structure_hook_func(lambda cls: cls is Fields, _read_fields)
     converter.register_structure_hook(bool, _read_bool)
-    for words in (Level, ReindexAction, Speaker, Grouping):
+    for words in (Level, ReindexAction, Grouping):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)

@@ -43,4 +43,5 @@ async def lengthened(readers: Readers, request: Request) -> Request:
         of: IdKind = "fact" if head == "fact:" else "person" if head else kind
         found = await readers.run(beginning_with, of, user, text, MOST_TOLD + 1)
         changed[field] = f"{head}{only(found, field) or text}"
-    return attrs.evolve(request, **changed) if changed else request  # type: ignore[arg-type]  # fields of its class
+    whole: Any = request
+    return attrs.evolve(whole, **changed) if changed else request

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from klaw import __version__
-from klaw.cli.arguments import Parser, Words, add_config, add_home, count, port
+from klaw.cli.arguments import Parser, add_config, add_home, count, port
 
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
 
@@ -166,19 +166,6 @@ def _looking_commands(commands: Any) -> None:
     why.add_argument("--chat", metavar="NAME", help="the message's chat; MESSAGE may then be its number alone")
     why.add_argument("--user", metavar="NAME", help="whose message (default: whoever has it; with a chat: local)")
     why.add_argument("--query", metavar="TEXT", help="also try whether this question would recall it")
-
-    search = _command(
-        commands, "search", "search all that was said, by words and by meaning", "search", "search_command"
-    )
-    search.add_argument("query", metavar="QUERY", nargs="+", action=Words, help="a question, or words")
-    search.add_argument("--user", metavar="NAME", help="whose history (default: local)")
-    search.add_argument("--chat", metavar="NAME", help="this chat only")
-    times = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; UTC where no offset is given"
-    search.add_argument("--since", metavar="TIME", help=f"what was said from then on: {times}")
-    search.add_argument("--until", metavar="TIME", help="what was said before; a day counts to its end")
-    search.add_argument("--role", metavar="ROLE", help="what this one said: user or assistant")
-    search.add_argument("--limit", metavar="N", type=int, help="results on a page, 1 to 100 (default: 10)")
-    search.add_argument("--page", metavar="PAGE", help="another page: its number, or what the page before names")
 
     text = "show what calls to models used and cost"
     usage = _command(commands, "usage", text, "usage", "usage_command")

@@ -21,11 +21,11 @@ from klaw.config.paths import Paths
 from klaw.errors import KlawError, Problem
 from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain, plain_type, supplied, told
 from klaw.operations.perform import OPERATOR, Call, perform, read
-from klaw.operations.text import Table
+from klaw.operations.text import Marked, Shown, Table
 
 MAX_STDIN = 65_536
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
-_BOLD_OFF = "NO_COLOR"
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
 def add(commands: Any, noun: Noun) -> None:
@@ -128,15 +128,16 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
         return 2 if error.code in _WRONG_USAGE else 1
     except KlawError as error:
         return fail(error)
+    known = {"answer": answer, "again": partial(again, operation, arguments)}
+    shown = operation.show(**supplied(operation.show, known))
+    shown = shown if isinstance(shown, Shown) else Shown(shown)
     if getattr(arguments, "json", False):
         print_json(answer)
-        return 0 if done else 1
-    if not done:
-        return 1
-    bold = sys.stdout.isatty() and not os.environ.get(_BOLD_OFF)
-    shown: dict[str, Any] = {"answer": answer, "again": partial(again, operation, arguments), "bold": bold}
-    print("\n".join(written(operation.show(**supplied(operation.show, shown)))))
-    return 0
+    elif done:
+        for note in shown.notes:
+            print(f"klaw: {line(note)}", file=sys.stderr)
+        print("".join(f"{each}\n" for each in written(shown.lines)), end="")
+    return 0 if done and shown.found else 1
 
 
 def _ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,20 +155,34 @@ def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     if not sys.stdin.isatty():
         print("klaw: nothing was changed; say --yes to do it, or --dry-run to see what would happen", file=sys.stderr)
         return False
-    print("\n".join(written(operation.show(answer=answer))), file=sys.stderr)
+    print("\n".join(written(operation.show(answer=answer))), file=sys.stderr)  # type: ignore[arg-type]  # no Shown
     print(f"{operation.confirm} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
 
 
-def written(lines: Lines) -> list[str]:
-    """What an operation shows, harmless to the terminal."""
+def written(lines: Lines, *, bold: bool | None = None) -> list[str]:
+    """What an operation shows, harmless to the terminal. ``bold``: whether marked text is set in bold; None: where the
+    output is a terminal that has it."""
+    if bold is None:
+        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     out = []
     for each in lines:
         if isinstance(each, Table):
             out += table([[line(cell) for cell in row] for row in each.rows], right=each.right)
+        elif isinstance(each, Marked):
+            out.append(_marked(each) if bold else line(each.text))
         else:
             out.append(line(each))
     return out
+
+
+def _marked(marked: Marked) -> str:
+    """Each piece is made harmless by itself: that changes lengths."""
+    out, done = [], 0
+    for begin, end in marked.marks:
+        out += [line(marked.text[done:begin]), _BOLD, line(marked.text[begin:end]), _PLAIN]
+        done = end
+    return "".join([*out, line(marked.text[done:])])
 
 
 def again(operation: Operation, arguments: argparse.Namespace, **changed: Any) -> str:
@@ -251,6 +266,28 @@ def _alone(paths: Paths, asked: Call) -> dict[str, Any]:
 async def _over_the_database(paths: Paths, asked: Call) -> dict[str, Any]:
     from klaw.store.offline import offline_readers
 
+    handler = asked.operation.handler.__code__
+    if "search" in handler.co_varnames[: handler.co_argcount]:
+        return await _with_search(paths, asked)
     async with offline_readers(paths.database) as readers:
-        parts: Mapping[str, Any] = {"readers": readers, "paths": paths}
+        return await perform(asked, OPERATOR, {"readers": readers, "paths": paths})
+
+
+async def _with_search(paths: Paths, asked: Call) -> dict[str, Any]:
+    """With vectors, if the model is here. Raises ConfigError, too."""
+    from klaw.actor.clock import SystemClock
+    from klaw.actor.metrics import Metrics
+    from klaw.config.load import load
+    from klaw.memory.recall.offline_recall import open_recall
+    from klaw.memory.search.search import MemorySearch
+    from klaw.memory.topics.metrics import TopicMetrics
+    from klaw.memory.topics.search import TopicSearch
+
+    config, _ = load(paths.config_file)
+    folder = config.embedding.path or paths.models_dir / config.embedding.model
+    async with open_recall(paths.database, config, folder) as offline:
+        clock = SystemClock()
+        topics = TopicSearch(offline.readers, offline.embedder, clock, TopicMetrics(Metrics()))
+        search = MemorySearch(offline.readers, offline.embedder, clock, topics)
+        parts = {"readers": offline.readers, "paths": paths, "search": search, "missing": offline.missing}
         return await perform(asked, OPERATOR, parts)

@@ -26,7 +26,7 @@ import attrs
 from klaw.convert import Bounds, Check
 from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_id, user_of
 from klaw.errors import KlawError, Problem
-from klaw.operations.text import Table
+from klaw.operations.text import Line, Shown
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
@@ -39,7 +39,7 @@ Whole: TypeAlias = Annotated[int, Bounds(1)]
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
-Lines: TypeAlias = Sequence[str | Table]
+Lines: TypeAlias = Sequence[Line]
 
 _OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
 """Codes whose text says that the field is one of ``args``."""
@@ -59,7 +59,7 @@ class OperationError(KlawError):
         self.code = code
         self.problems = tuple(problems) or ((Problem(field, message),) if field else ())
         told = [
-            f"args{'.' if each.path else ''}{each}" if code in _OF_ARGUMENTS else str(each) for each in self.problems
+            f"args{'.' if each.path else ': '}{each}" if code in _OF_ARGUMENTS else str(each) for each in self.problems
         ]
         super().__init__("; ".join(told) or message)
 
@@ -159,8 +159,12 @@ def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
     return [f"  … and {left} more; `{command}` shows all."] if left else []
 
 
-def chat_of(named: str | None, user: UserId) -> ChatId | None:
-    """A chat of the user, by its name or its id. Raises OperationError (``bad_args``)."""
+def chat_of(named: str | None, user: UserId, *, any_user: bool = False) -> ChatId | None:
+    """A chat of the user, by its name or its id; with ``any_user`` the id may be of another one's.
+
+    Raises:
+        OperationError: ``bad_args``.
+    """
     if named is None:
         return None
     owner, colon, name = named.rpartition(":")
@@ -168,7 +172,7 @@ def chat_of(named: str | None, user: UserId) -> ChatId | None:
         chat = chat_id(user_id(owner) if colon else user, name)
     except InvalidName as error:
         raise OperationError("bad_args", str(error), field="chat") from None
-    if user_of(chat) != user:
+    if user_of(chat) != user and not any_user:
         raise OperationError("bad_args", "is not the user's", field="chat")
     return chat
 
@@ -217,7 +221,7 @@ class Slash:
     """The argument that the text behind the word becomes."""
     given: Mapping[str, Any] = attrs.field(factory=dict)
     """Other arguments."""
-    show: Callable[..., Lines] | None = None
+    show: Callable[..., Lines | Shown] | None = None
     """None: as in the terminal."""
     quotes: Callable[[dict[str, Any]], bool] = lambda _answer: False
     """Whether an answer quotes parts of what is stored, so that it goes with what is forgotten next."""
@@ -244,8 +248,9 @@ class Operation:
     command line asks first with it."""
     cli: str | None
     """Its word behind the noun's; empty: the noun's own command; None: not on the command line."""
-    show: Callable[..., Lines]
-    """The lines for a terminal, from the result as JSON has it. It may also take ``again`` and ``bold``."""
+    show: Callable[..., Lines | Shown]
+    """What a terminal shows of the result as JSON has it. It may also take ``again(field=value)``, the command as it
+    was given, but for some arguments."""
     slash: Slash | None
     invalid: str
     """Code of what is wrong in the nested ``fields``."""
@@ -267,7 +272,7 @@ class Noun:
         arguments: type[Any] = Nothing,
         *,
         cli: str | None = None,
-        show: Callable[..., Lines] = lambda _answer: (),
+        show: Callable[..., Lines | Shown] = lambda _answer: (),
         scope: Scope = Scope.OWN,
         changes: bool = False,
         offline: bool = False,

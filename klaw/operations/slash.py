@@ -9,7 +9,7 @@ from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.operation import Lines, Operation, OperationError, supplied
 from klaw.operations.perform import Asker, perform, read
 from klaw.operations.table import operations
-from klaw.operations.text import Table
+from klaw.operations.text import Marked, Shown, Table
 
 
 class OperationCommands:
@@ -43,16 +43,17 @@ class OperationCommands:
         call = read(operation, {**slash.given, **({slash.rest: rest} if slash.rest and rest else {})})
         answer = await perform(call, Asker(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
         show = slash.show or operation.show
-        lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw", "bold": False}))
+        lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw"}))
         return SlashAnswer("\n".join(_written(lines)), slash.quotes(answer))
 
 
-def _written(lines: Lines) -> list[str]:
+def _written(lines: Lines | Shown) -> list[str]:
     """Columns are not aligned: a chat's letters have any width."""
-    out = []
-    for each in lines:
-        rows = (
-            [f"  {'  '.join(cell for cell in row if cell)}" for row in each.rows] if isinstance(each, Table) else [each]
-        )
-        out += [" ".join(row.split("\n")) for row in rows]
-    return out
+    shown = lines if isinstance(lines, Shown) else Shown(lines)
+    out = list(shown.notes)
+    for each in shown.lines:
+        if isinstance(each, Table):
+            out += [f"  {'  '.join(cell for cell in row if cell)}" for row in each.rows]
+        else:
+            out.append(each.text if isinstance(each, Marked) else each)
+    return [" ".join(line.split("\n")) for line in out]

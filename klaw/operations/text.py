@@ -4,6 +4,7 @@ Lines and cells may hold anything: the door that prints them makes them harmless
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -14,6 +15,28 @@ class Table:
 
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
+
+
+@attrs.frozen
+class Marked:
+    """A line whose parts ``marks`` (begin and end) are set in bold where that can be done."""
+
+    text: str
+    marks: Sequence[Sequence[int]]
+
+
+Line: TypeAlias = str | Table | Marked
+
+
+@attrs.frozen
+class Shown:
+    """Lines with more about them."""
+
+    lines: Sequence[Line]
+    notes: Sequence[str] = ()
+    """What a person should know beside them; on a terminal they do not mix with the lines."""
+    found: bool = True
+    """Whether there was what was asked for; if not, a command's exit code is 1."""
 
 
 def minute(time: str) -> str:

@@ -24,7 +24,7 @@ from klaw.operations.operation import (
     required,
     timed,
 )
-from klaw.operations.text import Table, minute
+from klaw.operations.text import Line, Table, minute
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
@@ -168,7 +168,7 @@ def _rebuilt(answer: dict[str, Any]) -> Lines:
 
 
 def _undone(answer: dict[str, Any]) -> Lines:
-    lines: list[str | Table] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
+    lines: list[Line] = [f"change {answer['undone']} was undone by change {answer['entry']}"]
     if answer["topics"]:
         lines += ["restored:", *_told(answer["topics"], answer["count"])]
     if answer["ended"]:

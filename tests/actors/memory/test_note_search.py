@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 from klaw.actor.clock import SystemClock, iso
-from klaw.admin.requests import Search, parse_args
-from klaw.admin.search import run_search
-from klaw.cli.search import lines
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import NoteResult
@@ -21,6 +18,7 @@ from klaw.store.sql import passages
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.passages import PassageVector
 from klaw.store.store import Store
+from tests.support.asking import ask_operation, search_lines
 from tests.support.forgetting import forgetter, holding
 from tests.support.making import START, new, running_store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, unit
@@ -98,9 +96,9 @@ async def test_it_is_told_as_no_words_of_the_user(tmp_path: Path) -> None:
         told = show(page, page.results)
         assert "[note on a tool's result, " in told
         assert "chat main, not the user's words]: web: В Риге дождь" in told
-        answer = await run_search(search, store.readers, parse_args(Search, {"query": "дождь", "user": "anna"}))
+        answer = await ask_operation("search", {"search": search, "readers": store.readers}, query="дождь", user="anna")
         assert "note" in {each["kind"] for each in answer["results"]}
-        text = "\n".join(lines(answer, more=None, bold=False))
+        text = "\n".join(search_lines(answer))
         assert "main#2  note on a tool's result" in text
 
 

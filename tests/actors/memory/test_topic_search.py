@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
-from klaw.cli.search import lines
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.search import TopicResult
@@ -29,6 +28,7 @@ from klaw.store.kinds import topics
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
+from tests.support.asking import search_lines
 from tests.support.making import running_store
 from tests.support.scripted import Scripted
 from tests.support.topics import ANNA, archive, draft, say
@@ -254,8 +254,9 @@ async def test_memory_search_tells_the_topics_of_what_it_found(tmp_path: Path) -
             messages=1,
             score=page.topics[0].score,
         )
-        answer = {"user": "anna", "results": [], "topics": [attrs.asdict(each) for each in page.topics]}
-        shown = lines(answer, more=None, bold=False)
+        told = {"user": "anna", "results": [], "topics": [attrs.asdict(each) for each in page.topics]}
+        answer = {**told, "degraded": [], "words_left_out": [], "words": ["пирог"], "total": 1}
+        shown = search_lines(answer)
         assert shown[:2] == [f"topic  {best.first_at[:10]}  main  1 message", f"    {best.summary}"]
         assert (await search.search("пирог", HistoryFilters(user=UserId("nobody")))).topics == ()
         assert (await search.search("пирог", HistoryFilters(user=ANNA, role=Role.USER))).topics == ()

@@ -139,7 +139,9 @@ async def test_every_handler_gets_what_it_names(app: App) -> None:
         assert set(inspect.signature(operation.handler).parameters) <= known, operation.name
         assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
         if operation.offline:
-            assert set(inspect.signature(operation.handler).parameters) <= {"asked", "user", "readers", "paths"}
+            assert set(inspect.signature(operation.handler).parameters) <= {
+                *("asked", "user", "asker", "readers", "paths", "search", "missing")
+            }
 
 
 def test_every_operation_is_described() -> None:

@@ -1,0 +1,189 @@
+"""Search in all that a user and the assistant said, in facts and in memory files. The answer holds pieces of messages,
+so it never goes into a log."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from klaw.domain.message import Role
+from klaw.domain.names import UserId
+from klaw.domain.search import kind_of
+from klaw.domain.text import plural
+from klaw.operations.operation import (
+    Limit,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Query,
+    argument,
+    chat_of,
+    required,
+    timed,
+)
+from klaw.operations.perform import Asker
+from klaw.operations.text import Line, Marked, Shown, minute
+
+if TYPE_CHECKING:
+    from klaw.memory.search.search import MemorySearch
+    from klaw.memory.search.search_order import Cursor
+    from klaw.store.readers import Readers
+
+NOUN = Noun("search", "search all that was said, by words and by meaning")
+
+_TIMES = "2024-05-01, 2024-05-01T18:30+03:00, 7d, 2w, yesterday; UTC unless an offset is given"
+_NOTES = {
+    "embedding_off": "full text only: embedding.enabled is false",
+    "embedding_no_model": "full text only: the embedding model is not installed (klaw models pull)",
+    "embedding_loading": "full text only: the embedding model is being loaded",
+    "embedding_restarting": "full text only: the embedder is being restarted",
+    "embedding_busy": "full text only: the embedder has too much to do",
+    "embedding_late": "full text only: the query's vector was not ready in time",
+    "embedding_failed": "full text only: the embedding model failed",
+    "no_vectors": "full text only: there are no vectors yet",
+    "no_model": "full text only: the embedding model is not installed (klaw models pull)",
+    "other_model": "full text only: the stored vectors are of another embedding model",
+    "vectors_incomplete": "most messages have no vector yet and are found by their words only",
+    "vectors_not_encoded": "not all vectors were searched: they are being prepared",
+    "vector_search_failed": "full text only: the vectors are damaged; a running server makes them again",
+    "text_search_failed": "by meaning only: the full-text index is damaged (klaw doctor)",
+    "newest_only": "by words only newer messages were ranked: all words of the query are very frequent",
+}
+_ORIGINS = {"tool": "after reading from outside"}
+"""What is said of a fact's origin."""
+
+
+@attrs.frozen(kw_only=True)
+class Search(OfUser):
+    query: Query = required("a question, or words", words=True)
+    chat: Name | None = argument("only messages of this chat", metavar="NAME")
+    since: Name | None = argument(f"only what was said from then on: {_TIMES}", metavar="TIME")
+    until: Name | None = argument("only what was said before; a day counts to its end", metavar="TIME")
+    role: Literal["user", "assistant"] | None = argument("only what the user or the assistant said")
+    limit: Limit = argument("results on a page, 1 to 100 (default: 10)", default=10, metavar="N")
+    page: Name | None = argument("number of the page, or what the page before names")
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+
+
+def show(answer: dict[str, Any], again: Callable[..., str]) -> Shown:
+    """The results, and how to see more."""
+    lines: list[Line] = []
+    for each in answer.get("people", ()):
+        lines += ["  ".join(_who(each)), *(f"    {fact['text']}" for fact in each["facts"]), ""]
+    for each in answer.get("topics", ()):
+        span = " to ".join(dict.fromkeys((each["first_at"][:10], each["last_at"][:10])))
+        chat = each["chat"].removeprefix(f"{answer['user']}:")
+        lines += ["  ".join(["topic", span, chat, plural(each["messages"], "message")]), f"    {each['summary']}", ""]
+    for each in answer["results"]:
+        marks = [[4 + begin, 4 + end] for begin, end in each["marks"]]
+        head = [*_label(each, answer["user"]), *_without_words(each)]
+        lines += ["  ".join(head), Marked(f"    {each['snippet']}", marks), ""]
+    if answer["results"]:
+        last = answer["first"] + len(answer["results"]) - 1
+        lines.append(f"{answer['first']} to {last} of {_results(answer)}")
+    if answer["next"] is not None:
+        lines.append(f"more: {again(page=answer['next'])}")
+    return Shown(lines, notes=notes(answer), found=bool(answer["results"] or answer.get("people")))
+
+
+def notes(answer: dict[str, Any]) -> list[str]:
+    """What a person should know of how the search was done, or why nothing was found."""
+    out = []
+    for code in answer["degraded"]:
+        name, _, detail = code.partition(":")
+        done = f"full text only, {detail.replace('%', ' %')} re-embedded: the embedding model was changed"
+        out.append(done if name == "reembedding" else _NOTES.get(code, code))
+    if answer["words_left_out"]:
+        out.append(f"very frequent words were not looked for: {', '.join(answer['words_left_out'])}")
+    if not answer["words"]:
+        out.append("QUERY has no word or emoji that could be searched for")
+    elif not answer["total"] and not answer.get("people"):
+        out.append("nothing found")
+    elif answer["total"] and not answer["results"]:
+        out.append(f"there is no such page: {_results(answer)} in all")
+    return out
+
+
+def _who(person: dict[str, Any]) -> list[str]:
+    """The head of a person."""
+    also = f"also {', '.join(person['aliases'])}" if person["aliases"] else ""
+    named = f"last named {person['last_at'][:10]}" if person["last_at"] else ""
+    return ["person", *(each for each in (person["name"], person["relation"], also, named) if each)]
+
+
+def _label(result: dict[str, Any], user: str) -> list[str]:
+    """What a result is, and where it is from."""
+    match result.get("kind", "message"):
+        case "fact":
+            about = f"{result['category']}, importance {result['importance']}"
+            origin = [_ORIGINS[result["origin"]]] if result["origin"] in _ORIGINS else []
+            return [minute(result["updated_at"]), f"fact {result['id']}", about, *origin]
+        case "file":
+            return [f"{result['path']}:{result['line']}", *([result["heading"]] if result["heading"] else [])]
+        case kind:
+            place = f"{result['chat'].removeprefix(f'{user}:')}#{result['seq']}"
+            what = "note on a tool's result" if kind == "note" else result["role"]
+            return [minute(result["created_at"]), place, what]
+
+
+def _without_words(result: dict[str, Any]) -> list[str]:
+    """How a message was found that has none of the words."""
+    if result["words"]:
+        return []
+    return ["by meaning"] if result["vector_rank"] is not None else ["beside a match"]
+
+
+def _results(answer: dict[str, Any]) -> str:
+    return f"{'' if answer['total_is_exact'] else 'at least '}{answer['total']}"
+
+
+# -- the operation ----------------------------------------------------------------------------------------------------
+
+
+@NOUN.operation("search", Search, cli="", show=show, offline=True)
+async def search(
+    asked: Search, user: UserId, asker: Asker, search: "MemorySearch", readers: "Readers", missing: str | None
+) -> dict[str, Any]:
+    """Search all that was said, by words and by meaning."""
+    from klaw.memory.search.search_order import Cursor
+    from klaw.store.sql import messages
+    from klaw.store.sql.history_search import HistoryFilters
+
+    chat = chat_of(asked.chat, user, any_user=asker.user is None and asked.user is None)
+    page = _page(asked.page)
+    now = page.asked_at if isinstance(page, Cursor) else search.now()
+    since, until = timed("since", asked.since, now), timed("until", asked.until, now, until=True)
+    if since is not None and until is not None and since >= until:
+        raise OperationError("bad_args", "must be later than since", field="until")
+    filters = HistoryFilters(
+        user=UserId(chat.partition(":")[0]) if chat is not None else user,
+        chat=chat,
+        since=since,
+        until=until,
+        role=Role(asked.role) if asked.role is not None else None,
+    )
+    if chat is not None and await readers.run(messages.session, chat) is None:
+        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    found = await search.search(asked.query, filters, limit=asked.limit, page=page)
+    return {
+        "user": filters.user,
+        "chat": chat,
+        "since": since,
+        "until": until,
+        "role": filters.role,
+        **attrs.asdict(found, filter=lambda field, _value: field.name != "results"),
+        "degraded": [missing if missing and each == "embedding_off" else each for each in found.degraded],
+        "results": [{"kind": kind_of(each), **attrs.asdict(each)} for each in found.results],
+    }
+
+
+def _page(text: str | None) -> "int | Cursor":
+    from klaw.memory.search.search_order import BadCursor, read_cursor
+
+    try:
+        return read_cursor(text) if text is not None else 1
+    except BadCursor as error:
+        raise OperationError("bad_args", str(error), field="page") from None
