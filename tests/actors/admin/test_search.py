@@ -21,10 +21,10 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import memory_files, messages
 from klaw.operations.search import notes
 from klaw.operations.table import operations
+from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import memory_files, messages
 from klaw.store.sql.chunks import Chunk, MemoryFile
 from tests.actors.admin.conftest import SETTINGS, sources_of
 from tests.actors.admin.test_commands_of_the_cli import served

@@ -255,7 +255,7 @@ async def test_memory_search_tells_the_topics_of_what_it_found(tmp_path: Path) -
             score=page.topics[0].score,
         )
         told = {"user": "anna", "results": [], "topics": [attrs.asdict(each) for each in page.topics]}
-        answer = {**told, "degraded": [], "words_left_out": [], "words": ["пирог"], "total": 1}
+        answer = {**told, "degraded": [], "words_left_out": [], "words": ["пирог"], "total": 0}
         shown = search_lines(answer)
         assert shown[:2] == [f"topic  {best.first_at[:10]}  main  1 message", f"    {best.summary}"]
         assert (await search.search("пирог", HistoryFilters(user=UserId("nobody")))).topics == ()
