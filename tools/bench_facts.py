@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+import attrs
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,7 +20,6 @@ from klaw.actor.clock import iso
 from klaw.domain.fact import Fact, FactId, FactSource, Origin
 from klaw.domain.names import UserId
 from klaw.store import connect, migrations
-from klaw.store.memory_records import FactEntry
 from klaw.store.sql import facts, passages, vectors
 from klaw.store.sql.passages import PassageVector
 
@@ -44,7 +44,8 @@ def fill(connection: apsw.Connection, count: int) -> bytes:
                 created_at=now,
                 updated_at=now,
             )
-            facts.apply(connection, FactEntry(entry=number, time=now, user=fact.user, id=fact.id, fact=fact))
+            put = attrs.evolve(facts.FACT.put(fact.user, fact.id, fact, now), entry=number)
+            facts.FACT.apply(connection, put)
             made = chance.normal(size=DIMENSION)
             vector = (made / np.linalg.norm(made)).astype("<f4").tobytes()
             passages.store(connection, MODEL, [PassageVector("fact", number, fact.text, vector)])

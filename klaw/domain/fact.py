@@ -2,10 +2,11 @@
 
 import enum
 import re
-from typing import NewType
+from typing import Annotated, NewType
 
 import attrs
 
+from klaw.convert import OMIT, Wire
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import clean_output, normalized
 
@@ -66,20 +67,20 @@ class Fact:
     """0 to 100."""
     source: FactSource
     origin: Origin
-    chat: ChatId | None = None
+    chat: Annotated[ChatId | None, Wire("chat_id")] = None
     """Where it was said."""
-    message: str | None = None
+    message: Annotated[str | None, Wire("message_id")] = None
     """Id of the message that it was drawn from."""
-    turn: str | None = None
+    turn: Annotated[str | None, Wire("turn_id")] = None
     """Id of the turn, or of the run, that saved it."""
     topic: str | None = None
     """Id of the topic that it was drawn from."""
-    day: str | None = None
-    """Date of the day whose talk it was drawn from, such as 2026-11-21."""
     created_at: str
     updated_at: str
     superseded_by: FactId | None = None
     """The newer statement that took its place. Then it is history: no search finds it."""
+    day: Annotated[str | None, OMIT] = None
+    """Date of the day whose talk it was drawn from, such as 2026-11-21."""
 
     @property
     def active(self) -> bool:

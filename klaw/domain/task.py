@@ -10,7 +10,7 @@ from typing import Annotated, Any, NewType, TypeAlias
 
 import attrs
 
-from klaw.convert import Check, Wire
+from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain.names import LOCAL_USER, InvalidName, UserId
 
 TaskName = NewType("TaskName", str)
@@ -44,7 +44,7 @@ def run_folder(user: UserId, name: TaskName) -> str:
 class Cron:
     """Five cron fields, read in a time zone."""
 
-    expression: str
+    expression: Annotated[str, Wire("cron")]
     zone: str
     """IANA name."""
 
@@ -53,18 +53,24 @@ class Cron:
 class Every:
     """A fixed interval, counted from the task's anchor."""
 
-    seconds: int
+    seconds: Annotated[int, Wire("every_s")]
 
 
 @attrs.frozen(kw_only=True)
 class At:
     """Once."""
 
-    instant: str
+    instant: Annotated[str, Wire("at")]
     """ISO-8601 UTC with milliseconds."""
 
 
 Trigger: TypeAlias = Cron | Every | At
+
+
+def _read_trigger(value: Any) -> Trigger:
+    kind: Any = Cron if "cron" in value else Every if "every_s" in value else At
+    found: Trigger = JOURNAL.read(value, kind)
+    return found
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +79,7 @@ class Task:
 
     user: UserId
     name: TaskName
-    trigger: Trigger
+    trigger: Annotated[Trigger, Form(_read_trigger, JOURNAL.write)]
     message: str
     """What the subagent is asked to do."""
     model: str | None = None

@@ -9,13 +9,11 @@ from typing import Any
 import attrs
 
 from klaw.domain.forget import MARK, Quotes
-from klaw.store import memory_records, records, run_records
-from klaw.store.forget_records import FORGET, ForgetEntry, Lines
+from klaw.store import changes, records, run_records
 from klaw.store.line_inserter import FAULTS, parse
-from klaw.store.person_records import MENTION, PERSON
-from klaw.store.sql import forgetting
+from klaw.store.sql import core_memory, facts, forgetting, people, summaries, tasks, topic_changes
+from klaw.store.sql.forgotten import ForgetEntry, Lines
 from klaw.store.sql.quoting import is_said_again
-from klaw.store.summary_records import summary_key
 
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 _OWN_LINES = tuple(f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core"))
@@ -114,7 +112,7 @@ class Cleaner:
             return [f'"turn_id":{records.dumps(turn)},'.encode() for turn in self.lines.receipts]
         if kind == run_records.RUNS:
             return [f'"id":{records.dumps(run)},'.encode() for run in self.lines.runs]
-        return [*_OWN_LINES] if kind == memory_records.MEMORY else []
+        return [*_OWN_LINES] if kind == changes.MEMORY else []
 
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
         if kind == records.CONVERSATIONS:
@@ -150,33 +148,33 @@ class Cleaner:
 
     def _of_kept(self, record: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
         """A task that was removed, core memory that has changed: later lines say what they are now."""
-        if record["what"] == memory_records.CORE and self.entry.core:
+        if record["what"] == core_memory.CORE.what and self.entry.core:
             return {**record, "value": {**value, "document": {}, "replaces": ""}}
-        if record["what"] == memory_records.TASK and record.get("key") in self.entry.tasks:
+        if record["what"] == tasks.TASK.what and record.get("key") in self.entry.tasks:
             return {**record, "value": {**value, "message": MARK}}
         return record
 
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
         what, value = record.get("what"), record.get("value")
-        if not isinstance(value, dict) or what in (FORGET, MENTION):
+        if not isinstance(value, dict) or what in (forgetting.FORGET.what, people.MENTION.what):
             return record
         before = record.get("entry", 0) < self.entry.entry
-        if what in (memory_records.TASK, memory_records.CORE):
+        if what in (tasks.TASK.what, core_memory.CORE.what):
             return self._of_kept(record, value) if self.own and before else record
-        if what == PERSON and self.own and record.get("entry") in self.lines.people:
+        if what == people.PERSON.what and self.own and record.get("entry") in self.lines.people:
             return {**record, "value": self.lines.people[record["entry"]]}
-        if what in (memory_records.FACT, PERSON):
-            gone: Sequence[str] = self.entry.facts if what == memory_records.FACT else self.entry.people
+        if what in (facts.FACT.what, people.PERSON.what):
+            gone: Sequence[str] = self.entry.facts if what == facts.FACT.what else self.entry.people
             if record.get("key") not in gone or not before:
                 return record  # a fact or a person that is kept
             emptied = {name: each for name, each in record.items() if name != "value"}
             return {**emptied, "op": "remove"} if self.own else record
-        if what == memory_records.SUMMARY:
-            mine = record.get("key") in {summary_key(*each) for each in self.entry.summaries}
+        if what == summaries.SUMMARY.what:
+            mine = record.get("key") in {summaries.summary_key(each) for each in self.entry.summaries}
             if self.own and mine and before:
                 notes = [{**note, "text": MARK} for note in value.get("notes", [])]
                 return {**record, "value": {**value, "text": MARK, "notes": notes}}
-        if what == memory_records.TOPIC and self.own and before:
+        if what == topic_changes.TOPIC.what and self.own and before:
             states = [
                 {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
                 for state in value.get("topics", [])

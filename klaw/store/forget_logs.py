@@ -19,18 +19,19 @@ from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store import memory_records, records, run_records, set_aside
+from klaw.store import changes, records, run_records, set_aside
 from klaw.store.core_files import FILE as CORE_FILE
 from klaw.store.forget_cleaner import Cleaner, needles, record_of
-from klaw.store.forget_records import ForgetEntry
 from klaw.store.journal import COMMIT_LOG, Entry, Journal
 from klaw.store.line_inserter import FAULTS, parse
 from klaw.store.sql import forget_names, forgetting, memory_journal, messages, meta, quoting
-from klaw.store.summary_records import COPIES, copy_path
+from klaw.store.sql.facts import FACT
+from klaw.store.sql.forgotten import ForgetEntry
+from klaw.store.sql.summaries import COPIES, copy_path
 
 T = TypeVar("T")
 
-LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, memory_records.MEMORY)
+LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, changes.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
 
 _ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqlite", ".db")
@@ -238,9 +239,8 @@ def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> li
         said = _read(root / records.message_path(message), records.parse_message)
         texts += [each.content for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
     if entry.facts:
-        for path in sorted((root / memory_records.MEMORY).glob("*.jsonl")):
-            changes = _read(path, memory_records.parse_memory)
-            facts = [each.fact for each in changes if isinstance(each, memory_records.FactEntry)]
+        for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
+            facts = [each.value for each in _read(path, memory_journal.read) if each.kind is FACT]
             texts += [fact.text for fact in facts if fact is not None and fact.id in entry.facts]
     return texts
 
@@ -255,10 +255,10 @@ def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
 
 
 def _note_done(connection: apsw.Connection, journal: Journal, entry: ForgetEntry) -> None:
-    done = ForgetEntry(
-        entry=memory_journal.last_entry(connection) + 1, time=entry.time, user=entry.user, done=entry.entry
+    done = attrs.evolve(
+        forgetting.FORGET.removed(entry.user, entry.entry, entry.time), entry=memory_journal.last_entry(connection) + 1
     )
-    line = Entry(memory_records.memory_path(done), memory_records.memory_line(done))
+    line = Entry(changes.path(done), changes.line(done))
     try:
         with connection:
             memory_journal.apply(connection, done)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import structlog
 
+from klaw.store.changes import MEMORY
 from klaw.store.journal import Entry
 from klaw.store.jsonl import lines_backwards
-from klaw.store.memory_records import MEMORY
 
 _UNTIL = ',"until":'
 MOST_LINES = 10_000

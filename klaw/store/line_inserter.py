@@ -14,7 +14,8 @@ import apsw
 import attrs
 import structlog
 
-from klaw.store import memory_records, records, run_records
+from klaw.store import records, run_records
+from klaw.store.changes import MEMORY
 from klaw.store.reindex.values import Tally
 from klaw.store.set_aside import SetAside
 from klaw.store.sql import content, memory_journal, messages, runs, turns
@@ -97,8 +98,8 @@ class LineInserter:
 
     def memory(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
         """Carry out a change of memory. Returns its number, None if there is no use for it."""
-        entry = self._parsed(path, line, memory_records.parse_memory)
-        if entry is None or not self._near(connection, path, line, memory_records.MEMORY, entry.entry):
+        entry = self._parsed(path, line, memory_journal.read)
+        if entry is None or not self._near(connection, path, line, MEMORY, entry.entry):
             return None
         applied = self._stored(connection, path, line, lambda: memory_journal.apply(connection, entry))
         if applied is None:
@@ -107,7 +108,7 @@ class LineInserter:
             self._taken(path, line, entry.entry)
             return None
         self._entry = (entry.entry, line)
-        self.count(**{memory_journal.kind(entry): int(applied)})
+        self.count(**{entry.kind.counted: int(applied)})
         return entry.entry
 
     def run(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
@@ -169,7 +170,7 @@ class LineInserter:
             last_rowid, _, last_change = content.last_rowids(connection)
             self._highest[records.CONVERSATIONS] = last_rowid
             self._highest[run_records.RUNS] = last_change
-            self._highest[memory_records.MEMORY] = memory_journal.last_entry(connection)
+            self._highest[MEMORY] = memory_journal.last_entry(connection)
             highest = self._highest[kind]
         if not 0 < number <= highest + FARTHEST:
             self.skip(path, line, "TooLargeANumber")

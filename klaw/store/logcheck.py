@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from klaw.domain.names import ChatId, UserId
-from klaw.store import memory_records, records, run_records, set_aside
+from klaw.store import records, run_records, set_aside
+from klaw.store.changes import MEMORY
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.jsonl import lines_backwards
 from klaw.store.line_inserter import FARTHEST, FAULTS, parse
+from klaw.store.sql import memory_journal
 
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""
@@ -122,7 +124,7 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
     except OSError:
         report.unreadable.append(set_aside.FOLDER)
     folders = _folders(data_dir / records.CONVERSATIONS, report, data_dir)
-    folders += [data_dir / name for name in (records.TURNS, memory_records.MEMORY, run_records.RUNS)]
+    folders += [data_dir / name for name in (records.TURNS, MEMORY, run_records.RUNS)]
     for folder in folders:
         _read_folder(folder, report, data_dir, whole=whole)
     _read_commit_log(data_dir / COMMIT_LOG, report)
@@ -147,7 +149,7 @@ def _take_turn(report: LogReport, record: dict[str, Any]) -> None:
 
 
 def _take_memory(report: LogReport, record: dict[str, Any]) -> None:
-    entry = memory_records.parse_memory(record)
+    entry = memory_journal.read(record)
     report.entries.add(entry.entry, records.dumps(record))
 
 
@@ -166,7 +168,7 @@ def _take_of(path: str) -> Take:
     """What a log's lines are, by its path below the data folder."""
     if run_records.is_transcript(path):
         return _take_spoken
-    kinds = {records.TURNS: _take_turn, memory_records.MEMORY: _take_memory, run_records.RUNS: _take_run}
+    kinds = {records.TURNS: _take_turn, MEMORY: _take_memory, run_records.RUNS: _take_run}
     return kinds.get(path.split("/", 1)[0], _take_message)
 
 

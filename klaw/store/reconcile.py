@@ -15,7 +15,8 @@ import apsw
 import structlog
 
 from klaw.domain.message import Message
-from klaw.store import halves, log_stamps, memory_records, records, run_records
+from klaw.store import halves, log_stamps, records, run_records
+from klaw.store.changes import MEMORY
 from klaw.store.jsonl import lines_backwards
 from klaw.store.line_inserter import FAULTS, LineInserter, parse
 from klaw.store.reindex.values import Tally
@@ -55,8 +56,8 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
     walk.insert(run_records.RUNS, run_records.parse_run, has_run, lambda each: each.change, insert.run)
     # Last: what was forgotten is taken out of all that is there.
     walk.insert(
-        memory_records.MEMORY,
-        memory_records.parse_memory,
+        MEMORY,
+        memory_journal.read,
         lambda each: each.entry <= last,
         lambda each: each.entry,
         insert.memory,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import attrs
@@ -11,8 +12,9 @@ from klaw.actor.failure import error_class
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.errors import SourceForgotten, VectorsDamaged
+from klaw.store import changes
+from klaw.store.changes import Change
 from klaw.store.journal import Entry, Journal
-from klaw.store.memory_records import MemoryEntry, memory_line, memory_path
 from klaw.store.sql import forgetting, memory_journal
 
 
@@ -40,11 +42,10 @@ class Transaction:
         line.encode()  # a lone surrogate is refused here, for this request only
         self.entries.append(Entry(path, line))
 
-    def journal(self, entry: MemoryEntry) -> int:
-        """Carry out an entry of the memory journal and add its line. Returns its number: the next one, whatever it
-        says."""
-        numbered = attrs.evolve(entry, entry=memory_journal.last_entry(self.connection) + 1)
-        self.write(memory_path(numbered), memory_line(numbered))
+    def journal(self, change: Change[Any]) -> int:
+        """Carry out a change of memory and add its line to the journal. Returns its number, the next one."""
+        numbered = attrs.evolve(change, entry=memory_journal.last_entry(self.connection) + 1)
+        self.write(changes.path(numbered), changes.line(numbered))
         memory_journal.apply(self.connection, numbered)
         return numbered.entry
 

@@ -20,7 +20,6 @@ from klaw.domain.core_memory import MAX_TOKENS
 from klaw.domain.fact import MAX_TEXT, FactId, InvalidFact, fact_text, normal_form
 from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, NoSuchFact, StorageError
-from klaw.store import memory_records
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages, tasks, vectors
@@ -356,7 +355,7 @@ def test_normal_forms() -> None:
 )
 async def test_malformed_lines_are_skipped(tmp_path: Path, line: str) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
-        memory_records.parse_memory(json.loads(line))
+        memory_journal.read(json.loads(line))
     await fill(tmp_path)
     _, before = await everything(tmp_path)
     for log in logs(tmp_path):

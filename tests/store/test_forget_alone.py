@@ -17,8 +17,8 @@ from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds.forgetting import clean_logs
 from klaw.store.sql import forgetting, messages
 from klaw.store.sql.forget_scope import Extra
+from klaw.store.sql.summaries import copy_path
 from klaw.store.store import Store
-from klaw.store.summary_records import copy_path
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
 from tests.support.making import START, new, running_store

@@ -3,7 +3,8 @@ form to the byte."""
 
 from pathlib import Path
 
-from klaw.store import memory_records, records, run_records
+from klaw.store import changes, records, run_records
+from klaw.store.sql import memory_journal
 from tests.support.forgetting import forgetter
 from tests.support.making import running_store
 from tests.support.old_home import lines_of, old_data, old_digests
@@ -65,7 +66,7 @@ async def test_something_is_forgotten_and_a_reindex_gives_the_same(tmp_path: Pat
 def test_lines_that_are_read_and_written_again_are_the_same_bytes() -> None:
     for line, record in lines_of("memory"):
         until = record.pop("until", None)
-        written = memory_records.memory_line(memory_records.parse_memory(record))
+        written = changes.line(memory_journal.read(record))
         assert line == (written if until is None else f'{written[:-1]},"until":{until}}}')
     for line, record in lines_of("turns"):
         assert records.turn_line(records.parse_turn(record)) == line

@@ -26,7 +26,7 @@ from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary, SummaryState, ToolNote
 from klaw.errors import StorageFull, SummaryOutdated
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted
-from klaw.store import memory_records
+from klaw.store import changes
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import summaries as stored_summaries
 from klaw.store.reindex.values import Options
@@ -374,20 +374,17 @@ def test_a_malformed_line_of_the_journal_is_refused(changes: dict[str, Any]) -> 
         "notes": [],
     }
     line = {"entry": 1, "time": "t", "user_id": "local", "op": "put", "what": "summary", "key": f"{CHAT}#1"}
-    entry = memory_records.parse_memory({**line, "value": value})
-    assert isinstance(entry, memory_records.SummaryEntry)
+    assert memory_journal.read({**line, "value": value}).kind is summaries.SUMMARY
     with pytest.raises((TypeError, ValueError)):
-        memory_records.parse_memory({**line, "value": {**value, **changes}})
+        memory_journal.read({**line, "value": {**value, **changes}})
     with pytest.raises(ValueError, match="not the user's"):
-        memory_records.parse_memory({**line, "user_id": "anna", "value": value})
+        memory_journal.read({**line, "user_id": "anna", "value": value})
 
 
 async def test_a_removed_summary_takes_its_notes_along(tmp_path: Path) -> None:
     """An entry of the journal that removes one, as a command to forget would write it."""
-    entry = memory_records.SummaryEntry(
-        entry=10_000, time="2026-01", user=UserId("local"), chat=CHAT, number=1, put=None
-    )
-    assert memory_records.parse_memory(json.loads(memory_records.memory_line(entry))) == entry
+    entry = attrs.evolve(summaries.SUMMARY.removed(UserId("local"), (CHAT, 1), "2026-01"), entry=10_000)
+    assert memory_journal.read(json.loads(changes.line(entry))) == entry
     async with running_store(tmp_path) as store:
         await grow(store, 30)
 

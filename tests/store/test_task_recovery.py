@@ -19,7 +19,7 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Run, RunStatus, Task, TaskName
-from klaw.store import connect, memory_records, migrations, run_records
+from klaw.store import changes, connect, migrations, run_records
 from klaw.store.commit import Request, commit_group
 from klaw.store.journal import Journal
 from klaw.store.kinds import messages as stored_messages
@@ -162,10 +162,10 @@ async def test_malformed_and_torn_lines_are_skipped_and_counted(tmp_path: Path, 
 
 @pytest.mark.parametrize("kind", ["run", "memory", "spoken"])
 def test_records_with_a_field_missing_or_of_another_type_are_malformed(kind: str) -> None:
-    run, entry = run_of(), memory_records.TaskEntry(entry=1, time="t", user=LOCAL, name=TaskName("a"), task=task("a"))
+    run, put = run_of(), attrs.evolve(tasks.TASK.put(LOCAL, TaskName("a"), task("a"), "t"), entry=1)
     line, parse = {
         "run": (run_records.run_line(run_records.RunState(1, run)), run_records.parse_run),
-        "memory": (memory_records.memory_line(entry), memory_records.parse_memory),
+        "memory": (changes.line(put), memory_journal.read),
         "spoken": (run_records.transcript_line(run, 1, new()), run_records.parse_transcript),
     }[kind]
     unused = {"rowid", "channel", "segment"} if kind == "spoken" else set()

@@ -10,8 +10,8 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary
 from klaw.memory.forget.forget import Forgetter
 from klaw.store.kinds import facts, messages, summaries
+from klaw.store.sql.summaries import copy_path
 from klaw.store.store import Store
-from klaw.store.summary_records import copy_path
 from tests.support.facts import fact
 from tests.support.making import START, new
 from tests.support.topics import archive

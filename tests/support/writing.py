@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from klaw.domain.names import UserId
-from klaw.store import background_records as records
-from klaw.store.background_records import DayEntry
+from klaw.store.sql.background import DAY, DrawnDay
 from klaw.store.transaction import Transaction
 from klaw.store.writer import Writer
 
@@ -39,5 +38,4 @@ def _instead(run: Real, function: Callable[..., Any], replacement: Callable[...,
 
 def note_day(tx: Transaction, user: UserId, day: str, messages: Sequence[int], at: str, *, done: bool) -> None:
     """Remember that messages of a day were drawn into facts, as the daily pass of older versions did."""
-    records.date(day)
-    tx.journal(DayEntry(entry=0, time=at, user=user, day=day, messages=tuple(messages), done=done))
+    tx.journal(DAY.put(user, day, DrawnDay(messages=tuple(messages), done=done), at))

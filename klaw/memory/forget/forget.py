@@ -24,7 +24,6 @@ from klaw.memory.forget.finding import NothingToForget, Wanted, of_runs
 from klaw.store import forget_logs
 from klaw.store.forget_cleaner import Cleaner
 from klaw.store.forget_logs import Held
-from klaw.store.forget_records import Forgot
 from klaw.store.kinds import forgetting as stored_forgetting
 from klaw.store.readers import Readers
 from klaw.store.sql import (
@@ -37,6 +36,7 @@ from klaw.store.sql import (
 )
 from klaw.store.sql.derivation import FileMade
 from klaw.store.sql.forget_scope import Scope
+from klaw.store.sql.forgotten import Forgot
 from klaw.store.sql.naming import Named
 from klaw.store.sql.quoting import Looked
 from klaw.store.writer import Writer

@@ -5,7 +5,7 @@ from klaw.domain.core_memory import Document
 from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, StorageError
 from klaw.store import core_files
-from klaw.store.memory_records import CoreEntry
+from klaw.store.sql.core_memory import CORE, CorePut
 from klaw.store.transaction import Transaction
 
 
@@ -26,7 +26,7 @@ def change(tx: Transaction, user: UserId, section: str, key: str | None, value: 
             document = core.updated(present.document, section, key or "", value)
     except core.CoreRefused as error:
         raise CoreNotChanged(str(error)) from None
-    tx.journal(CoreEntry(entry=0, time=at, user=user, document=document, replaces=present.digest))
+    tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present.digest), at))
 
     def settle() -> None:
         if core_files.settle(tx.connection, tx.data_dir):

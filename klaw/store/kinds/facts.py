@@ -7,7 +7,6 @@ import attrs
 from klaw.domain.fact import Fact, FactId, InvalidFact, check
 from klaw.domain.names import UserId
 from klaw.errors import FactExists, NoSuchFact, StorageError
-from klaw.store.memory_records import FactEntry
 from klaw.store.sql import facts, passages
 from klaw.store.sql.passages import PassageVector
 from klaw.store.transaction import Transaction
@@ -65,11 +64,11 @@ def put(
             raise NoSuchFact
         past = attrs.evolve(older, superseded_by=fact.id, updated_at=fact.updated_at)
         check(past)
-        tx.journal(FactEntry(entry=0, time=fact.updated_at, user=fact.user, id=past.id, fact=past))
+        tx.journal(facts.FACT.put(fact.user, past.id, past, fact.updated_at))
     same = facts.same_text(tx.connection, fact.user, fact.text, fact.id) if fact.active else None
     if same is not None:
         raise FactExists(same.id)
-    tx.journal(FactEntry(entry=0, time=fact.updated_at, user=fact.user, id=fact.id, fact=fact))
+    tx.journal(facts.FACT.put(fact.user, fact.id, fact, fact.updated_at))
     rowid = facts.rowid_of(tx.connection, fact.user, fact.id)
     if vector is not None and fact.active and rowid is not None:
         passages.store(tx.connection, vector.model_id, [PassageVector("fact", rowid, fact.text, vector.vector)])
@@ -91,5 +90,5 @@ def remove(tx: Transaction, user: UserId, fact: FactId, at: str) -> Fact:
     present = facts.get(tx.connection, user, fact)
     if present is None:
         raise NoSuchFact
-    tx.journal(FactEntry(entry=0, time=at, user=user, id=fact, fact=None))
+    tx.journal(facts.FACT.removed(user, fact, at))
     return present

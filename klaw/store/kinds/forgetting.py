@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import apsw
+import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
@@ -13,12 +14,14 @@ from klaw.domain.core_memory import Document
 from klaw.domain.fact import FactId
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable, StorageError
-from klaw.store import core_files, forget_logs
+from klaw.store import changes, core_files, forget_logs
+from klaw.store.changes import Change
 from klaw.store.forget_cleaner import Cleaner
-from klaw.store.forget_records import ForgetEntry, Forgot
-from klaw.store.memory_records import CoreEntry, TaskEntry, memory_line, memory_path
 from klaw.store.sql import forgetting, memory_journal, meta, people, person_past, tasks
+from klaw.store.sql.core_memory import CORE, CorePut
 from klaw.store.sql.forget_scope import Extra, Scope, scope
+from klaw.store.sql.forgetting import FORGET
+from klaw.store.sql.forgotten import Forgetting, Forgot
 from klaw.store.sql.quoting import Looked
 from klaw.store.transaction import Stopped, Transaction
 
@@ -64,10 +67,7 @@ def forget(
     ):
         raise StorageError("what is to be forgotten is not there any more: nothing was changed")
     present, document = _core_without(tx, found)
-    entry = ForgetEntry(
-        entry=memory_journal.last_entry(connection) + 1,
-        time=at,
-        user=user,
+    forgotten = Forgetting(
         messages=tuple(sorted(each.rowid for each in found.own)),
         facts=found.facts,
         topics=found.topics,
@@ -82,14 +82,14 @@ def forget(
         past=person_past.past_of_others(connection, user, found.people),
     )
     meta.put(connection, meta.FORGET_COMPACT, at)
-    done = _carry_out(tx, entry, looked)
+    done = _carry_out(tx, FORGET.put(user, None, forgotten, at), looked)
     gone = {each.name for each in found.tasks}
-    for name in entry.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
+    for name in forgotten.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
         now = tasks.get(connection, user, name)
         if now is not None:
-            tx.journal(TaskEntry(entry=0, time=at, user=user, name=name, task=None if name in gone else now))
+            tx.journal(tasks.TASK.removed(user, name, at) if name in gone else tasks.TASK.put(user, name, now, at))
     if document is not None:
-        tx.journal(CoreEntry(entry=0, time=at, user=user, document=document, replaces=present))
+        tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
     tx.after_commit.append(lambda: _settle(tx))
     return done
 
@@ -100,8 +100,7 @@ def _settle(tx: Transaction) -> None:
 
 def note_forgotten(tx: Transaction, user: UserId, entry: int, at: str) -> None:
     """Remember that a forgetting is finished in all logs."""
-    number = memory_journal.last_entry(tx.connection) + 1
-    _carry_out(tx, ForgetEntry(entry=number, time=at, user=user, done=entry))
+    _carry_out(tx, FORGET.removed(user, entry, at))
 
 
 def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
@@ -124,10 +123,11 @@ def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
     return present.digest, document
 
 
-def _carry_out(tx: Transaction, entry: ForgetEntry, looked: Looked | None = None) -> Forgot:
-    done = forgetting.apply(tx.connection, entry, looked)
-    meta.put(tx.connection, memory_journal.ENTRY, str(entry.entry))
-    tx.write(memory_path(entry), memory_line(entry))
+def _carry_out(tx: Transaction, change: Change[Forgetting], looked: Looked | None = None) -> Forgot:
+    change = attrs.evolve(change, entry=memory_journal.last_entry(tx.connection) + 1)
+    done = forgetting.apply(tx.connection, change, looked)
+    meta.put(tx.connection, memory_journal.ENTRY, str(change.entry))
+    tx.write(changes.path(change), changes.line(change))
     return done
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from klaw.domain.names import UserId
 from klaw.domain.person import InvalidPerson, Mention, Person, PersonId, check
 from klaw.errors import NoSuchPerson, StorageError
-from klaw.store.person_records import MentionEntry, PersonEntry
 from klaw.store.sql import people
 from klaw.store.transaction import Transaction
 
@@ -46,11 +45,11 @@ def change(
         except InvalidPerson as error:
             raise StorageError(f"the person cannot be stored: {error}") from None
         if people.get(connection, user, person.id) != person:
-            tx.journal(PersonEntry(entry=0, time=at, user=user, id=person.id, person=person))
+            tx.journal(people.PERSON.put(user, person.id, person, at))
     for gone in removed:
         if people.get(connection, user, gone) is None:
             raise NoSuchPerson
-        tx.journal(PersonEntry(entry=0, time=at, user=user, id=gone, person=None))
+        tx.journal(people.PERSON.removed(user, gone, at))
     for person in put:
         into = people.get(connection, user, person.merged_into) if person.merged_into is not None else None
         if person.merged_into is not None and (into is None or not into.active):
@@ -59,4 +58,4 @@ def change(
         if people.get(connection, user, named) is None:
             raise NoSuchPerson
         if not people.is_mentioned(connection, user, named, mention.topic):
-            tx.journal(MentionEntry(entry=0, time=at, user=user, id=named, mention=mention))
+            tx.journal(people.MENTION.put(user, named, mention, at))

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+import attrs
+
 from klaw.domain.summary import NewSummary, Summary, ToolNote, check
 from klaw.errors import SummaryOutdated
-from klaw.store.memory_records import SummaryEntry
 from klaw.store.sql import messages, summaries
-from klaw.store.sql.summaries import Failure
-from klaw.store.summary_records import SummaryPut, numbered
+from klaw.store.sql.summaries import SUMMARY, Failure, SummaryPut
 from klaw.store.transaction import Transaction
 
 
@@ -60,11 +60,16 @@ def put(
     ):
         raise SummaryOutdated("its range does not follow the summaries that are there")
     number = summaries.next_number(connection, new.chat)
-    made = numbered(new, number)
-    put = SummaryPut(summary=made, supersedes=tuple(supersedes), evicts=tuple(evicts), notes=tuple(notes))
-    tx.journal(SummaryEntry(entry=0, time=new.created_at, user=new.user, chat=new.chat, number=number, put=put))
+    put = SummaryPut(
+        **attrs.asdict(new, recurse=False),
+        number=number,
+        supersedes=tuple(supersedes),
+        evicts=tuple(evicts),
+        notes=tuple(notes),
+    )
+    tx.journal(SUMMARY.put(new.user, (new.chat, number), put, new.created_at))
     summaries.remove_failure(connection, new.chat)
-    return made
+    return put.summary
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:

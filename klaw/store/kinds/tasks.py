@@ -5,7 +5,6 @@ from typing import Literal
 from klaw.domain.names import UserId
 from klaw.domain.task import Task, TaskName, task_name
 from klaw.errors import NoSuchTask, TaskExists
-from klaw.store.memory_records import TaskEntry
 from klaw.store.sql import tasks
 from klaw.store.transaction import Transaction
 
@@ -23,7 +22,7 @@ def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Ta
         raise TaskExists(f"there is a task {task.name} already")
     if expected == "existing" and present is None:
         raise NoSuchTask(f"there is no task {task.name}")
-    tx.journal(TaskEntry(entry=0, time=task.updated_at, user=task.user, name=task.name, task=task))
+    tx.journal(tasks.TASK.put(task.user, task.name, task, task.updated_at))
     return task
 
 
@@ -42,5 +41,5 @@ def remove(tx: Transaction, user: UserId, name: TaskName, at: str) -> Task:
     present = tasks.get(tx.connection, user, name)
     if present is None:
         raise NoSuchTask(f"there is no task {name}")
-    tx.journal(TaskEntry(entry=0, time=at, user=user, name=name, task=None))
+    tx.journal(tasks.TASK.removed(user, name, at))
     return present

@@ -13,8 +13,9 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import NoSuchChange, NoSuchTopic, StorageError, TopicChanged
 from klaw.store.sql import topic_changes, topic_vectors, topics
+from klaw.store.sql.topic_changes import TOPIC
 from klaw.store.sql.topic_vectors import TopicVector
-from klaw.store.topic_records import Author, TopicEntry, TopicState
+from klaw.store.sql.topics import Author, TopicMark, TopicsPut, TopicState
 from klaw.store.transaction import Transaction
 
 _MOST = 1 << 62
@@ -106,16 +107,11 @@ def store(
         for place, draft in enumerate(drafts)
     ]
     tx.journal(
-        TopicEntry(
-            entry=0,
-            time=at,
-            user=user,
-            op="put",
-            id=states[0].id,
-            chat=chat,
-            topics=tuple(states),
-            ended=() if replaces is None else (replaces,),
-            by=by,
+        TOPIC.put(
+            user,
+            states[0].id,
+            TopicsPut(chat=chat, topics=tuple(states), ended=() if replaces is None else (replaces,), by=by),
+            at,
         )
     )
     if model_id is not None:
@@ -174,16 +170,12 @@ def merge(
         facts=all(each.facts for each in whole),
     )
     tx.journal(
-        TopicEntry(
-            entry=0,
-            time=at,
-            user=target.user,
-            op="merge",
-            id=target.id,
-            chat=target.chat,
-            topics=(state,),
-            ended=tuple(each.id for each in sources),
-            by=by,
+        TOPIC.put(
+            target.user,
+            target.id,
+            TopicsPut(chat=target.chat, topics=(state,), ended=tuple(each.id for each in sources), by=by),
+            at,
+            "merge",
         )
     )
     if vector is not None and model_id is not None:
@@ -199,7 +191,7 @@ def mark(tx: Transaction, user: UserId, topic: TopicId, step: Literal["consolida
         return False
     consolidated, facts = step == "consolidated", step == "facts"
     if (consolidated and not present.consolidated) or (facts and not present.facts):
-        tx.journal(TopicEntry(entry=0, time=at, user=user, op="mark", id=topic, consolidated=consolidated, facts=facts))
+        tx.journal(TOPIC.put(user, topic, TopicMark(consolidated=consolidated, facts=facts), at, "mark"))
     return True
 
 
@@ -210,7 +202,7 @@ def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
         NoSuchTopic: the user has none of this id.
     """
     present = _present(tx, user, topic)
-    tx.journal(TopicEntry(entry=0, time=at, user=user, op="remove", id=topic))
+    tx.journal(TOPIC.removed(user, topic, at))
     return present
 
 
@@ -237,16 +229,7 @@ def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | Non
             of.setdefault(topic.chat, []).append(topic.id)
     return [
         tx.journal(
-            TopicEntry(
-                entry=0,
-                time=at,
-                user=user,
-                op="rebuild",
-                id=min(own),
-                chat=chat,
-                ended=tuple(sorted(own)),
-                by="person",
-            )
+            TOPIC.put(user, min(own), TopicsPut(chat=chat, ended=tuple(sorted(own)), by="person"), at, "rebuild")
         )
         for chat, own in sorted(of.items())
     ]
@@ -295,17 +278,12 @@ def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTop
     if not states and not ended:
         raise TopicChanged("nothing is left of it")
     done = tx.journal(
-        TopicEntry(
-            entry=0,
-            time=at,
-            user=user,
-            op="undo",
-            id=min([*back, *ended]),
-            chat=change.chat,
-            topics=tuple(states),
-            ended=ended,
-            by="person",
-            undoes=change.entry,
+        TOPIC.put(
+            user,
+            min([*back, *ended]),
+            TopicsPut(chat=change.chat, topics=tuple(states), ended=ended, by="person", undoes=change.entry),
+            at,
+            "undo",
         )
     )
     there = [found for each in sorted(back) if (found := topics.get(connection, user, TopicId(each))) is not None]

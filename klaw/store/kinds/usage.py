@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from klaw.domain.names import ChatId, UserId
-from klaw.store import background_records as records
-from klaw.store.background_records import SpentEntry
+from klaw.store.sql.background import SPENT, Charge
 from klaw.store.transaction import Transaction
 
 
@@ -21,5 +20,4 @@ def note_spent(
         parts: of ``Meter.record()["models"]``.
         at: the time now, ISO-8601 UTC with milliseconds.
     """
-    records.source(source)
-    tx.journal(SpentEntry(entry=0, time=at, user=user, source=source, chat=chat, parts=tuple(parts)))
+    tx.journal(SPENT.put(user, source, Charge(chat=chat, parts=tuple(parts)), at))

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import apsw
 import structlog
 
-from klaw.store import connect, memory_records, migrations, records, run_records
+from klaw.store import connect, migrations, records, run_records
+from klaw.store.changes import MEMORY
 from klaw.store.damage import DAMAGE
 from klaw.store.line_inserter import LineInserter
 from klaw.store.log_stamps import files
@@ -175,8 +176,8 @@ class Building:
         if states := of.get(run_records.RUNS):
             yield from self._insert_ordered(run_records.RUNS, states, "runs", self._lines.run)
         # Last: what was forgotten is taken out of all that is there.
-        if changes := of.get(memory_records.MEMORY):
-            yield from self._insert_ordered(memory_records.MEMORY, changes, "tasks", self._lines.memory)
+        if changes := of.get(MEMORY):
+            yield from self._insert_ordered(MEMORY, changes, "tasks", self._lines.memory)
         self.positions.update({path: part[1] for path, part in parts.items()})
 
     def check_transcripts(self) -> Iterator[Progress]:

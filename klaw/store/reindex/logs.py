@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import structlog
 
-from klaw.store import memory_records, records, run_records
-from klaw.store.fields import whole
+from klaw.convert import JOURNAL
+from klaw.store import records, run_records
+from klaw.store.changes import MEMORY
 from klaw.store.log_stamps import files
 
-NUMBERS = {records.CONVERSATIONS: "rowid", memory_records.MEMORY: "entry", run_records.RUNS: "change"}
+NUMBERS = {records.CONVERSATIONS: "rowid", MEMORY: "entry", run_records.RUNS: "change"}
 """What the records of a folder are ordered by. Klaw begins a line with it; others are read too, only slower."""
 _MAX_OPEN = 64
 
@@ -120,7 +121,7 @@ class RecordIndex:
         record = parse(line)
         found = record.get(self._number) if record else None
         try:
-            return whole(found)
+            return JOURNAL.read(found, int)
         except (TypeError, ValueError):
             return None
 

@@ -1,14 +1,17 @@
 """SQL of work in the background: what calls to models used, and the days that older versions drew into facts."""
 
+import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import apsw
+import attrs
 
-from klaw.domain.names import UserId
-from klaw.store.background_records import DayEntry, SpentEntry
+from klaw.convert import JOURNAL, Check, Form, Wire
+from klaw.domain.names import ChatId, UserId
+from klaw.store.changes import Change, Kind, RowIds, ranges
 from klaw.store.records import dumps
-from klaw.store.topic_records import ranges
 
 _DRAWN = "SELECT rowid FROM drawn_messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))"
 
@@ -28,21 +31,74 @@ SELECT m.rowid, m.user_id FROM json_each(?2) AS r CROSS JOIN messages AS m ON m.
 _PUT_SPENT = "INSERT INTO background_charges (entry, at, source, user_id, chat_id, parts) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-def apply(connection: apsw.Connection, entry: DayEntry | SpentEntry) -> None:
-    """Carry out an entry of the memory journal."""
-    if isinstance(entry, SpentEntry):
-        parts = dumps([dict(part) for part in entry.parts])
-        connection.execute(_PUT_SPENT, (entry.entry, entry.time, entry.source, entry.user, entry.chat, parts))
-        return
-    drawn = dumps(ranges(entry.messages))
-    connection.execute(_PUT_DAY, (entry.entry, entry.user, entry.day, entry.time, entry.done, drawn))
-    connection.execute(_PUT_DRAWN, (entry.user, json.dumps(list(entry.messages))))
+MAX_SOURCE = 32
 
 
-_CLEAR = ("DELETE FROM day_entries", "DELETE FROM drawn_messages", "DELETE FROM background_charges")
+@attrs.frozen(kw_only=True)
+class DrawnDay:
+    """Messages of a user's day that were drawn into facts."""
+
+    messages: RowIds
+    done: bool
+    """Nothing is left of the day."""
 
 
-def clear(connection: apsw.Connection) -> None:
-    """Remove all of it; for a database that is being made from the logs."""
-    for statement in _CLEAR:
-        connection.execute(statement)
+def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, each in part.items():
+        JOURNAL.read(each, str if name == "model" else int)
+    return part
+
+
+@attrs.frozen(kw_only=True)
+class Charge:
+    """What one piece of work used of models."""
+
+    chat: Annotated[ChatId | None, Wire("chat_id")]
+    parts: Annotated[tuple[Annotated[Mapping[str, Any], Check(_part)], ...], Wire("models")]
+    """One for each model that answered; see ``domain.usage.record``."""
+
+
+def date(given: str) -> str:
+    """A date as it is kept. Raises ValueError."""
+    if dt.date.fromisoformat(given).isoformat() != given:
+        raise ValueError("a date is not written as YYYY-MM-DD")
+    return given
+
+
+def source(given: str) -> str:
+    """What spending is for, as it is kept. Raises ValueError."""
+    if not 1 <= len(given) <= MAX_SOURCE:
+        raise ValueError(f"source: has 1 to {MAX_SOURCE} characters")
+    return given
+
+
+def _apply_day(connection: apsw.Connection, change: Change[DrawnDay]) -> None:
+    assert change.value is not None
+    drawn = change.value.messages
+    row = (change.entry, change.user, change.key, change.time, change.value.done, dumps(ranges(drawn)))
+    connection.execute(_PUT_DAY, row)
+    connection.execute(_PUT_DRAWN, (change.user, json.dumps(list(drawn))))
+
+
+def _apply_charge(connection: apsw.Connection, change: Change[Charge]) -> None:
+    assert change.value is not None
+    parts = dumps([dict(part) for part in change.value.parts])
+    connection.execute(_PUT_SPENT, (change.entry, change.time, change.key, change.user, change.value.chat, parts))
+
+
+DAY: Kind[DrawnDay] = Kind(
+    what="day",
+    counted="days",
+    ops={"put": DrawnDay},
+    key=Form(date, str),
+    apply=_apply_day,
+    clear=("DELETE FROM day_entries", "DELETE FROM drawn_messages"),
+)
+SPENT: Kind[Charge] = Kind(
+    what="spent",
+    counted="spendings",
+    ops={"put": Charge},
+    key=Form(source, source),
+    apply=_apply_charge,
+    clear=("DELETE FROM background_charges",),
+)

@@ -8,7 +8,7 @@ import attrs
 
 from klaw.domain.core_memory import Document
 from klaw.domain.names import UserId
-from klaw.store.memory_records import CoreEntry
+from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
 
 
@@ -47,10 +47,24 @@ def _row(user: str, document: str, replaces: str, pending: int) -> CoreRow:
 _PUT = "INSERT OR REPLACE INTO core_memory (user_id, document, replaces, updated_at, pending) VALUES (?, ?, ?, ?, 1)"
 
 
-def apply(connection: apsw.Connection, entry: CoreEntry) -> None:
-    """Carry out an entry of the memory journal."""
-    connection.execute(_PUT, (entry.user, dumps(entry.document), entry.replaces, entry.time))
+@attrs.frozen(kw_only=True)
+class CorePut:
+    """A user's core memory as it became."""
 
+    document: Document
+    replaces: str
+    """See ``CoreRow``."""
+
+
+def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
+    assert change.value is not None
+    put = change.value
+    connection.execute(_PUT, (change.user, dumps(put.document), put.replaces, change.time))
+
+
+CORE: Kind[CorePut] = Kind(
+    what="core", counted="core", ops={"put": CorePut}, apply=_apply, clear=("DELETE FROM core_memory",)
+)
 
 _WRITTEN = "UPDATE core_memory SET pending = 0 WHERE user_id = ?"
 
@@ -58,10 +72,3 @@ _WRITTEN = "UPDATE core_memory SET pending = 0 WHERE user_id = ?"
 def written(connection: apsw.Connection, user: UserId) -> None:
     """Remember that the file is the new one: what it becomes later is the person's wish."""
     connection.execute(_WRITTEN, (user,))
-
-
-_CLEAR = "DELETE FROM core_memory"
-
-
-def clear(connection: apsw.Connection) -> None:
-    connection.execute(_CLEAR)

@@ -14,11 +14,11 @@ from klaw.domain.fact import (
     FactId,
     FactSource,
     Origin,
+    check,
     normal_form,
 )
 from klaw.domain.names import ChatId, UserId
-from klaw.store.fact_records import fact_value, read_fact
-from klaw.store.memory_records import FactEntry
+from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
 
 _COLUMNS = (
@@ -148,7 +148,7 @@ _HISTORY = "SELECT entry, at, value FROM fact_changes WHERE user_id = ? AND fact
 def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[FactChange]:
     """All that a user's fact was, the oldest first; also of one that was removed."""
     return [
-        FactChange(entry=entry, at=at, fact=None if value is None else read_fact(user, fact, json.loads(value)))
+        FactChange(entry=entry, at=at, fact=None if value is None else FACT.value(user, fact, json.loads(value)))
         for entry, at, value in connection.execute(_HISTORY, (user, fact))
     ]
 
@@ -192,26 +192,22 @@ _UNINDEX = "INSERT INTO facts_fts (facts_fts, rowid, content, scope) VALUES ('de
 _INDEX = "INSERT INTO facts_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
 
 
-def apply(connection: apsw.Connection, entry: FactEntry) -> None:
-    """Carry out an entry of the memory journal, which is newer than all before: the row, its full text, its history. A
-    vector of another text goes, and so does that of a fact which is history now.
-
-    Raises:
-        apsw.ConstraintError: its value is none for a fact.
-    """
-    present = connection.execute(_PRESENT, (entry.user, entry.id)).fetchone()
+def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
+    """The row, its full text, its history. A vector of another text goes, and so does that of a fact which is history
+    now."""
+    present = connection.execute(_PRESENT, (entry.user, entry.key)).fetchone()
     rowid, text, active = present or (entry.entry, None, False)
     if active:
         connection.execute(_UNINDEX, (rowid, text, entry.user))
-    fact = entry.fact
+    fact = entry.value
     if fact is None or not fact.active or fact.text != text:
         connection.execute(_DROP_VECTOR, (rowid,))
         connection.execute(_HAS_NONE, (rowid,))
     if fact is None:
         connection.execute(_REMOVE, (rowid,))
-        connection.execute(_LOG, (entry.entry, entry.user, entry.id, entry.time, None))
+        connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
         return
-    value = fact_value(fact)
+    value = FACT.fields(fact)
     own = {"rowid": rowid, "entry": entry.entry, "id": fact.id, "user": fact.user, "normal": normal_form(fact.text)}
     connection.execute(_PUT, {"day": None, **value, **own})
     if fact.active:
@@ -240,11 +236,17 @@ def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | N
     return int(found) if found is not None else None
 
 
-_CLEAR = ("DELETE FROM vec_facts", "DELETE FROM facts", "DELETE FROM fact_changes")
-_CLEAR_TEXT = "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')"
-
-
-def clear(connection: apsw.Connection) -> None:
-    """Remove all facts and their history; for a database that is being made from the logs."""
-    for statement in (*_CLEAR, _CLEAR_TEXT):
-        connection.execute(statement)
+FACT: Kind[Fact] = Kind(
+    what="fact",
+    counted="facts",
+    ops={"put": Fact, "remove": None},
+    beside=("user", "id"),
+    check=check,
+    apply=_apply,
+    clear=(
+        "DELETE FROM vec_facts",
+        "DELETE FROM facts",
+        "DELETE FROM fact_changes",
+        "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')",
+    ),
+)

@@ -10,9 +10,9 @@ import apsw
 
 from klaw.domain.forget import MARK
 from klaw.domain.naming import Finder
-from klaw.store.forget_records import ForgetEntry, Lines
 from klaw.store.records import dumps
 from klaw.store.sql import person_past
+from klaw.store.sql.forgotten import ForgetEntry, Lines
 
 _RECEIPT = "SELECT receipt FROM turns WHERE user_id = ? AND turn_id = ?"
 _PUT_RECEIPT = "UPDATE turns SET receipt = ?3 WHERE user_id = ?1 AND turn_id = ?2"

@@ -3,8 +3,8 @@
 import apsw
 
 from klaw.domain.forget import MARK
-from klaw.store.forget_records import ForgetEntry
 from klaw.store.records import dumps
+from klaw.store.sql.forgotten import ForgetEntry
 
 _EMPTY = """
 UPDATE runs SET message = ?3, result = '', note = NULL,

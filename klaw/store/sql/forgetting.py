@@ -6,15 +6,16 @@ nothing that reads conversations looks at those. Every question names the user.
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 
+from klaw.convert import JOURNAL, Form
 from klaw.domain.fact import FactId
 from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.store.forget_records import FORGET, ForgetEntry, Forgot, forget_value, read_forget
-from klaw.store.memory_records import SummaryEntry
+from klaw.store.changes import Change, Kind, record
 from klaw.store.records import dumps
 from klaw.store.sql import (
     coverage,
@@ -32,9 +33,9 @@ from klaw.store.sql import (
     vector_codes,
 )
 from klaw.store.sql.forget_scope import Extra, Scope, fact_texts, scope
+from klaw.store.sql.forgotten import ForgetEntry, Forgetting, Forgot
 from klaw.store.sql.quoting import Looked, Place
 from klaw.store.sql.reading import snapshot
-from klaw.store.topic_records import TopicEntry
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""
@@ -79,27 +80,26 @@ def tombstone(time: str) -> dict[str, str]:
     return {FORGOTTEN: time}
 
 
-def apply(connection: apsw.Connection, entry: ForgetEntry, looked: Looked | None = None) -> Forgot:
-    """Carry out an entry of the memory journal. A database made of logs that were cleaned has nothing to clean.
+def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looked | None = None) -> Forgot:
+    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
 
     Args:
         connection: the writer's, in its transaction.
-        entry: what is forgotten.
+        change: what is forgotten.
         looked: what a look found a moment ago, so that only what was written since is looked through here.
     """
+    entry, waiting = ForgetEntry.of(change), _waiting(connection)
     if entry.done is not None:
-        left = [each for each in pending(connection) if each.entry != entry.done]
-        _put_pending(connection, left)
+        _put_waiting(connection, [each for each in waiting if each["entry"] != entry.done])
         return Forgot(entry=entry, pieces=(), own=())
     for table in _FTS:
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
     own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == entry.user)
     looked = looked or quoting.look(connection, entry.user, _texts(connection, own, entry), entry.messages, entry.asked)
     for topic in entry.topics:
-        topics.apply(connection, TopicEntry(entry=entry.entry, time=entry.time, user=entry.user, op="remove", id=topic))
+        topics.end(connection, change, topic, None)
     for chat, number in entry.summaries:
-        removal = SummaryEntry(entry=entry.entry, time=entry.time, user=entry.user, chat=chat, number=number, put=None)
-        summaries.apply(connection, removal)
+        summaries.remove(connection, chat, number)
     for fact in entry.facts:
         facts.forget(connection, entry.user, fact)
         connection.execute(_HISTORY, (entry.user, fact))
@@ -114,7 +114,7 @@ def apply(connection: apsw.Connection, entry: ForgetEntry, looked: Looked | None
     topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
     redact(connection, entry, looked)
     meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
-    _put_pending(connection, [*pending(connection), entry])
+    _put_waiting(connection, [*waiting, record(change)])
     return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=forget_names.lines(connection, entry))
 
 
@@ -254,22 +254,29 @@ def last_of(connection: apsw.Connection, user: UserId) -> int:
 
 def pending(connection: apsw.Connection) -> list[ForgetEntry]:
     """Forgettings that may not be finished in the logs, the oldest first."""
-    return [read_forget(record) for record in json.loads(meta.get(connection, _PENDING) or "[]")]
+    return [ForgetEntry.of(FORGET.read(each)) for each in _waiting(connection)]
 
 
-def _put_pending(connection: apsw.Connection, entries: Sequence[ForgetEntry]) -> None:
-    if not entries:
+def _waiting(connection: apsw.Connection) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(meta.get(connection, _PENDING) or "[]")
+    return found
+
+
+def _put_waiting(connection: apsw.Connection, waiting: Sequence[dict[str, Any]]) -> None:
+    if waiting:
+        meta.put(connection, _PENDING, dumps(waiting))
+    else:
         meta.remove(connection, _PENDING)
-        return
-    records = [
-        {"entry": each.entry, "time": each.time, "user_id": each.user, "op": "put", "what": FORGET}
-        | {"key": "", "value": forget_value(each)}
-        for each in entries
-    ]
-    meta.put(connection, _PENDING, dumps(records))
 
 
-def clear(connection: apsw.Connection) -> None:
-    """For a database that is being made from the logs."""
-    meta.remove(connection, _PENDING)
-    meta.remove_all(connection, meta.LAST_FORGETTING)
+FORGET: Kind[Forgetting] = Kind(
+    what="forget",
+    counted="forgets",
+    ops={"put": Forgetting, "remove": None},
+    key=Form(lambda key: JOURNAL.read(int(key), int) if key else None, lambda done: "" if done is None else str(done)),
+    apply=apply,
+    clear=(
+        f"DELETE FROM meta WHERE key = '{_PENDING}'",  # noqa: S608 - constants
+        f"DELETE FROM meta WHERE substr(key, 1, {len(meta.LAST_FORGETTING)}) = '{meta.LAST_FORGETTING}'",  # noqa: S608
+    ),
+)

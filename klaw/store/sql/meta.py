@@ -24,14 +24,6 @@ def remove(connection: apsw.Connection, key: str) -> None:
     connection.execute(_REMOVE, (key,))
 
 
-_REMOVE_ALL = "DELETE FROM meta WHERE substr(key, 1, length(?1)) = ?1"
-
-
-def remove_all(connection: apsw.Connection, prefix: str) -> None:
-    """Remove every key that begins so."""
-    connection.execute(_REMOVE_ALL, (prefix,))
-
-
 LAST_FORGETTING = "forget_last:"
 """With a user's name behind it: number of their last forgetting."""
 

@@ -9,9 +9,9 @@ import attrs
 
 from klaw.domain.names import UserId
 from klaw.domain.naming import words_of
-from klaw.domain.person import Mention, Person, PersonId, PersonSource, normal_name
+from klaw.domain.person import Mention, Person, PersonId, PersonSource, check, normal_name
 from klaw.domain.topic import TopicId
-from klaw.store.person_records import MentionEntry, PersonEntry, person_value, read_person
+from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
 
 _COLUMNS = (
@@ -208,7 +208,7 @@ _HISTORY = "SELECT entry, at, value FROM person_changes WHERE user_id = ? AND pe
 def history(connection: apsw.Connection, user: UserId, person: PersonId) -> list[PersonChange]:
     """All that a user's person was, the oldest first; also of one that was removed."""
     return [
-        PersonChange(entry=entry, at=at, person=None if value is None else read_person(user, person, json.loads(value)))
+        PersonChange(entry=entry, at=at, person=PERSON.value(user, person, json.loads(value)) if value else None)
         for entry, at, value in connection.execute(_HISTORY, (user, person))
     ]
 
@@ -234,24 +234,20 @@ INSERT OR IGNORE INTO person_mentions (entry, user_id, person_id, topic, message
 """
 
 
-def apply(connection: apsw.Connection, entry: PersonEntry | MentionEntry) -> None:
-    """Carry out an entry of the memory journal, which is newer than all before.
+def _apply_mention(connection: apsw.Connection, entry: Change[Mention]) -> None:
+    assert entry.value is not None
+    mention = entry.value
+    connection.execute(_MENTION, (entry.entry, entry.user, entry.key, mention.topic, mention.message, mention.at))
 
-    Raises:
-        apsw.ConstraintError: its value is none for a person.
-    """
-    if isinstance(entry, MentionEntry):
-        mention = entry.mention
-        row = (entry.entry, entry.user, entry.id, mention.topic, mention.message, mention.at)
-        connection.execute(_MENTION, row)
-        return
-    person = entry.person
+
+def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
+    person = entry.value
     if person is None:
-        connection.execute(_REMOVE, (entry.user, entry.id))  # its names go with it
-        connection.execute(_LOG, (entry.entry, entry.user, entry.id, entry.time, None))
+        connection.execute(_REMOVE, (entry.user, entry.key))  # its names go with it
+        connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
         return
-    rowid = connection.execute(_ROWID, (entry.user, entry.id)).get or entry.entry
-    value = person_value(person)
+    rowid = connection.execute(_ROWID, (entry.user, entry.key)).get or entry.entry
+    value = PERSON.fields(person)
     own = {"rowid": rowid, "entry": entry.entry, "id": person.id, "user": person.user}
     connection.execute(_PUT, {**value, **own, "aliases": dumps(value["aliases"])})
     connection.execute(_NO_NAMES, (rowid,))
@@ -284,12 +280,19 @@ def forget_mentions(
     connection.execute(_NO_MENTIONS_OF, (user, json.dumps(list(topics)), json.dumps(list(messages))))
 
 
-def clear(connection: apsw.Connection) -> None:
-    """Remove all people and their history; for a database that is being made from the logs."""
-    for statement in (
-        "DELETE FROM person_names",
-        "DELETE FROM people",
-        "DELETE FROM person_mentions",
-        "DELETE FROM person_changes",
-    ):
-        connection.execute(statement)
+PERSON: Kind[Person] = Kind(
+    what="person",
+    counted="people",
+    ops={"put": Person, "remove": None},
+    beside=("user", "id"),
+    check=check,
+    apply=_apply,
+    clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
+)
+MENTION: Kind[Mention] = Kind(
+    what="mention",
+    counted="people",
+    ops={"put": Mention},
+    apply=_apply_mention,
+    clear=("DELETE FROM person_mentions",),
+)

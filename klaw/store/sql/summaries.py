@@ -6,10 +6,12 @@ from typing import Any
 import apsw
 import attrs
 
+from klaw.config.paths import encode_name
+from klaw.convert import JOURNAL, Form
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.summary import Summary, SummaryState
-from klaw.store.memory_records import SummaryEntry
+from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
+from klaw.store.changes import Change, Kind
 from klaw.store.sql import messages, meta, tool_notes
 from klaw.store.sql.messages import Session
 from klaw.store.sql.reading import snapshot
@@ -195,16 +197,58 @@ _SET_STATE = "UPDATE summaries SET state = ?3, changed = ?4 WHERE chat_id = ?1 A
 _REMOVE = "DELETE FROM summaries WHERE chat_id = ? AND number = ?"
 
 
-def apply(connection: apsw.Connection, entry: SummaryEntry) -> None:
-    """Carry out an entry of the memory journal, which is newer than all before.
+COPIES = "summaries"
 
-    Raises:
-        apsw.ConstraintError: its value is none for a summary.
-    """
-    put = entry.put
+
+def summary_key(key: tuple[ChatId, int]) -> str:
+    """Chat and number as the journal has them."""
+    return f"{key[0]}#{key[1]}"
+
+
+def read_key(key: str) -> tuple[ChatId, int]:
+    """Raises ValueError."""
+    chat, mark, number = key.rpartition("#")
+    if not mark or ":" not in chat or not number.isdecimal():
+        raise ValueError("key is no summary's")
+    return ChatId(chat), JOURNAL.read(int(number), int)
+
+
+def copy_path(chat: ChatId, number: int) -> str:
+    """Where the Markdown copy of a summary is, relative to the data folder. The chat's name is encoded, so it leads
+    nowhere else."""
+    return f"{COPIES}/{encode_name(chat)}/{number:04d}.md"
+
+
+_OF_SUMMARY = frozenset(attrs.fields_dict(Summary))
+
+
+@attrs.frozen(kw_only=True)
+class SummaryPut(NewSummary):
+    """A summary that was stored, and what it did to the others of its segment: one line, so that a kill leaves all of
+    it or nothing."""
+
+    number: int
+    supersedes: tuple[int, ...] = ()
+    """Numbers of the summaries whose ranges it holds now."""
+    evicts: tuple[int, ...] = ()
+    """Numbers of the summaries that had to make room."""
+    notes: tuple[ToolNote, ...] = ()
+
+    @property
+    def summary(self) -> Summary:
+        return Summary(**attrs.asdict(self, recurse=False, filter=lambda field, _: field.name in _OF_SUMMARY))
+
+
+def _check(put: SummaryPut) -> None:
+    check(put)
+    if any(len(note.text) > MAX_NOTE or not note.text.strip() for note in put.notes):
+        raise ValueError("notes: one is empty or too long")
+
+
+def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
+    put = entry.value
     if put is None:
-        connection.execute(_REMOVE, (entry.chat, entry.number))
-        tool_notes.remove(connection, entry.chat, entry.number)
+        remove(connection, *entry.key)
         return
     made = put.summary
     row = (
@@ -229,6 +273,12 @@ def apply(connection: apsw.Connection, entry: SummaryEntry) -> None:
     tool_notes.insert(connection, entry.entry, made, put.notes)
 
 
+def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
+    """Remove a summary with its notes."""
+    connection.execute(_REMOVE, (chat, number))
+    tool_notes.remove(connection, chat, number)
+
+
 _PUT_FAILURE = "INSERT OR REPLACE INTO summary_failures (chat_id, failures, retry_at, code) VALUES (?, ?, ?, ?)"
 _REMOVE_FAILURE = "DELETE FROM summary_failures WHERE chat_id = ?"
 
@@ -241,10 +291,13 @@ def remove_failure(connection: apsw.Connection, chat: ChatId) -> None:
     connection.execute(_REMOVE_FAILURE, (chat,))
 
 
-_CLEAR = "DELETE FROM summaries"
-
-
-def clear(connection: apsw.Connection) -> None:
-    """Remove all; for a database that is being made from the logs."""
-    connection.execute(_CLEAR)
-    tool_notes.clear(connection)
+SUMMARY: Kind[SummaryPut] = Kind(
+    what="summary",
+    counted="summaries",
+    ops={"put": SummaryPut, "remove": None},
+    key=Form(read_key, summary_key),
+    beside=("user", "chat", "number"),
+    check=_check,
+    apply=_apply,
+    clear=("DELETE FROM summaries", *tool_notes.CLEAR),
+)

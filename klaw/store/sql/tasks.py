@@ -5,9 +5,10 @@ from typing import Any
 
 import apsw
 
+from klaw.convert import Form
 from klaw.domain.names import UserId
-from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger
-from klaw.store.memory_records import TaskEntry
+from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
+from klaw.store.changes import Change, Kind
 
 _COLUMNS = (
     "user_id, name, fires, expression, zone, every_s, at, message, model, inject_into, enabled, timeout_s, max_tokens,"
@@ -100,21 +101,19 @@ _PUT = f"INSERT OR REPLACE INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * 17)}
 _REMOVE = "DELETE FROM tasks WHERE user_id = ? AND name = ?"
 
 
-def apply(connection: apsw.Connection, entry: TaskEntry) -> None:
-    """Carry out an entry of the memory journal; ``memory_journal.apply`` does it in their order.
-
-    Raises:
-        apsw.ConstraintError: its value is none for a task.
-    """
-    if entry.task is None:
-        connection.execute(_REMOVE, (entry.user, entry.name))
+def _apply(connection: apsw.Connection, change: Change[Task]) -> None:
+    if change.value is None:
+        connection.execute(_REMOVE, (change.user, change.key))
     else:
-        connection.execute(_PUT, _row(entry.task))
+        connection.execute(_PUT, _row(change.value))
 
 
-_CLEAR = "DELETE FROM tasks"
-
-
-def clear(connection: apsw.Connection) -> None:
-    """Remove all tasks; for a database that is being made from the logs."""
-    connection.execute(_CLEAR)
+TASK: Kind[Task] = Kind(
+    what="task",
+    counted="tasks",
+    ops={"put": Task, "remove": None},
+    key=Form(task_name, str),
+    beside=("user", "name"),
+    apply=_apply,
+    clear=("DELETE FROM tasks",),
+)

@@ -73,11 +73,9 @@ def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) 
     return found
 
 
-_CLEAR = ("DELETE FROM vec_tool_notes", "DELETE FROM tool_notes")
-_CLEAR_TEXT = "INSERT INTO tool_notes_fts (tool_notes_fts) VALUES ('rebuild')"
-
-
-def clear(connection: apsw.Connection) -> None:
-    """Remove all; for a database that is being made from the logs."""
-    for statement in (*_CLEAR, _CLEAR_TEXT):
-        connection.execute(statement)
+CLEAR = (
+    "DELETE FROM vec_tool_notes",
+    "DELETE FROM tool_notes",
+    "INSERT INTO tool_notes_fts (tool_notes_fts) VALUES ('rebuild')",
+)
+"""Statements that remove all; for a database that is being made from the logs."""

@@ -11,11 +11,13 @@ from typing import Any, Literal, TypeAlias
 import apsw
 import attrs
 
+from klaw.convert import JOURNAL, Form
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
+from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
 from klaw.store.sql import topics
-from klaw.store.topic_records import Author, TopicEntry, TopicState, read_state, state_value
+from klaw.store.sql.topics import Author, TopicMark, TopicsPut, TopicState
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 
@@ -50,7 +52,7 @@ def _change(row: Sequence[Any]) -> TopicChange:
         chat=ChatId(row[2]),
         op=row[3],
         by=row[4],
-        before=tuple(read_state(each) for each in json.loads(row[5])),
+        before=JOURNAL.read(json.loads(row[5]), tuple[TopicState, ...]),
         after=tuple(TopicId(each) for each in json.loads(row[6])),
         undoes=row[7],
         undone_by=row[8],
@@ -176,34 +178,34 @@ WHERE user_id = ?1 AND entry = (SELECT undoes FROM topic_changes WHERE user_id =
 """
 
 
-def record(connection: apsw.Connection, entry: TopicEntry) -> None:
-    """Keep what an entry of the memory journal is about to change. Called before it is carried out."""
-    if entry.by is None or entry.chat is None:
+def _record(connection: apsw.Connection, entry: Change[TopicsPut | TopicMark]) -> None:
+    """Keep what a change is about to change. Called before it is carried out."""
+    put = entry.value
+    if not isinstance(put, TopicsPut) or put.by is None:
         return
-    joining = [rowid for state in entry.topics for rowid in state.members]
-    concerned = {*entry.ended, *_ids(entry.topics), *topics.topics_of(connection, entry.user, joining).values()}
+    joining = [rowid for state in put.topics for rowid in state.members]
+    concerned = {*put.ended, *_ids(put.topics), *topics.topics_of(connection, entry.user, joining).values()}
     before = [state for topic in sorted(concerned) if (state := _state(connection, entry.user, topic)) is not None]
     if not before and entry.op != "undo":
         return
-    op: ChangeOp = "split" if entry.op == "put" else entry.op if entry.op in ("merge", "rebuild") else "undo"
     rowids = [rowid for state in before for rowid in state.members]
     row = (
         entry.entry,
         entry.user,
-        entry.chat,
+        put.chat,
         entry.time,
-        op,
-        entry.by,
+        "split" if entry.op == "put" else entry.op,
+        put.by,
         min(rowids, default=0),
         max(rowids, default=0),
-        dumps([state_value(state) for state in before]),
-        dumps([state.id for state in entry.topics]),
-        entry.undoes,
+        dumps(JOURNAL.write(before)),
+        dumps([state.id for state in put.topics]),
+        put.undoes,
     )
     connection.execute(_INSERT, row)
-    if entry.undoes is not None:
-        connection.execute(_REDONE, (entry.user, entry.undoes, entry.entry))
-        connection.execute(_UNDONE, (entry.user, entry.undoes, entry.entry))
+    if put.undoes is not None:
+        connection.execute(_REDONE, (entry.user, put.undoes, entry.entry))
+        connection.execute(_UNDONE, (entry.user, put.undoes, entry.entry))
 
 
 def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicState | None:
@@ -245,14 +247,25 @@ def forget(
         if len(left) == len(change.before):
             continue
         if left:
-            connection.execute(_TAKE_OUT, (change.entry, dumps([state_value(state) for state in left]), entry))
+            connection.execute(_TAKE_OUT, (change.entry, dumps(JOURNAL.write(left)), entry))
         else:
             connection.execute(_DROP, (change.entry,))
 
 
-_CLEAR = "DELETE FROM topic_changes"
+def _apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:
+    _record(connection, change)
+    topics.apply(connection, change)
 
 
-def clear(connection: apsw.Connection) -> None:
-    """Remove all; for a database that is being made from the logs."""
-    connection.execute(_CLEAR)
+TOPIC: Kind[TopicsPut | TopicMark] = Kind(
+    what="topic",
+    counted="topics",
+    ops={
+        **dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut),
+        "mark": TopicMark,
+        "remove": None,
+    },
+    key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
+    apply=_apply,
+    clear=(*topics.CLEAR, "DELETE FROM topic_changes"),
+)

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import apsw
 import attrs
 
+from klaw.convert import OMIT, Wire
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
+from klaw.store.changes import Change, RowIds
 from klaw.store.sql import messages
-from klaw.store.topic_records import TopicEntry, TopicState
 
 _COLUMNS = (
     "id, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at, last_at, created_at,"
@@ -251,29 +252,69 @@ WHERE id = ?1 AND user_id = ?2 RETURNING messages
 """
 
 
-def apply(connection: apsw.Connection, entry: TopicEntry) -> None:
-    """Carry out an entry of the memory journal, which is newer than all before. A vector of another summary, or of
-    other messages, goes; a topic without messages goes as well.
+Author: TypeAlias = Literal["archivist", "person"]
+"""Who decided on a change."""
+
+
+@attrs.frozen(kw_only=True)
+class TopicState:
+    """One topic as it becomes."""
+
+    id: TopicId
+    summary: str
+    general: bool
+    members: RowIds
+    """Row ids of messages that join it; those that it has stay."""
+    consolidated: bool
+    facts: bool
+
+
+@attrs.frozen(kw_only=True)
+class TopicsPut:
+    """What topics of a chat become by one change, whose key is the first of them. ``put``: new ones are stored, or in
+    place of others. ``merge``: one takes in others. ``rebuild``: they are dropped. ``undo``: they are as before."""
+
+    chat: Annotated[ChatId, Wire("chat_id")]
+    topics: tuple[TopicState, ...] = ()
+    ended: tuple[TopicId, ...] = ()
+    """Topics that are gone by it."""
+    by: Annotated[Author | None, OMIT] = None
+    """Whose change it is; None in lines of before there was a history of changes, which are no part of it."""
+    undoes: Annotated[int | None, OMIT] = None
+    """With undo: number of the change that is taken back."""
+
+
+@attrs.frozen(kw_only=True)
+class TopicMark:
+    """Which steps of the archivist are done."""
+
+    consolidated: bool
+    facts: bool
+
+
+def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:
+    """Carry out a change. A vector of another summary, or of other messages, goes; a topic without messages goes as
+    well.
 
     Raises:
         apsw.ConstraintError: its value is none for a topic.
     """
-    match entry.op:
-        case "mark":
-            connection.execute(_MARK, (entry.id, entry.user, entry.entry, entry.consolidated, entry.facts))
-        case "remove":
-            _end(connection, entry, entry.id, None)
-        case _:
-            losers: set[int] = set()
-            for state in entry.topics:
-                losers |= _put(connection, entry, state)
-            for ended in entry.ended:
-                _end(connection, entry, ended, entry.id if entry.op == "merge" else None)
-            for topic in sorted(losers | {state.id for state in entry.topics}):
-                count_again(connection, entry.user, TopicId(topic), entry.entry, entry.time)
+    value = change.value
+    if value is None:
+        end(connection, change, change.key, None)
+    elif isinstance(value, TopicMark):
+        connection.execute(_MARK, (change.key, change.user, change.entry, value.consolidated, value.facts))
+    else:
+        losers: set[int] = set()
+        for state in value.topics:
+            losers |= _put(connection, change, value.chat, state)
+        for ended in value.ended:
+            end(connection, change, ended, change.key if change.op == "merge" else None)
+        for topic in sorted(losers | {state.id for state in value.topics}):
+            count_again(connection, change.user, TopicId(topic), change.entry, change.time)
 
 
-def _put(connection: apsw.Connection, entry: TopicEntry, state: TopicState) -> set[int]:
+def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: TopicState) -> set[int]:
     """Store a topic and let its messages join. Returns the topics that they were in."""
     _unindex(connection, entry.user, state.id)
     connection.execute(
@@ -282,7 +323,7 @@ def _put(connection: apsw.Connection, entry: TopicEntry, state: TopicState) -> s
             "id": state.id,
             "entry": entry.entry,
             "user": entry.user,
-            "chat": entry.chat,
+            "chat": chat,
             "summary": state.summary,
             "general": state.general,
             "time": entry.time,
@@ -294,7 +335,7 @@ def _put(connection: apsw.Connection, entry: TopicEntry, state: TopicState) -> s
         raise apsw.ConstraintError("the topic is another user's or another chat's")
     connection.execute(_INDEX, (state.id, state.summary, entry.user))
     connection.execute(_IS_BACK, (state.id, entry.user))
-    joining = (json.dumps(list(state.members)), entry.user, entry.chat)
+    joining = (json.dumps(list(state.members)), entry.user, chat)
     losers = {int(row[0]) for row in connection.execute(_LOSERS, joining)}
     connection.execute(_JOIN, (*joining, state.id))
     connection.execute(_DROP_VECTOR, (state.id,))
@@ -309,7 +350,8 @@ def _unindex(connection: apsw.Connection, user: UserId, topic: TopicId) -> bool:
     return True
 
 
-def _end(connection: apsw.Connection, entry: TopicEntry, topic: TopicId, into: TopicId | None) -> None:
+def end(connection: apsw.Connection, entry: Change[Any], topic: TopicId, into: TopicId | None) -> None:
+    """Remove a topic by an entry of the memory journal; its messages have none then."""
     if _unindex(connection, entry.user, topic):
         connection.execute(_LEAVE, (topic, entry.user))
         connection.execute(_REMOVE, (topic, entry.user))  # its vector goes with it
@@ -336,7 +378,7 @@ def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry
         connection.execute(_END, (topic, entry, user, None))
 
 
-_CLEAR = (
+CLEAR = (
     "UPDATE messages SET topic_id = NULL WHERE topic_id IS NOT NULL",
     "DELETE FROM vec_topics",
     "DELETE FROM topics",
@@ -344,9 +386,4 @@ _CLEAR = (
     "DELETE FROM sqlite_sequence WHERE name = 'topics'",
     "INSERT INTO topics_fts (topics_fts) VALUES ('rebuild')",
 )
-
-
-def clear(connection: apsw.Connection) -> None:
-    """Remove all topics; for a database that is being made from the logs."""
-    for statement in _CLEAR:
-        connection.execute(statement)
+"""Statements that remove all; for a database that is being made from the logs."""

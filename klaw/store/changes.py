@@ -1,0 +1,143 @@
+"""The memory journal ``memory/<month>.jsonl``: every change of what Klaw keeps on a person's behalf, as JSON. Pure.
+
+A line says what kind of thing was changed, whose, and under which key; a put has the whole value. Entries are numbered
+over all months and kinds: their order is that of the numbers, whatever the clock did. What a kind of thing is stands
+once, in its ``Kind``, beside the SQL of the noun; ``sql.memory_journal`` has the table of all of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+
+import apsw
+import attrs
+
+from klaw.convert import JOURNAL, Form, Wire
+from klaw.domain.names import UserId
+from klaw.store.records import dumps
+
+MEMORY = "memory"
+MAX_MEMBERS = 1_000_000
+PUT, REMOVE = "put", "remove"
+
+V = TypeVar("V")
+
+
+def ranges(rowids: Sequence[int]) -> list[list[int]]:
+    """Ascending row ids as ranges, first and last: those of a conversation are mostly neighbours."""
+    found: list[list[int]] = []
+    for rowid in rowids:
+        if found and rowid == found[-1][1] + 1:
+            found[-1][1] = rowid
+        else:
+            found.append([rowid, rowid])
+    return found
+
+
+def members(value: Any) -> tuple[int, ...]:
+    """The row ids of ranges. Raises TypeError or ValueError."""
+    found: list[int] = []
+    for first, last in JOURNAL.read(value, list[list[int]]):
+        if not 0 <= last - first < MAX_MEMBERS - len(found):
+            raise ValueError("must be ranges of row ids")
+        found += range(first, last + 1)
+    return tuple(found)
+
+
+RowIds: TypeAlias = Annotated[tuple[int, ...], Form(members, ranges)]
+"""Row ids of messages, ascending."""
+
+
+@attrs.frozen(kw_only=True)
+class Change(Generic[V]):
+    """One line of the memory journal."""
+
+    kind: "Kind[V]"
+    entry: int = 0
+    """1, 2, 3 … over the whole journal; 0 until the writer gives the next one."""
+    time: str
+    user: UserId
+    op: str = PUT
+    key: Any
+    """The id or name of what is changed."""
+    value: V | None
+    """What was put; None: it was removed."""
+
+
+@attrs.frozen(kw_only=True)
+class _Line:
+    entry: int
+    time: str
+    user: Annotated[UserId, Wire("user_id")]
+    op: str
+    what: str
+    key: str
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Kind(Generic[V]):
+    """One kind of thing in the memory journal: all that the store has to know of it."""
+
+    what: str
+    """The word in the line."""
+    counted: str
+    """Under which name of ``Tally`` its changes are counted."""
+    ops: Mapping[str, type[Any] | None]
+    """What can be done, and the class of the value that the line then has; None for no value."""
+    apply: Callable[[apsw.Connection, Change[V]], object]
+    """Carries out a change that is newer than all before. Raises apsw.ConstraintError for a value that is none."""
+    clear: Sequence[str] = ()
+    """Statements that remove all of it, for a database that is made from the logs."""
+    key: Form = attrs.field(default=Form(str, str))
+    beside: tuple[str, ...] = ()
+    """Fields of the value that its line has elsewhere: the user, then the key's parts."""
+    check: Callable[[Any], object] = lambda _value: None
+    """Raises ValueError for a value that breaks a rule."""
+
+    def put(self, user: UserId, key: Any, value: V, at: str, op: str = PUT) -> Change[V]:
+        return Change(kind=self, time=at, user=user, op=op, key=key, value=value)
+
+    def removed(self, user: UserId, key: Any, at: str) -> Change[V]:
+        return Change(kind=self, time=at, user=user, op=REMOVE, key=key, value=None)
+
+    def fields(self, value: V) -> dict[str, Any]:
+        """A value as its line has it."""
+        return {name: each for name, each in JOURNAL.write(value).items() if name not in self.beside}
+
+    def value(self, user: UserId, key: Any, fields: Mapping[str, Any], op: str = PUT) -> V:
+        """The value of a line. Raises ValueError or TypeError."""
+        own = dict(zip(self.beside, (user, *(key if isinstance(key, tuple) else (key,))), strict=False))
+        cls: Any = self.ops[op]
+        found: V = JOURNAL.read({**fields, **own}, cls)
+        self.check(found)
+        return found
+
+    def read(self, record: Mapping[str, Any]) -> Change[V]:
+        """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
+        line = JOURNAL.read(record, _Line)
+        key, cls = self.key.read(line.key), self.ops[line.op]
+        value = self.value(line.user, key, record["value"], line.op) if cls is not None else None
+        return Change(kind=self, entry=line.entry, time=line.time, user=line.user, op=line.op, key=key, value=value)
+
+
+def path(change: Change[Any]) -> str:
+    """Log of a change: one file a month."""
+    return f"{MEMORY}/{change.time[:7]}.jsonl"
+
+
+def record(change: Change[Any]) -> dict[str, Any]:
+    """A change as the object of its line."""
+    kind = change.kind
+    head = _Line(
+        entry=change.entry,
+        time=change.time,
+        user=change.user,
+        op=change.op,
+        what=kind.what,
+        key=kind.key.write(change.key),
+    )
+    value = {} if change.value is None else {"value": kind.fields(change.value)}
+    return {**JOURNAL.write(head), **value}
+
+
+def line(change: Change[Any]) -> str:
+    return dumps(record(change))

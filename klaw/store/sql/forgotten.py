@@ -1,0 +1,88 @@
+"""What was forgotten, as the memory journal has it: numbers and ids only, never the text. Pure."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+import attrs
+
+from klaw.convert import JOURNAL, OMIT, Check, Form
+from klaw.domain.fact import FactId
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.person import PersonId
+from klaw.domain.task import TaskName, task_name
+from klaw.domain.topic import TopicId
+from klaw.store.changes import Change, RowIds
+from klaw.store.sql.summaries import read_key, summary_key
+
+
+def _read_key(value: object) -> tuple[ChatId, int]:
+    return read_key(JOURNAL.read(value, str))
+
+
+@attrs.frozen(kw_only=True)
+class Forgetting:
+    """What goes by one forgetting; nothing in the note that an earlier one is finished in every log."""
+
+    messages: RowIds = ()
+    """Also of what was made of them."""
+    facts: tuple[FactId, ...] = ()
+    topics: tuple[TopicId, ...] = ()
+    """Made of the messages; they end."""
+    summaries: tuple[Annotated[tuple[ChatId, int], Form(_read_key, summary_key)], ...] = ()
+    """Chat and number of those that were made of the messages."""
+    people: tuple[PersonId, ...] = ()
+    past: tuple[int, ...] = ()
+    """Entries of the memory journal by which others once had names of these people: they say what those were last."""
+    turns: tuple[str, ...] = ()
+    """Whose receipts name these people, and are to do so no more."""
+    runs: tuple[str, ...] = ()
+    """Likewise."""
+    asked: Annotated[RowIds, OMIT] = attrs.Factory(lambda self: self.messages, takes_self=True)
+    """Row ids of those that were named: their words are looked for elsewhere."""
+    ran: Annotated[tuple[str, ...], OMIT] = ()
+    """Runs that go: nothing but what they cost is left of them."""
+    tasks: Annotated[tuple[Annotated[TaskName, Check(task_name)], ...], OMIT] = ()
+    """Made of the messages; they were removed with them."""
+    core: Annotated[bool, OMIT] = False
+    """Whether something of it was in core memory: of what that was before nothing stays."""
+
+
+@attrs.frozen(kw_only=True)
+class ForgetEntry(Forgetting):
+    """One forgetting of the memory journal, or (``done``) the note that an earlier one is finished in every log."""
+
+    entry: int
+    time: str
+    user: UserId
+    done: int | None = None
+    """Number of the entry that is finished."""
+
+    @classmethod
+    def of(cls, change: Change[Forgetting]) -> Self:
+        values = {} if change.value is None else attrs.asdict(change.value, recurse=False)
+        return cls(entry=change.entry, time=change.time, user=change.user, done=change.key, **values)
+
+
+@attrs.frozen(kw_only=True)
+class Lines:
+    """What lines of logs are to say, as the database does. Content: never logged."""
+
+    people: Mapping[int, Any] = attrs.field(factory=dict)
+    """Values of people, by entries of the memory journal."""
+    receipts: Mapping[str, Any] = attrs.field(factory=dict)
+    """By turn."""
+    runs: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    """Texts, details and ``change`` of the last state, by run."""
+
+
+@attrs.frozen(kw_only=True)
+class Forgot:
+    """What a forgetting did in the database, and what is left to do in the logs."""
+
+    entry: ForgetEntry
+    pieces: tuple[str, ...]
+    """Texts to look for. Content: never logged."""
+    own: tuple[Message, ...]
+    """The messages as they were."""
+    lines: Lines = attrs.field(factory=Lines)
