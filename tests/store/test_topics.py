@@ -410,7 +410,7 @@ async def main():
         rowids = await say(store, *(f"слово {n}" for n in range(30)))
         made = list(await archive(store, *([each] for each in rowids[:10])))
         print("ready", flush=True)
-        for name in ("_put", "_end", "count_again"):
+        for name in ("_put", "end", "count_again"):
             setattr(topics, name, traced(getattr(topics, name)))
         Journal.append = traced(Journal.append)
         Journal.keep = traced(Journal.keep)
