@@ -14,6 +14,7 @@ import attrs
 from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.names import UserId
 from klaw.store.records import dumps
+from klaw.store.tables import Table
 
 MEMORY = "memory"
 MAX_MEMBERS = 1_000_000
@@ -87,6 +88,8 @@ class Kind(Generic[V]):
     """Carries out a change that is newer than all before. Raises apsw.ConstraintError for a value that is none."""
     clear: Sequence[str] = ()
     """Statements that remove all of it, for a database that is made from the logs."""
+    tables: Sequence[Table] = ()
+    """What it adds to the content of a database."""
     key: Form = attrs.field(default=Form(str, str))
     beside: tuple[str, ...] = ()
     """Fields of the value that its line has elsewhere: the user, then the key's parts."""

@@ -14,8 +14,8 @@ import attrs
 
 from klaw.store.records import dumps
 from klaw.store.reindex.values import Committed, Progress, Side, TableComparison
-from klaw.store.sql import content, memory_journal, people_content, vectors
-from klaw.store.sql.content import END, Row, Table
+from klaw.store.sql import content, vectors
+from klaw.store.tables import END, Row, Table
 
 EXAMPLES = 5
 """Keys that are shown of a table's differing rows."""
@@ -77,19 +77,18 @@ def _canonical(row: Row) -> bytes:
 class Bounds:
     """What of the live database counts; the other one has what the logs had then."""
 
-    last_rowid: int = END
-    last_turn: int = END
-    last_change: int = END
-    last_entry: int = END
+    rowid: int = END
+    turn: int = END
+    change: int = END
+    entry: int = END
 
     @classmethod
     def up_to(cls, mark: Committed) -> Self:
-        return cls(
-            last_rowid=mark.last_rowid,
-            last_turn=mark.last_turn,
-            last_change=mark.last_change,
-            last_entry=mark.last_entry,
-        )
+        return cls(rowid=mark.last_rowid, turn=mark.last_turn, change=mark.last_change, entry=mark.last_entry)
+
+    def of(self, table: Table) -> int:
+        """The last number of a table's rows that counts."""
+        return getattr(self, table.bound) if table.bound is not None else END
 
 
 def compare(
@@ -106,32 +105,14 @@ def compare(
     Raises:
         apsw.Error: one of them cannot be read.
     """
-    found = [
-        (yield from _compare(content.MESSAGES, live, built, bounds.last_rowid)),
-        (yield from _compare(content.TURNS, live, built, bounds.last_turn)),
-        (yield from _compare_runs(live, built, bounds.last_change)),
-        (yield from _compare(content.FULL_TEXT, live, built, bounds.last_rowid)),
-        (yield from _compare(content.FACT_CHANGES, live, built, bounds.last_entry)),
-        (yield from _compare_facts(live, built, bounds.last_entry)),
-        (yield from _compare_summaries(live, built, bounds.last_entry)),
-        (yield from _compare_topics(live, built, bounds.last_entry)),
-        (yield from _compare_ends(live, built, bounds.last_entry)),
-        (yield from _compare_topic_changes(live, built, bounds.last_entry)),
-        (yield from _compare(people_content.CHANGES, live, built, bounds.last_entry)),
-        (yield from _compare_people(live, built, bounds.last_entry)),
-        (yield from _compare(people_content.MENTIONS, live, built, bounds.last_entry)),
-        (yield from _compare(content.DAYS, live, built, bounds.last_entry)),
-        (yield from _compare(content.SPENT, live, built, bounds.last_entry)),
-    ]
+    found = []
+    for table in content.TABLES:
+        if whole or table.bound is not None:
+            comparison = yield from _compare(table, live, built, bounds.of(table))
+            found.append(comparison)
     if whole:
         found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
-        found.append((yield from _compare(content.SESSIONS, live, built, END)))
-        found.append((yield from _compare(content.TASKS, live, built, END)))
-        found.append((yield from _compare(content.FACT_TEXT, live, built, END)))
-        found.append((yield from _compare(content.CORE, live, built, END)))
-        found.append((yield from _compare(content.NOTE_TEXT, live, built, END)))
-        found.append((yield from _compare(content.TOPIC_TEXT, live, built, END)))
-    found.append((yield from _compare_vectors(live, built, bounds.last_rowid)))
+    found.append((yield from _compare_vectors(live, built, bounds.rowid)))
     return found
 
 
@@ -147,109 +128,28 @@ def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, 
     Raises:
         apsw.Error: one of them cannot be read.
     """
-    by_rowid = (content.MESSAGES, content.FULL_TEXT)
-    tables: list[tuple[Table, int | str]] = [(table, bounds.last_rowid) for table in by_rowid]
-    tables += [(table, bounds.last_entry) for table in (content.FACT_CHANGES, content.DAYS, content.SPENT)]
-    if small:
-        tables += [(table, table.first) for table in (content.SESSIONS, content.TASKS, content.CORE)]
-    for table, after in tables:
-        if list(table.rows(live, after=after)) != list(table.rows(built, after=after)):
-            return False
-    newer = content.summaries_after(live, bounds.last_entry)
-    if newer != content.summaries_after(built, bounds.last_entry):
-        return False
-    if any(content.summary(live, key) != content.summary(built, key) for key in newer):
-        return False
-    changed = content.facts_after(live, bounds.last_entry)
-    if any(content.fact(live, fact) != content.fact(built, fact) for fact in changed):
-        return False
-    if not people_content.same_after(live, built, bounds.last_entry):
-        return False
-    topics = content.topics_after(live, bounds.last_entry)
-    if any(content.topic(live, topic) != content.topic(built, topic) for topic in topics):
-        return False
-    if content.topic_changes_after(live, bounds.last_entry) != content.topic_changes_after(built, bounds.last_entry):
-        return False
     return all(
-        content.turn(live, turn) == content.turn(built, turn) for turn in content.turns_after(live, bounds.last_turn)
-    ) and all(content.run(live, run) == content.run(built, run) for run in content.runs_after(live, bounds.last_change))
+        _same_tail(table, live, built, bounds.of(table))
+        for table in content.TABLES
+        if table.bound is not None or (table.small and small)
+    )
+
+
+def _same_tail(table: Table, live: apsw.Connection, built: apsw.Connection, end: int) -> bool:
+    if table.changed is not None:
+        keys = table.changed_after(live, end) | table.changed_after(built, end)
+        return all(table.row(live, key) == table.row(built, key) for key in keys)
+    after = end if table.bound is not None else None
+    return list(table.rows(live, after=after)) == list(table.rows(built, after=after))
 
 
 def _compare(table: Table, live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built)))
-
-
-def _compare_runs(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """A run that goes on has a new row beyond the end, and the new database has it as it was: that is compared at the
-    swap. It may go on at any moment, so whether it has is asked for each row that seems to be in the new one only."""
+    """A row that changed beyond the end, or went, is in the new database as it was: that is compared at the swap. It
+    may do so at any moment, so whether it did is asked for each row that seems to be in the new one only."""
 
     def goes_on(row: Row) -> bool:
-        now = content.run(live, row[0])
-        return now is not None and now[1] > end
+        return table.goes_on(live, row[0], end)
 
-    table = content.RUNS
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
-
-
-def _compare_facts(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """A fact that was changed or removed beyond the end is in the new database as it was; see ``_compare_runs``."""
-
-    def goes_on(row: Row) -> bool:
-        return content.last_change_of_fact(live, row[0]) > end
-
-    table = content.FACTS
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
-
-
-def _compare_people(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """Likewise for a person that was changed or removed beyond the end."""
-
-    def goes_on(row: Row) -> bool:
-        return people_content.last_change(live, row[0]) > end
-
-    table = people_content.PEOPLE
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
-
-
-def _compare_summaries(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """A summary whose state changed beyond the end, or that is gone since, is in the new database as it was."""
-    newest = memory_journal.last_entry(live)
-
-    def goes_on(row: Row) -> bool:
-        now = content.summary(live, row[0])
-        return newest > end and (now is None or now[13] > end)
-
-    table = content.SUMMARIES
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
-
-
-def _compare_topics(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """A topic that was changed beyond the end is in the new database as it was."""
-
-    def goes_on(row: Row) -> bool:
-        return content.last_change_of_topic(live, row[0]) > end
-
-    table = content.TOPICS
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
-
-
-def _compare_ends(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """A topic that is there again beyond the end has ended in the new database."""
-
-    def goes_on(row: Row) -> bool:
-        return content.last_change_of_topic(live, row[0]) > end
-
-    table = content.TOPIC_ENDS
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
-
-
-def _compare_topic_changes(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """A change that was taken back beyond the end is in the new database as it was."""
-
-    def goes_on(row: Row) -> bool:
-        return any(row[0] == newer[0] for newer in content.topic_changes_after(live, end))
-
-    table = content.TOPIC_CHANGES
     return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
@@ -301,7 +201,7 @@ def _compare_vectors(live: apsw.Connection, built: apsw.Connection, end: int) ->
     if vectors.model(live) != vectors.model(built):
         # Another model's: nothing can be compared, and nothing has to be the same.
         yield Progress("compare")
-        return _Table(content.VECTORS.name).result(missing_is_fine=True)
+        return _Table("vectors").result(missing_is_fine=True)
     stride = max(1, vectors.count_embedded(built) // SAMPLE)
 
     def same_direction(row: Row) -> bool:
@@ -312,41 +212,20 @@ def _compare_vectors(live: apsw.Connection, built: apsw.Connection, end: int) ->
             return one is None and other is not None  # damaged in the live database, made again in the new one
         return one == other or vectors.distance(built, one, other) <= 1 - MIN_COSINE
 
-    rows = content.VECTORS.rows
-    state = _Table(content.VECTORS.name)
+    rows = content.vector_rows
+    state = _Table("vectors")
     return (yield from _merge(state, rows(live, end=end), rows(built), also=same_direction, missing_is_fine=True))
 
 
 def digests(connection: apsw.Connection) -> dict[str, str]:
     """The content digest of each table of a database that nobody writes to."""
     found = {}
-    tables = (
-        content.MESSAGES,
-        content.SESSIONS,
-        content.TURNS,
-        content.TASKS,
-        content.FACTS,
-        content.FACT_CHANGES,
-        content.FACT_TEXT,
-        content.CORE,
-        content.SUMMARIES,
-        content.NOTE_TEXT,
-        content.TOPICS,
-        content.TOPIC_ENDS,
-        content.TOPIC_CHANGES,
-        content.TOPIC_TEXT,
-        people_content.PEOPLE,
-        people_content.CHANGES,
-        people_content.MENTIONS,
-        content.DAYS,
-        content.SPENT,
-        content.RUNS,
-        content.FULL_TEXT,
-        content.VECTORS,
-    )
-    for name, rows in [(table.name, table.rows(connection)) for table in tables] + [
-        ("words", content.words(connection))
-    ]:
+    tables = {table.name: table.rows(connection) for table in content.TABLES}
+    for name, rows in {
+        **tables,
+        "vectors": content.vector_rows(connection),
+        "words": content.words(connection),
+    }.items():
         state = _Table(name)
         for row in rows:
             state.take(0, row)

@@ -12,7 +12,7 @@ from klaw.store.damage import DAMAGE
 from klaw.store.reindex.building import Building
 from klaw.store.reindex.values import Embeds, Progress
 from klaw.store.sql import vectors
-from klaw.store.sql.content import END
+from klaw.store.tables import END
 
 EMBED_ROWS = 32
 """Rows embedded between two commits: what a kill costs."""

@@ -12,6 +12,7 @@ from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain.names import ChatId, UserId
 from klaw.store.changes import Change, Kind, RowIds, ranges
 from klaw.store.records import dumps
+from klaw.store.tables import Table
 
 _DRAWN = "SELECT rowid FROM drawn_messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))"
 
@@ -86,6 +87,8 @@ def _apply_charge(connection: apsw.Connection, change: Change[Charge]) -> None:
     connection.execute(_PUT_SPENT, (change.entry, change.time, change.key, change.user, change.value.chat, parts))
 
 
+_ROWS = "SELECT * FROM {table} WHERE entry > :after AND entry <= :end ORDER BY entry LIMIT :limit"
+
 DAY: Kind[DrawnDay] = Kind(
     what="day",
     counted="days",
@@ -93,6 +96,7 @@ DAY: Kind[DrawnDay] = Kind(
     key=Form(date, str),
     apply=_apply_day,
     clear=("DELETE FROM day_entries", "DELETE FROM drawn_messages"),
+    tables=(Table(name="days drawn into facts", statement=_ROWS.format(table="day_entries"), bound="entry"),),
 )
 SPENT: Kind[Charge] = Kind(
     what="spent",
@@ -101,4 +105,7 @@ SPENT: Kind[Charge] = Kind(
     key=Form(source, source),
     apply=_apply_charge,
     clear=("DELETE FROM background_charges",),
+    tables=(
+        Table(name="spending in the background", statement=_ROWS.format(table="background_charges"), bound="entry"),
+    ),
 )

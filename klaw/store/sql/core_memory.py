@@ -10,6 +10,7 @@ from klaw.domain.core_memory import Document
 from klaw.domain.names import UserId
 from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
+from klaw.store.tables import Table
 
 
 @attrs.frozen(kw_only=True)
@@ -62,8 +63,14 @@ def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
     connection.execute(_PUT, (change.user, dumps(put.document), put.replaces, change.time))
 
 
+_ROWS = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
 CORE: Kind[CorePut] = Kind(
-    what="core", counted="core", ops={"put": CorePut}, apply=_apply, clear=("DELETE FROM core_memory",)
+    what="core",
+    counted="core",
+    ops={"put": CorePut},
+    apply=_apply,
+    clear=("DELETE FROM core_memory",),
+    tables=(Table(name="core memory", first="", statement=_ROWS, small=True),),
 )
 
 _WRITTEN = "UPDATE core_memory SET pending = 0 WHERE user_id = ?"

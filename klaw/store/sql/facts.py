@@ -20,6 +20,7 @@ from klaw.domain.fact import (
 from klaw.domain.names import ChatId, UserId
 from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
+from klaw.store.tables import Table
 
 _COLUMNS = (
     "id, user_id, text, category, importance, source, origin, chat_id, message_id, turn_id, topic, created_at,"
@@ -236,6 +237,19 @@ def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | N
     return int(found) if found is not None else None
 
 
+# The columns of a fact's row are those of its last change, which is compared as a whole: they are not told again.
+_ROWS = """
+SELECT user_id || '/' || id AS key, entry, rowid, normal, superseded_by FROM facts
+WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
+"""
+_CHANGES = """
+SELECT entry, user_id, fact_id, at, value FROM fact_changes WHERE entry > :after AND entry <= :end
+ORDER BY entry LIMIT :limit
+"""
+_TEXTS = "SELECT id, hex(sz) FROM facts_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+_CHANGED = "SELECT DISTINCT user_id || '/' || fact_id AS key FROM fact_changes WHERE entry > ? ORDER BY key"
+_LAST = "SELECT max(entry) FROM fact_changes WHERE user_id || '/' || fact_id = ?"
+
 FACT: Kind[Fact] = Kind(
     what="fact",
     counted="facts",
@@ -248,5 +262,10 @@ FACT: Kind[Fact] = Kind(
         "DELETE FROM facts",
         "DELETE FROM fact_changes",
         "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')",
+    ),
+    tables=(
+        Table(name="facts", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="changes of facts", statement=_CHANGES, bound="entry"),
+        Table(name="full text of facts", statement=_TEXTS),
     ),
 )

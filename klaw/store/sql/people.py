@@ -13,6 +13,7 @@ from klaw.domain.person import Mention, Person, PersonId, PersonSource, check, n
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
+from klaw.store.tables import Table
 
 _COLUMNS = (
     "p.id, p.user_id, p.name, p.aliases, p.relation, p.source, p.said_at, p.created_at, p.updated_at, p.merged_into"
@@ -280,6 +281,24 @@ def forget_mentions(
     connection.execute(_NO_MENTIONS_OF, (user, json.dumps(list(topics)), json.dumps(list(messages))))
 
 
+# The columns of a person's row are those of its last change, which is compared as a whole: they are not told again.
+_ROWS = """
+SELECT user_id || '/' || id AS key, entry, rowid, aliases, merged_into,
+    (SELECT group_concat(normal, char(10)) FROM (
+        SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))
+FROM people WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
+"""
+_CHANGES = """
+SELECT entry, user_id, person_id, at, value FROM person_changes WHERE entry > :after AND entry <= :end
+ORDER BY entry LIMIT :limit
+"""
+_SPOKEN = """
+SELECT entry, user_id, person_id, topic, message_id, at FROM person_mentions WHERE entry > :after AND entry <= :end
+ORDER BY entry LIMIT :limit
+"""
+_CHANGED = "SELECT DISTINCT user_id || '/' || person_id AS key FROM person_changes WHERE entry > ?"
+_LAST = "SELECT max(entry) FROM person_changes WHERE user_id || '/' || person_id = ?"
+
 PERSON: Kind[Person] = Kind(
     what="person",
     counted="people",
@@ -288,6 +307,10 @@ PERSON: Kind[Person] = Kind(
     check=check,
     apply=_apply,
     clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
+    tables=(
+        Table(name="people", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="changes of people", statement=_CHANGES, bound="entry"),
+    ),
 )
 MENTION: Kind[Mention] = Kind(
     what="mention",
@@ -295,4 +318,5 @@ MENTION: Kind[Mention] = Kind(
     ops={"put": Mention},
     apply=_apply_mention,
     clear=("DELETE FROM person_mentions",),
+    tables=(Table(name="mentions of people", statement=_SPOKEN, bound="entry"),),
 )

@@ -15,6 +15,7 @@ from klaw.store.changes import Change, Kind
 from klaw.store.sql import messages, meta, tool_notes
 from klaw.store.sql.messages import Session
 from klaw.store.sql.reading import snapshot
+from klaw.store.tables import Table
 
 _COLUMNS = (
     "user_id, chat_id, number, segment, first_seq, last_seq, text, tokens, model, created_at, prompt_tokens,"
@@ -291,6 +292,25 @@ def remove_failure(connection: apsw.Connection, chat: ChatId) -> None:
     connection.execute(_REMOVE_FAILURE, (chat,))
 
 
+# Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
+# as it was, and is compared at the swap.
+_ROWS = """
+SELECT chat_id || '#' || printf('%09d', number) AS key, rowid, user_id, segment, first_seq, last_seq, text, tokens,
+    model, created_at, prompt_tokens, completion_tokens, state, changed,
+    (SELECT json_group_array(json_array(n.rowid, n.seq, n.call_id, n.tool, n.text)) FROM tool_notes n
+     WHERE n.chat_id = s.chat_id AND n.number = s.number)
+FROM summaries s WHERE key > :after AND changed <= :end ORDER BY key LIMIT :limit
+"""
+_NOTES = "SELECT id, hex(sz) FROM tool_notes_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+_CHANGED = """
+SELECT chat_id || '#' || printf('%09d', number) AS key FROM summaries WHERE changed > ?
+"""
+_LAST = f"""
+SELECT coalesce((SELECT changed FROM summaries WHERE chat_id || '#' || printf('%09d', number) = ?),
+    (SELECT CAST(value AS INTEGER) FROM meta WHERE key = '{meta.MEMORY_ENTRY}'))
+"""  # noqa: S608 - constants
+"""Of one that is gone nobody knows by which entry it went."""
+
 SUMMARY: Kind[SummaryPut] = Kind(
     what="summary",
     counted="summaries",
@@ -300,4 +320,8 @@ SUMMARY: Kind[SummaryPut] = Kind(
     check=_check,
     apply=_apply,
     clear=("DELETE FROM summaries", *tool_notes.CLEAR),
+    tables=(
+        Table(name="summaries", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="full text of tool notes", statement=_NOTES),
+    ),
 )

@@ -9,6 +9,7 @@ from klaw.convert import Form
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.store.changes import Change, Kind
+from klaw.store.tables import Table
 
 _COLUMNS = (
     "user_id, name, fires, expression, zone, every_s, at, message, model, inject_into, enabled, timeout_s, max_tokens,"
@@ -108,6 +109,12 @@ def _apply(connection: apsw.Connection, change: Change[Task]) -> None:
         connection.execute(_PUT, _row(change.value))
 
 
+_ROWS = """
+SELECT user_id || '/' || name AS key, fires, expression, zone, every_s, at, message, model, inject_into, enabled,
+    timeout_s, max_tokens, daily_tokens, created_at, updated_at, anchor_at
+FROM tasks WHERE key > :after ORDER BY key LIMIT :limit
+"""
+
 TASK: Kind[Task] = Kind(
     what="task",
     counted="tasks",
@@ -116,4 +123,5 @@ TASK: Kind[Task] = Kind(
     beside=("user", "name"),
     apply=_apply,
     clear=("DELETE FROM tasks",),
+    tables=(Table(name="tasks", first="", statement=_ROWS, small=True),),
 )

@@ -18,6 +18,7 @@ from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
 from klaw.store.sql import topics
 from klaw.store.sql.topics import Author, TopicMark, TopicsPut, TopicState
+from klaw.store.tables import Table
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 
@@ -257,6 +258,27 @@ def _apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -
     topics.apply(connection, change)
 
 
+# A topic with all its messages: that is where messages.topic_id is compared.
+_TOPICS = """
+SELECT t.*, (SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))
+FROM topics AS t WHERE t.id > :after AND t.entry <= :end ORDER BY t.id LIMIT :limit
+"""
+_ENDS = """
+SELECT id, entry, user_id, into_id FROM topic_ends WHERE id > :after AND entry <= :end ORDER BY id LIMIT :limit
+"""
+_TEXTS = "SELECT id, hex(sz) FROM topics_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+_CHANGES = """
+SELECT entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed
+FROM topic_changes WHERE entry > :after AND changed <= :end ORDER BY entry LIMIT :limit
+"""
+_LAST = """
+SELECT max(entry) FROM (
+    SELECT entry FROM topics WHERE id = ?1 UNION ALL SELECT entry FROM topic_ends WHERE id = ?1)
+"""
+_CHANGED = """
+SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1
+"""
+
 TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     what="topic",
     counted="topics",
@@ -268,4 +290,16 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
     apply=_apply,
     clear=(*topics.CLEAR, "DELETE FROM topic_changes"),
+    tables=(
+        Table(name="topics", statement=_TOPICS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="ended topics", statement=_ENDS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(
+            name="changes of topics",
+            statement=_CHANGES,
+            bound="entry",
+            changed="SELECT entry FROM topic_changes WHERE changed > ?",
+            last="SELECT changed FROM topic_changes WHERE entry = ?",
+        ),
+        Table(name="full text of topics", statement=_TEXTS),
+    ),
 )

@@ -1,0 +1,59 @@
+"""What a table holds, in an order and a form that depend on the content only: for comparing two databases.
+
+Every table is read in pages after a key, so that no page holds a lock for long. What is not made from the logs is left
+out: which rows have a vector yet, and when the schema was changed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import apsw
+import attrs
+
+Row: TypeAlias = Sequence[Any]
+"""Its first value is its key."""
+END = (1 << 63) - 1
+PAGE_ROWS = 200
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """One table's content."""
+
+    name: str
+    statement: str
+    """Gives the next rows ``> :after`` in the order of their keys, ``LIMIT :limit``. ``:end`` is the last number that
+    counts, of what ``bound`` says."""
+    first: int | str = -END
+    """Before every key."""
+    bound: Literal["rowid", "turn", "change", "entry"] | None = None
+    """A row belongs to a row id of messages, a row id of turns, a change of a run or an entry of the memory journal;
+    None: it can only be compared as a whole."""
+    changed: str | None = None
+    """Gives the keys of rows that changed after number ``?``, as far as they can be known. None: rows are only added,
+    and their key is the number."""
+    last: str | None = None
+    """Gives the number of the last change of key ``?``, also of a row that is gone."""
+    small: bool = False
+    """It may be compared as a whole while everybody waits."""
+
+    def rows(self, connection: apsw.Connection, *, after: int | str | None = None, end: int = END) -> Iterator[Row]:
+        """All rows after a key (default: all), page by page."""
+        key: int | str = self.first if after is None else after
+        while found := connection.execute(self.statement, {"after": key, "end": end, "limit": PAGE_ROWS}).fetchall():
+            yield from found
+            key = found[-1][0]  # type: ignore[assignment]
+
+    def row(self, connection: apsw.Connection, key: int | str) -> Row | None:
+        """The row of a key, if it is there."""
+        statement = self.statement.replace("> :after", "= :after", 1)
+        return connection.execute(statement, {"after": key, "end": END, "limit": 1}).fetchone()
+
+    def changed_after(self, connection: apsw.Connection, number: int) -> set[Any]:
+        """Keys of the rows that changed after a number."""
+        assert self.changed is not None
+        return {key for (key,) in connection.execute(self.changed, (number,))}
+
+    def goes_on(self, connection: apsw.Connection, key: int | str, end: int) -> bool:
+        """Whether the row of a key changed after a number, or is gone since. It may do so at any moment."""
+        return self.last is not None and (connection.execute(self.last, (key,)).get or 0) > end
