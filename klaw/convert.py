@@ -329,6 +329,11 @@ def _wire(field: "attrs.Attribute[Any]") -> str:
     return next((note.name for note in _notes(field) if isinstance(note, Wire)), field.name)
 
 
+def wire_names(cls: type[Any]) -> list[str]:
+    """The names of a class's fields outside of Klaw, in their order."""
+    return [_wire(field) for field in attrs.fields(attrs.resolve_types(cls, include_extras=True))]
+
+
 def _overrides(cls: Any) -> dict[str, Any]:
     return {
         field.name: override(rename=_wire(field), omit_if_default=OMIT in _notes(field))

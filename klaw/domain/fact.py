@@ -59,7 +59,7 @@ class Fact:
     """One statement. Times are ISO-8601 UTC."""
 
     id: FactId
-    user: UserId
+    user: Annotated[UserId, Wire("user_id")]
     text: str
     category: str
     """``[a-z][a-z0-9_-]{0,31}``."""

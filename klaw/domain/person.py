@@ -2,10 +2,11 @@
 
 import enum
 from collections.abc import Iterable
-from typing import NewType
+from typing import Annotated, NewType
 
 import attrs
 
+from klaw.convert import Wire
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized
 
@@ -45,7 +46,7 @@ class Person:
     """Somebody a user speaks of. Times are ISO-8601 UTC."""
 
     id: PersonId
-    user: UserId
+    user: Annotated[UserId, Wire("user_id")]
     name: str
     aliases: tuple[str, ...] = ()
     """Other names, none of them the name itself or another's normal form."""

@@ -1,9 +1,11 @@
 """Summaries: the condensed older part of a segment, and what of it still stands in the context."""
 
 import enum
+from typing import Annotated
 
 import attrs
 
+from klaw.convert import Wire
 from klaw.domain.names import ChatId, UserId
 
 MAX_TEXT = 20_000
@@ -39,8 +41,8 @@ class ToolNote:
 class NewSummary:
     """A summary before the writer gave it its number."""
 
-    user: UserId
-    chat: ChatId
+    user: Annotated[UserId, Wire("user_id")]
+    chat: Annotated[ChatId, Wire("chat_id")]
     segment: int
     first_seq: int
     last_seq: int

@@ -6,7 +6,7 @@ history, and ``undo`` takes any of them back.
 """
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 import trio
@@ -163,11 +163,16 @@ class Facts:
         fact: FactId,
         *,
         text: str | None = None,
-        category: str | None = None,
-        importance: int | None = None,
+        **changes: Any,
     ) -> Saved | Known:
         """Change what is given, on the person's behalf. With another text it is the person's own statement from then
         on, and its vector is made anew.
+
+        Args:
+            user: whose it is.
+            fact: its id.
+            text: the new statement.
+            changes: other fields of ``domain.fact.Fact``; None leaves one as it is.
 
         Raises:
             InvalidFact: the text is none.
@@ -183,11 +188,7 @@ class Facts:
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
-            changed = attrs.evolve(
-                present,
-                category=present.category if category is None else category,
-                importance=present.importance if importance is None else importance,
-            )
+            changed = attrs.evolve(present, **{name: each for name, each in changes.items() if each is not None})
             vector = None
             if wanted is not None and wanted != present.text:
                 changed = attrs.evolve(changed, text=wanted, source=FactSource.USER, origin=Origin.USER)

@@ -93,7 +93,7 @@ DAY: Kind[DrawnDay] = Kind(
     what="day",
     counted="days",
     ops={"put": DrawnDay},
-    key=Form(date, str),
+    key=Form(date, date),
     apply=_apply_day,
     clear=("DELETE FROM day_entries", "DELETE FROM drawn_messages"),
     tables=(Table(name="days drawn into facts", statement=_ROWS.format(table="day_entries"), bound="entry"),),

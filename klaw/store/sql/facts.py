@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import apsw
 import attrs
@@ -12,41 +11,17 @@ from klaw.domain.fact import (
     STANDING_IMPORTANCE,
     Fact,
     FactId,
-    FactSource,
-    Origin,
     check,
     normal_form,
 )
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.names import UserId
 from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
+from klaw.store.sql import rows
 from klaw.store.tables import Table
 
-_COLUMNS = (
-    "id, user_id, text, category, importance, source, origin, chat_id, message_id, turn_id, topic, created_at,"
-    " updated_at, superseded_by, day"
-)
-
-
-def _fact(row: Sequence[Any]) -> Fact:
-    return Fact(
-        id=FactId(row[0]),
-        user=UserId(row[1]),
-        text=row[2],
-        category=row[3],
-        importance=row[4],
-        source=FactSource(row[5]),
-        origin=Origin(row[6]),
-        chat=ChatId(row[7]) if row[7] is not None else None,
-        message=row[8],
-        turn=row[9],
-        topic=row[10],
-        created_at=row[11],
-        updated_at=row[12],
-        superseded_by=FactId(row[13]) if row[13] is not None else None,
-        day=row[14],
-    )
-
+_COLUMNS = rows.columns(Fact)
+_fact = rows.reader(Fact)
 
 _GET = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
 
@@ -69,7 +44,7 @@ def same_text(connection: apsw.Connection, user: UserId, text: str, other_than: 
 
 
 _BY_ROWIDS = f"""
-SELECT r.key, {_COLUMNS.replace("id, user_id", "f.id, f.user_id", 1)}, f.rowid
+SELECT r.key, {rows.columns(Fact, "f")}, f.rowid
 FROM json_each(?2) AS r CROSS JOIN facts AS f ON f.rowid = r.value
 WHERE f.user_id = ?1 AND f.superseded_by IS NULL ORDER BY r.key
 """  # noqa: S608 - constant columns
@@ -77,8 +52,8 @@ WHERE f.user_id = ?1 AND f.superseded_by IS NULL ORDER BY r.key
 
 def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, Fact]:
     """A user's active facts by their row ids; what is gone, or another's, is left out."""
-    rows = connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))
-    return {row[-1]: _fact(row[1:-1]) for row in rows}
+    found = connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))
+    return {row[-1]: _fact(row[1:-1]) for row in found}
 
 
 _LIST = f"""
@@ -174,17 +149,7 @@ def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> lis
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id = ? AND id = ?"
-_PUT = """
-INSERT INTO facts (rowid, entry, id, user_id, text, normal, category, importance, source, origin, chat_id, message_id,
-    turn_id, topic, created_at, updated_at, superseded_by, day)
-VALUES (:rowid, :entry, :id, :user, :text, :normal, :category, :importance, :source, :origin, :chat_id, :message_id,
-    :turn_id, :topic, :created_at, :updated_at, :superseded_by, :day)
-ON CONFLICT (rowid) DO UPDATE SET entry = excluded.entry, text = excluded.text, normal = excluded.normal,
-    category = excluded.category, importance = excluded.importance, source = excluded.source,
-    origin = excluded.origin, chat_id = excluded.chat_id, message_id = excluded.message_id,
-    turn_id = excluded.turn_id, topic = excluded.topic, created_at = excluded.created_at,
-    updated_at = excluded.updated_at, superseded_by = excluded.superseded_by, day = excluded.day
-"""
+_PUT = rows.upsert("facts", Fact, "rowid", "entry", "normal")
 _REMOVE = "DELETE FROM facts WHERE rowid = ?"
 _LOG = "INSERT INTO fact_changes (entry, user_id, fact_id, at, value) VALUES (?, ?, ?, ?, ?)"
 _DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
@@ -208,12 +173,11 @@ def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
         connection.execute(_REMOVE, (rowid,))
         connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
         return
-    value = FACT.fields(fact)
-    own = {"rowid": rowid, "entry": entry.entry, "id": fact.id, "user": fact.user, "normal": normal_form(fact.text)}
-    connection.execute(_PUT, {"day": None, **value, **own})
+    own = {"rowid": rowid, "entry": entry.entry, "normal": normal_form(fact.text)}
+    connection.execute(_PUT, {**rows.values(fact), **own})
     if fact.active:
         connection.execute(_INDEX, (rowid, fact.text, fact.user))
-    connection.execute(_LOG, (entry.entry, fact.user, fact.id, entry.time, dumps(value)))
+    connection.execute(_LOG, (entry.entry, fact.user, fact.id, entry.time, dumps(FACT.fields(fact))))
 
 
 def forget(connection: apsw.Connection, user: UserId, fact: FactId) -> None:
@@ -254,7 +218,7 @@ FACT: Kind[Fact] = Kind(
     what="fact",
     counted="facts",
     ops={"put": Fact, "remove": None},
-    beside=("user", "id"),
+    beside=("user_id", "id"),
     check=check,
     apply=_apply,
     clear=(

@@ -2,39 +2,22 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import apsw
 import attrs
 
 from klaw.domain.names import UserId
 from klaw.domain.naming import words_of
-from klaw.domain.person import Mention, Person, PersonId, PersonSource, check, normal_name
+from klaw.domain.person import Mention, Person, PersonId, check, normal_name
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, Kind
 from klaw.store.records import dumps
+from klaw.store.sql import rows
 from klaw.store.tables import Table
 
-_COLUMNS = (
-    "p.id, p.user_id, p.name, p.aliases, p.relation, p.source, p.said_at, p.created_at, p.updated_at, p.merged_into"
-)
-_SIZE = 10
-
-
-def _person(row: Sequence[Any]) -> Person:
-    return Person(
-        id=PersonId(row[0]),
-        user=UserId(row[1]),
-        name=row[2],
-        aliases=tuple(json.loads(row[3])),
-        relation=row[4],
-        source=PersonSource(row[5]),
-        said_at=row[6],
-        created_at=row[7],
-        updated_at=row[8],
-        merged_into=PersonId(row[9]) if row[9] is not None else None,
-    )
-
+_COLUMNS = rows.columns(Person, "p")
+_person = rows.reader(Person)
+_SIZE = len(attrs.fields(Person))
 
 _GET = f"SELECT {_COLUMNS} FROM people AS p WHERE p.user_id = ? AND p.id = ?"  # noqa: S608 - constant columns
 
@@ -217,15 +200,7 @@ def history(connection: apsw.Connection, user: UserId, person: PersonId) -> list
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _ROWID = "SELECT rowid FROM people WHERE user_id = ? AND id = ?"
-_PUT = """
-INSERT INTO people (rowid, entry, id, user_id, name, aliases, relation, source, said_at, created_at, updated_at,
-    merged_into)
-VALUES (:rowid, :entry, :id, :user, :name, :aliases, :relation, :source, :said_at, :created_at, :updated_at,
-    :merged_into)
-ON CONFLICT (rowid) DO UPDATE SET entry = excluded.entry, name = excluded.name, aliases = excluded.aliases,
-    relation = excluded.relation, source = excluded.source, said_at = excluded.said_at,
-    created_at = excluded.created_at, updated_at = excluded.updated_at, merged_into = excluded.merged_into
-"""
+_PUT = rows.upsert("people", Person, "rowid", "entry")
 _REMOVE = "DELETE FROM people WHERE user_id = ? AND id = ?"
 _NO_NAMES = "DELETE FROM person_names WHERE person = ?"
 _NAME = "INSERT OR IGNORE INTO person_names (person, user_id, normal) VALUES (?, ?, ?)"
@@ -248,13 +223,11 @@ def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
         connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
         return
     rowid = connection.execute(_ROWID, (entry.user, entry.key)).get or entry.entry
-    value = PERSON.fields(person)
-    own = {"rowid": rowid, "entry": entry.entry, "id": person.id, "user": person.user}
-    connection.execute(_PUT, {**value, **own, "aliases": dumps(value["aliases"])})
+    connection.execute(_PUT, {**rows.values(person), "rowid": rowid, "entry": entry.entry})
     connection.execute(_NO_NAMES, (rowid,))
     for name in person.names if person.active else ():
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
-    connection.execute(_LOG, (entry.entry, person.user, person.id, entry.time, dumps(value)))
+    connection.execute(_LOG, (entry.entry, person.user, person.id, entry.time, dumps(PERSON.fields(person))))
 
 
 _EMPTY_HISTORY = "UPDATE person_changes SET value = NULL WHERE user_id = ? AND person_id = ?"
@@ -303,7 +276,7 @@ PERSON: Kind[Person] = Kind(
     what="person",
     counted="people",
     ops={"put": Person, "remove": None},
-    beside=("user", "id"),
+    beside=("user_id", "id"),
     check=check,
     apply=_apply,
     clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),

@@ -1,6 +1,5 @@
 """SQL of runs, and of what they said in chats."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,45 +9,16 @@ from klaw.domain.delivery import notice_id
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
-from klaw.store.records import dumps
 from klaw.store.run_records import RunState
-from klaw.store.sql import messages
+from klaw.store.sql import messages, rows
 
-COLUMNS = (
-    "change, id, user_id, task, kind, due, attempt, status, message, model, inject_into, started_at, ended_at,"
-    " prompt_tokens, completion_tokens, error, note, result, delivered, parent, notify, depth, details"
-)
+COLUMNS = f"change, {rows.columns(Run)}"
+_run = rows.reader(Run)
 
 
 def state_of(row: Sequence[Any]) -> RunState:
     """The state in a row of ``COLUMNS``."""
-    return RunState(
-        row[0],
-        Run(
-            id=row[1],
-            user=UserId(row[2]),
-            task=TaskName(row[3]),
-            kind=RunKind(row[4]),
-            due=row[5],
-            attempt=row[6],
-            status=RunStatus(row[7]),
-            message=row[8],
-            model=row[9],
-            inject_into=row[10],
-            started_at=row[11],
-            ended_at=row[12],
-            prompt_tokens=row[13],
-            completion_tokens=row[14],
-            error=row[15],
-            note=row[16],
-            result=row[17],
-            delivered=row[18],
-            parent=row[19],
-            notify=row[20],
-            depth=row[21],
-            details=json.loads(row[22]),
-        ),
-    )
+    return RunState(row[0], _run(row[1:]))
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -82,7 +52,7 @@ def change_of(connection: apsw.Connection, run: str) -> int:
 
 
 _REMOVE = "DELETE FROM runs WHERE id = ?"
-_INSERT = f"INSERT INTO runs ({COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - constant columns
+_INSERT = rows.insert("runs", Run, "change")
 
 
 def put(connection: apsw.Connection, run: Run) -> RunState:
@@ -109,34 +79,7 @@ def restore(connection: apsw.Connection, state: RunState) -> bool:
 
 def _write(connection: apsw.Connection, change: int | None, run: Run) -> None:
     connection.execute(_REMOVE, (run.id,))
-    connection.execute(
-        _INSERT,
-        (
-            change,
-            run.id,
-            run.user,
-            run.task,
-            run.kind,
-            run.due,
-            run.attempt,
-            run.status,
-            run.message,
-            run.model,
-            run.inject_into,
-            run.started_at,
-            run.ended_at,
-            run.prompt_tokens,
-            run.completion_tokens,
-            run.error,
-            run.note,
-            run.result,
-            run.delivered,
-            run.parent,
-            run.notify,
-            run.depth,
-            dumps(dict(run.details)),
-        ),
-    )
+    connection.execute(_INSERT, {**rows.values(run), "change": change})
 
 
 _CLEAR = "DELETE FROM runs"

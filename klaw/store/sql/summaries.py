@@ -1,8 +1,5 @@
 """SQL of summaries. Every question names the chat, which is one user's."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import apsw
 import attrs
 
@@ -12,34 +9,13 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
 from klaw.store.changes import Change, Kind
-from klaw.store.sql import messages, meta, tool_notes
+from klaw.store.sql import messages, meta, rows, tool_notes
 from klaw.store.sql.messages import Session
 from klaw.store.sql.reading import snapshot
 from klaw.store.tables import Table
 
-_COLUMNS = (
-    "user_id, chat_id, number, segment, first_seq, last_seq, text, tokens, model, created_at, prompt_tokens,"
-    " completion_tokens, state"
-)
-
-
-def _summary(row: Sequence[Any]) -> Summary:
-    return Summary(
-        user=UserId(row[0]),
-        chat=ChatId(row[1]),
-        number=row[2],
-        segment=row[3],
-        first_seq=row[4],
-        last_seq=row[5],
-        text=row[6],
-        tokens=row[7],
-        model=row[8],
-        created_at=row[9],
-        prompt_tokens=row[10],
-        completion_tokens=row[11],
-        state=SummaryState(row[12]),
-    )
-
+_COLUMNS = rows.columns(Summary)
+_summary = rows.reader(Summary)
 
 _LIVE = f"""
 SELECT {_COLUMNS} FROM summaries WHERE chat_id = ? AND segment = ? AND state = 'live' ORDER BY first_seq
@@ -191,9 +167,7 @@ def next_number(connection: apsw.Connection, chat: ChatId) -> int:
     return int(connection.execute(_NEXT, (chat,)).get)
 
 
-_INSERT = f"""
-INSERT INTO summaries (rowid, changed, {_COLUMNS}) VALUES (?, ?, {", ".join("?" * 13)})
-"""  # noqa: S608 - constant columns
+_INSERT = rows.insert("summaries", Summary, "rowid", "changed")
 _SET_STATE = "UPDATE summaries SET state = ?3, changed = ?4 WHERE chat_id = ?1 AND number = ?2"
 _REMOVE = "DELETE FROM summaries WHERE chat_id = ? AND number = ?"
 
@@ -252,22 +226,7 @@ def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
         remove(connection, *entry.key)
         return
     made = put.summary
-    row = (
-        made.user,
-        made.chat,
-        made.number,
-        made.segment,
-        made.first_seq,
-        made.last_seq,
-        made.text,
-        made.tokens,
-        made.model,
-        made.created_at,
-        made.prompt_tokens,
-        made.completion_tokens,
-        made.state,
-    )
-    connection.execute(_INSERT, (entry.entry, entry.entry, *row))
+    connection.execute(_INSERT, {**rows.values(made), "rowid": entry.entry, "changed": entry.entry})
     for state, numbers in ((SummaryState.SUPERSEDED, put.supersedes), (SummaryState.EVICTED, put.evicts)):
         for number in numbers:
             connection.execute(_SET_STATE, (made.chat, number, state, entry.entry))
@@ -316,7 +275,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     counted="summaries",
     ops={"put": SummaryPut, "remove": None},
     key=Form(read_key, summary_key),
-    beside=("user", "chat", "number"),
+    beside=("user_id", "chat_id", "number"),
     check=_check,
     apply=_apply,
     clear=("DELETE FROM summaries", *tool_notes.CLEAR),

@@ -1,63 +1,23 @@
 """SQL of turns and their receipts."""
 
 import json
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection
 
 import apsw
 
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.store.records import dumps
+from klaw.domain.turn import TurnRecord
+from klaw.store.sql import rows
 
-_COLUMNS = (
-    "turn_id, chat_id, user_id, segment, status, model, first_seq, last_seq, started_at, ended_at, error,"
-    " receipt, usage, timings"
-)
-_INSERT = f"INSERT OR IGNORE INTO turns ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_COLUMNS = rows.columns(TurnRecord)
+_turn = rows.reader(TurnRecord)
+_INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
 
 
 def insert(connection: apsw.Connection, turn: TurnRecord) -> bool:
     """Store a turn. Returns False when it is there already."""
-    connection.execute(
-        _INSERT,
-        (
-            turn.id,
-            turn.chat,
-            turn.user,
-            turn.segment,
-            turn.status,
-            turn.model,
-            turn.first_seq,
-            turn.last_seq,
-            turn.started_at,
-            turn.ended_at,
-            turn.error,
-            dumps(turn.receipt),
-            dumps(turn.usage),
-            dumps(turn.timings),
-        ),
-    )
+    connection.execute(_INSERT, rows.values(turn))
     return connection.changes() > 0
-
-
-def _turn(row: Sequence[Any]) -> TurnRecord:
-    return TurnRecord(
-        id=row[0],
-        chat=ChatId(row[1]),
-        user=UserId(row[2]),
-        segment=row[3],
-        status=TurnStatus(row[4]),
-        model=row[5],
-        first_seq=row[6],
-        last_seq=row[7],
-        started_at=row[8],
-        ended_at=row[9],
-        error=row[10],
-        receipt=json.loads(row[11]),
-        usage=json.loads(row[12]),
-        timings=json.loads(row[13]),
-    )
 
 
 _EXISTS = "SELECT count(*) FROM turns WHERE turn_id = ?"

@@ -1,0 +1,65 @@
+"""Tables with a column for each field of a class, named as in the logs: a new field needs its column, and no SQL."""
+
+import enum
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import attrs
+
+from klaw.convert import JOURNAL, wire_names
+from klaw.store.records import dumps
+
+T = TypeVar("T")
+
+
+def columns(cls: type[Any], table: str = "") -> str:
+    """The columns, in the order of the fields; of a table or its alias."""
+    return ", ".join(f"{table}.{name}" if table else name for name in wire_names(cls))
+
+
+def reader(cls: type[T]) -> Callable[[Sequence[Any]], T]:
+    """Makes an instance of a row of ``columns``."""
+    resolved: Any = cls
+    fields = attrs.fields(attrs.resolve_types(resolved, include_extras=True))
+    names = [field.name for field in fields]
+    made = [(place, make) for place, field in enumerate(fields) if (make := _maker(field.type)) is not None]
+
+    def read(row: Sequence[Any]) -> T:
+        values = list(row)
+        for place, make in made:
+            if values[place] is not None:
+                values[place] = make(values[place])
+        return cls(**dict(zip(names, values, strict=True)))
+
+    return read
+
+
+def _maker(kind: Any) -> Callable[[Any], Any] | None:
+    """What makes a field's value of a column's; None: it is the same."""
+    while get_origin(kind) in (Annotated, UnionType):
+        kind = get_args(kind)[0]
+    if get_origin(kind) is tuple:
+        return lambda text: tuple(json.loads(text))
+    if get_origin(kind) in (dict, Mapping):
+        return json.loads
+    return kind if isinstance(kind, type) and issubclass(kind, enum.StrEnum | bool) else None
+
+
+def values(instance: Any) -> dict[str, Any]:
+    """The columns' values by their names."""
+    written = {**dict.fromkeys(wire_names(type(instance))), **JOURNAL.write(instance)}
+    return {name: dumps(each) if isinstance(each, list | dict) else each for name, each in written.items()}
+
+
+def insert(table: str, cls: type[Any], *own: str) -> str:
+    """The statement that stores ``values`` and more columns, by their names."""
+    names = (*own, *wire_names(cls))
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608
+
+
+def upsert(table: str, cls: type[Any], key: str, *own: str) -> str:
+    """Likewise, also in place of the row that has the same key."""
+    changed = ", ".join(f"{name} = excluded.{name}" for name in (*own, *wire_names(cls)))
+    return f"{insert(table, cls, key, *own)} ON CONFLICT ({key}) DO UPDATE SET {changed}"
