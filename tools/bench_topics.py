@@ -51,11 +51,9 @@ from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.query import read_query
 from klaw.memory.recall.recall import Recall
-from klaw.memory.topics import ranking
 from klaw.memory.topics import search as search_module
-from klaw.memory.topics.choosing import TopicChooser
-from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.search import TopicSearch
+from klaw.memory.topics.chooser import TopicChooser
+from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import topics
@@ -64,7 +62,7 @@ from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
 from klaw.store.tokenizer import stem, words
 from tests.support.making import START, new, running_store, stored
-from tests.support.scripted import Scripted, TestClock, archiving, lines_of, one_topic, split_answer
+from tests.support.scripted import Scripted, TestClock, archiving, client, lines_of, one_topic, split_answer
 from tools.bench_recall import MODEL, CachedModel, load
 
 TOP = 5
@@ -273,7 +271,7 @@ class Prompts:
             return
         planned = plan(self._snapshot)
         recalled = await self._recall.search(question["query"], self._scope, planned.recall_tokens)
-        chosen = await self._chooser.choose(LOCAL_USER, question["query"], recalled.vector, lambda route: route)
+        chosen = await self._chooser.choose(LOCAL_USER, question["query"], recalled.vector, client().meter())
         of_topics = assemble(planned, NOTHING, chosen)
         for name, context in (
             ("topics", of_topics),
@@ -400,7 +398,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for setting in getattr(arguments, "set", []):
         name, _, value = setting.partition("=")
-        setattr(ranking if hasattr(ranking, name) else search_module, name, type(getattr(ranking, name, 1))(value))
+        setattr(search_module, name, type(getattr(search_module, name, 1))(value))
     trio.run(arguments.run, arguments)
 
 

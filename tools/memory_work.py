@@ -25,8 +25,8 @@ from klaw.llm.types import Request
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.facts.facts import Facts
 from klaw.memory.people.people import People
-from klaw.memory.topics.drawer import FactDrawer
-from klaw.memory.topics.people_drawer import PeopleDrawer
+from klaw.memory.topics.fact_extractor import FactExtractor
+from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.store.kinds import facts, messages, usage, vectors
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.facts import FactVector
@@ -242,11 +242,11 @@ def _answer(request: Request) -> str:
     return json.dumps({"facts": facts_, "people": people_}, ensure_ascii=False)
 
 
-def _drawer(work: Work) -> FactDrawer:
+def _drawer(work: Work) -> FactExtractor:
     clock = SystemClock()
     kept = Facts(work.store.writer, work.store.readers, Embedder(clock, enabled=False), clock, work.id)
-    drawer = PeopleDrawer(_people(work), work.store.readers)
-    return FactDrawer(Scripted(_answer).asker(), kept, drawer, work.store.readers)
+    drawer = PeopleExtractor(_people(work), work.store.readers)
+    return FactExtractor(Scripted(_answer).asker(), kept, drawer, work.store.readers)
 
 
 async def _material(work: Work, user: UserId) -> tuple[list[str], dict[str, Any]]:

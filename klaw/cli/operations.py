@@ -280,8 +280,7 @@ async def _with_search(paths: Paths, asked: Call) -> dict[str, Any]:
     from klaw.config.load import load
     from klaw.memory.recall.offline_recall import open_recall
     from klaw.memory.search.search import MemorySearch
-    from klaw.memory.topics.metrics import TopicMetrics
-    from klaw.memory.topics.search import TopicSearch
+    from klaw.memory.topics.search import TopicMetrics, TopicSearch
 
     config, _ = load(paths.config_file)
     folder = config.embedding.path or paths.models_dir / config.embedding.model

@@ -24,12 +24,10 @@ from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ActorStopped, ConfigError, KlawError, ProviderError, StorageError, TopicChanged
+from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.topics import merging
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.merger import decide
-from klaw.memory.topics.merging import Like
-from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, Like, candidates, decide
+from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.sessions import Chunk, Row, cut
 from klaw.memory.topics.splitter import divide
 from klaw.memory.topics.texts import embedding_text
@@ -366,12 +364,12 @@ class _Worker:
             topic_vectors.nearest,
             topic.user,
             vector,
-            min_cosine=merging.MIN_COSINE,
-            limit=5 * merging.MAX_CANDIDATES,
+            min_cosine=MIN_COSINE,
+            limit=5 * MAX_CANDIDATES,
             chat=topic.chat,
         )
         known = await readers.run(topics.by_ids, topic.user, [each.topic for each in near])
-        return merging.candidates(topic, [Like(known[each.topic], each.cosine) for each in near if each.topic in known])
+        return candidates(topic, [Like(known[each.topic], each.cosine) for each in near if each.topic in known])
 
     async def _merge(self, source: Topic, target: Topic, summary: str, as_of: int) -> bool:
         services = self.services

@@ -16,6 +16,7 @@ from klaw.domain.names import UserId
 from klaw.llm.parts import Llm
 from klaw.memory import archivist, coverage
 from klaw.memory.archivist import Archivist, ArchivistServices
+from klaw.memory.asking import Asker
 from klaw.memory.coverage import Coverage
 from klaw.memory.embed import worker
 from klaw.memory.embed.embedder import Embedder
@@ -28,17 +29,14 @@ from klaw.memory.recall.recall import Recall
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.slash import MemoryAnswers
 from klaw.memory.slash_forget import ForgetAnswers
-from klaw.memory.spending import Spending
 from klaw.memory.summaries import summarizer
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.choosing import LOCAL_S, REMOTE_S, TopicChooser
+from klaw.memory.topics.chooser import LOCAL_S, REMOTE_S, TopicChooser
 from klaw.memory.topics.control import TopicControl
-from klaw.memory.topics.drawer import FactDrawer
-from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.people_drawer import PeopleDrawer
-from klaw.memory.topics.search import TopicSearch
+from klaw.memory.topics.fact_extractor import FactExtractor
+from klaw.memory.topics.people_extractor import PeopleExtractor
+from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.reindex.actor import Reindexer
 from klaw.store.sql import meta, vectors
 
@@ -137,8 +135,7 @@ def build(
     metrics, archive, compact, memory_files = TopicMetrics(core.metrics), Archivist(), Nudge(), Nudge()
     topic_search = TopicSearch(readers, embed, clock, metrics)
     facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
-    spending = Spending(llm, writer, clock)
-    asker = Asker(llm=llm, temperature=config.llm.temperature, spending=spending)
+    asker = Asker(llm=llm, clock=clock, temperature=config.llm.temperature, writer=writer)
 
     def changed() -> None:
         embed.nudge()
@@ -167,7 +164,7 @@ def build(
         changed=archive.nudge,
     )
     answers = MemoryAnswers(ForgetAnswers(forgetter, clock))
-    drawer = FactDrawer(asker, facts, PeopleDrawer(people, readers), readers)
+    drawer = FactExtractor(asker, facts, PeopleExtractor(people, readers), readers)
     audit = partial(
         coverage.run,
         coverage=cover,
@@ -196,8 +193,7 @@ def build(
             config=config,
             writer=writer,
             readers=readers,
-            llm=llm,
-            spending=spending,
+            asker=asker,
             correction=llm.correction,
             files=core.files,
             data_dir=core.paths.data_dir,
@@ -251,7 +247,7 @@ def _chooser(core: Core, llm: Llm, search: TopicSearch, metrics: TopicMetrics, e
         search=search,
         readers=core.readers,
         embedder=embed,
-        asker=Asker(llm=llm, temperature=config.llm.temperature) if names else None,
+        asker=Asker(llm=llm, clock=core.clock, temperature=config.llm.temperature) if names else None,
         metrics=metrics,
         threshold=config.auto_rag.relevance_threshold,
         time_budget_s=budget_ms / 1000 if budget_ms is not None else usual_s,

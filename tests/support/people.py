@@ -7,7 +7,7 @@ from klaw.actor.clock import SystemClock
 from klaw.domain.names import UserId
 from klaw.domain.person import Mention, Person, PersonId, PersonSource
 from klaw.memory.people.people import People
-from klaw.memory.topics.people_drawer import PeopleDrawer
+from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
 
@@ -19,8 +19,8 @@ def people_of(store: Store) -> People:
     return People(store.writer, store.readers, SystemClock(), lambda: f"p{next(_count)}")
 
 
-def people_drawer(store: Store) -> PeopleDrawer:
-    return PeopleDrawer(people_of(store), store.readers)
+def people_drawer(store: Store) -> PeopleExtractor:
+    return PeopleExtractor(people_of(store), store.readers)
 
 
 async def add(store: Store, name: str, *, user: str = "anna", mention: Mention | None = None, **values: Any) -> Person:

@@ -21,9 +21,9 @@ from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Request
 from klaw.memory import archivist as archivist_actor
 from klaw.memory.archivist import Archivist, ArchivistServices
+from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.search import TopicMetrics
 from klaw.store.store import Store
 
 Answer = Callable[[Request], str | Completion]
@@ -57,7 +57,7 @@ class Scripted:
         )
 
     def asker(self) -> Asker:
-        return Asker(llm=client(self))
+        return Asker(llm=client(self), clock=SystemClock())
 
 
 def client(router: Any = None, *, clock: Any = None, tokens_a_day: int | None = None) -> LlmClient:

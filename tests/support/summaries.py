@@ -24,7 +24,7 @@ from klaw.llm.correction import TokenCorrection
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
-from klaw.memory.spending import Spending
+from klaw.memory.asking import Asker
 from klaw.memory.summaries import summarizer as actor
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
@@ -128,8 +128,7 @@ async def summarising(
             config=config,
             writer=store.writer,
             readers=store.readers,
-            llm=client,
-            spending=Spending(client, store.writer, clock),
+            asker=Asker(llm=client, clock=clock, writer=store.writer),
             correction=TokenCorrection(),
             files=Threads("files", 1),
             data_dir=root,

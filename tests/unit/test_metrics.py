@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from klaw.actor.metrics import Metrics
-from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.topics.search import TopicMetrics
 
 
 def test_values_are_counted_in_buckets():

@@ -3,28 +3,39 @@
 A slot is held for one call at a time, and only while nobody who waits for an answer wants it.
 """
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import attrs
-import trio
 
 from klaw.actor.vitals import Vitals
 from klaw.context.request import request_tokens
 from klaw.domain import tokens
-from klaw.errors import KlawError, ProviderMalformed, ProviderTimeout
-from klaw.llm.client import Meter
+from klaw.domain.text import clean_output
+from klaw.errors import KlawError, ProviderMalformed
 from klaw.llm.provider import Route
-from klaw.llm.slots import Priority, Slots
-from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, Usage
+from klaw.llm.types import ChatMessage, Completion, JsonSchema, Usage
+from klaw.memory.asking import Asker
 from klaw.memory.summaries import rendering
-from klaw.memory.summaries.judging import Accepted, Rejected, cut, judge
 
-CALL_S = 900.0
-"""A call may take this long; a small machine's own model reads a long prompt for minutes."""
 ANSWER_FACTOR = 2
 """The model may write so many times the tokens that a summary may have: what is too long is cut at a sentence's end."""
 
+TOLERANCE = 1.25
+"""A summary may be so much longer than was asked for."""
+REFUSAL_CHARS = 300
+"""A longer text that begins like a refusal says something nevertheless."""
+
+_FENCE = re.compile(r"\A```[a-zA-Z]*\n(.*?)\n?```\Z", re.DOTALL)
+_REFUSAL = re.compile(
+    r"\A\W*(?:i(?:['’]m| am) (?:sorry|unable|not able)|sorry\b|i (?:can(?:no|['’])t|cannot|won['’]t|will not)"
+    r"|i apologi[sz]e|as an ai\b|unfortunately,? i (?:can|am)"
+    r"|(?:извин|прости(?:те)?\b|к сожалению,? я|я не (?:могу|буду|в состоянии)|не могу (?:помочь|выполнить)))",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|\Z)|\n")
 _AGAIN = {
     "empty": rendering.EMPTY_AGAIN,
     "too_long": rendering.TOO_LONG_AGAIN,
@@ -48,16 +59,76 @@ class Correction(Protocol):
     def overflowed(self, model: str, *, refused: int, usable: int) -> None: ...
 
 
+@attrs.frozen
+class Accepted:
+    """A summary."""
+
+    text: str
+    cut: bool = False
+    """It was longer than allowed; the rest is left out."""
+
+
+@attrs.frozen
+class Rejected:
+    """The answer is no use."""
+
+    code: str
+    """empty, refused or too_long."""
+
+
+def judge(answer: str, max_tokens: int, *, last: bool) -> Accepted | Rejected:
+    """Take a summary out of an answer.
+
+    Args:
+        answer: the model's.
+        max_tokens: estimated tokens that were asked for.
+        last: there is no further attempt, so what is too long is cut.
+    """
+    text = _unwrapped(clean_output(answer).strip())
+    if not any(character.isalnum() for character in text):
+        return Rejected("empty")
+    if len(text) <= REFUSAL_CHARS and _REFUSAL.match(text):
+        return Rejected("refused")
+    limit = int(max_tokens * TOLERANCE)
+    if tokens.estimate(text) <= limit:
+        return Accepted(text)
+    return Accepted(cut(text, limit), cut=True) if last else Rejected("too_long")
+
+
+def _unwrapped(text: str) -> str:
+    """The text inside of a code fence, or of a JSON object with one text, which some models answer with."""
+    fenced = _FENCE.match(text)
+    inner = fenced.group(1).strip() if fenced else text
+    if not inner.startswith(('{"', "{ ", "{\n", "[{", '["')):
+        return inner
+    try:
+        value = json.loads(inner)
+    except (ValueError, RecursionError):
+        return ""  # half a JSON value
+    texts = [each for each in value.values() if isinstance(each, str)] if isinstance(value, dict) else []
+    return clean_output(texts[0]).strip() if len(texts) == 1 else ""
+
+
+def cut(text: str, max_tokens: int) -> str:
+    """The beginning of a text, up to the end of a sentence where there is one in its second half."""
+    estimated = tokens.estimate(text)
+    if estimated <= max_tokens:
+        return text
+    size = max(1, int(len(text) * max_tokens / estimated))
+    while size > 1 and tokens.estimate(text[:size]) > max_tokens:
+        size = int(size * 0.9)
+    ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, size) if found.end() > size // 2]
+    return text[: ends[-1] if ends else size].rstrip()
+
+
 @attrs.define(kw_only=True)
-class Asker:
+class SummaryModel:
     """Calls of one model for one summary; counts what they used."""
 
+    asker: Asker
     route: Route
-    meter: Meter
-    slots: Slots
     correction: Correction
     vitals: Vitals
-    temperature: float | None
     used: Usage = attrs.Factory(lambda: Usage(prompt_tokens=0, completion_tokens=0))
     model: str = ""
     """Who answered last."""
@@ -87,20 +158,14 @@ class Asker:
             ProviderError: no answer.
         """
         estimated = request_tokens(messages)
-        ratio = self.correction.of(self.route.name)
-        request = Request(
-            model=self.route.model,
-            messages=messages,
-            temperature=self.temperature,
-            max_tokens=max(16, min(self.route.max_output_tokens, int(max_tokens * max(1.0, ratio)))),
-            json_schema=schema,
+        ratio = max(1.0, self.correction.of(self.route.name))
+        completion = await self.asker.call(
+            self.route,
+            messages,
+            schema=schema,
+            max_tokens=max(16, min(self.route.max_output_tokens, int(max_tokens * ratio))),
+            vitals=self.vitals,
         )
-        async with self.slots.slot(Priority.BACKGROUND, vitals=self.vitals):
-            self.vitals.doing("waiting for the model")
-            with trio.move_on_after(CALL_S) as limit:
-                completion = await self.meter.stream(self.route, request, lambda _delta: None)
-            if limit.cancelled_caught:
-                raise ProviderTimeout(f"no summary within {CALL_S:g} s")
         usage = completion.usage or Usage(prompt_tokens=estimated, completion_tokens=tokens.estimate(completion.text))
         self.used = Usage(
             prompt_tokens=self.used.prompt_tokens + usage.prompt_tokens,

@@ -26,13 +26,15 @@ from klaw.errors import (
     StorageFull,
     SummaryOutdated,
 )
-from klaw.llm.client import LlmClient
+from klaw.llm.ask_json import ask_json
 from klaw.llm.provider import Route
 from klaw.llm.router import context_tokens_of
-from klaw.memory.spending import Spending
-from klaw.memory.summaries import copies, noting, rendering
-from klaw.memory.summaries.asking import ANSWER_FACTOR, Asker, Correction, NoSummary
+from klaw.llm.types import ChatMessage, JsonSchema
+from klaw.memory.asking import Asker
+from klaw.memory.summaries import copies, rendering
+from klaw.memory.summaries.asking import ANSWER_FACTOR, Correction, NoSummary, SummaryModel
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
+from klaw.memory.summaries.tool_notes import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
 from klaw.store.kinds import summaries as stored_summaries
 from klaw.store.readers import Readers
 from klaw.store.sql import messages, summaries
@@ -57,9 +59,7 @@ class SummaryServices:
     config: EngineConfig
     writer: Writer
     readers: Readers
-    llm: LlmClient
-    spending: Spending
-    """Where its cost is kept."""
+    asker: Asker
     correction: Correction
     files: Threads
     data_dir: Path
@@ -126,7 +126,7 @@ class Maker:
         if found is None:
             return Nothing()
         try:
-            route = services.llm.router.route(task="summarization")
+            route = services.asker.llm.router.route(task="summarization")
             chunk = self._choose(found, route, failures)
             if chunk is None:
                 return Nothing()
@@ -201,17 +201,10 @@ class Maker:
 
     async def _make(self, found: Uncovered, chunk: Chunk, route: Route) -> Made:
         services, rules = self._services, self._services.rules
-        async with services.spending.of("summary", found.session.user, found.session.chat) as charge:
-            asker = Asker(
-                route=route,
-                meter=charge.meter,
-                slots=services.llm.slots,
-                correction=services.correction,
-                vitals=self._vitals,
-                temperature=services.config.llm.temperature,
-            )
-            text = await self._text(found, chunk, asker, rules)
-            notes = await self._notes(chunk.messages, asker)
+        async with services.asker.charged("summary", found.session.user, found.session.chat) as asker:
+            model = SummaryModel(asker=asker, route=route, correction=services.correction, vitals=self._vitals)
+            text = await self._text(found, chunk, model, rules)
+            notes = await self._notes(chunk.messages, model)
         made = NewSummary(
             user=found.session.user,
             chat=found.session.chat,
@@ -220,10 +213,11 @@ class Maker:
             last_seq=chunk.last_seq,
             text=text,
             tokens=tokens.estimate(text),
-            model=asker.model,
-            created_at=charge.at or iso(services.clock.now()),  # the same: so the store knows that it is charged
-            prompt_tokens=asker.used.prompt_tokens,
-            completion_tokens=asker.used.completion_tokens,
+            model=model.model,
+            # The same: so the store knows that it is charged.
+            created_at=(asker.charge.at if asker.charge else "") or iso(services.clock.now()),
+            prompt_tokens=model.used.prompt_tokens,
+            completion_tokens=model.used.completion_tokens,
         )
         self._vitals.doing("storing a summary")
         stored = await services.writer.run(
@@ -238,12 +232,12 @@ class Maker:
         log.info("summary_made", count=len(chunk.messages), tokens=stored.tokens)
         return Made(stored)
 
-    async def _text(self, found: Uncovered, chunk: Chunk, asker: Asker, rules: Rules) -> str:
+    async def _text(self, found: Uncovered, chunk: Chunk, model: SummaryModel, rules: Rules) -> str:
         shown = rendering.transcript(chunk.messages)
         beside = [summary for summary in found.live if chunk.base is None or summary.number != chunk.base.number]
-        room = self._room(asker.route, rules, 0)
+        room = self._room(model.route, rules, 0)
         try:
-            return await asker.summarise(
+            return await model.summarise(
                 rendering.split(shown, room),
                 base=chunk.base.text if chunk.base else "",
                 earlier=joined(beside),
@@ -252,29 +246,26 @@ class Maker:
             )
         except ContextTooLong:
             # The next attempt's prompt is shorter, and so are those of turns with this model.
-            planned = int(asker.route.context_tokens / self._services.correction.of(asker.route.name))
+            planned = int(model.route.context_tokens / self._services.correction.of(model.route.name))
             refused = min(tokens.estimate(shown), room) + PROMPT_TOKENS
-            self._services.correction.overflowed(asker.route.name, refused=refused, usable=planned)
+            self._services.correction.overflowed(model.route.name, refused=refused, usable=planned)
             raise
 
-    async def _notes(self, chosen: tuple[Message, ...], asker: Asker) -> tuple[ToolNote, ...]:
+    async def _notes(self, chosen: tuple[Message, ...], model: SummaryModel) -> tuple[ToolNote, ...]:
         """Notes on the tool calls, if they are wanted. Without them there is still a summary."""
-        wanted = noting.calls(chosen) if self._services.config.summaries.tool_calls else []
+        wanted = calls(chosen) if self._services.config.summaries.tool_calls else []
         if not wanted:
             return ()
-        problem = ""
-        for _attempt in range(2):
-            try:
-                room = noting.NOTE_TOKENS * len(wanted)
-                answer = await asker.ask(noting.notes_prompt(wanted, problem), room, noting.SCHEMA)
-                return noting.read_notes(answer.text, wanted)
-            except noting.BadNotes as error:
-                problem = str(error)
-            except ProviderError as error:
-                log.warning("tool_notes_failed", error=error_class(error), count=len(wanted))
-                return ()
-        log.warning("tool_notes_failed", error="BadNotes", count=len(wanted))
-        return ()
+
+        async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
+            return (await model.ask(messages, NOTE_TOKENS * len(wanted), schema)).text
+
+        try:
+            noted = await ask_json(say, notes_prompt(wanted), "tool_notes", Notes, lambda made: notes_of(made, wanted))
+        except ProviderError as error:
+            log.warning("tool_notes_failed", error=error_class(error), count=len(wanted))
+            return ()
+        return noted or ()
 
     async def _copy(self, stored: Summary, base: Summary | None) -> None:
         past = [] if base is None else [attrs.evolve(base, state=SummaryState.SUPERSEDED)]

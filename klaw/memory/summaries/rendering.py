@@ -12,7 +12,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.quoting import MARK, hanging, quoted, tagged
 from klaw.llm.types import ChatMessage
-from klaw.prompts import prompt
+from klaw.memory.asking import question
 
 TOOL_TOKENS = 400
 """A tool's result is shortened to so much; arguments of a call too."""
@@ -104,7 +104,4 @@ def summary_prompt(part: str, *, base: str, earlier: str, words: int, again: str
     blocks.append(f"Write the summary in at most {words} words, in the language of the conversation.")
     if again:
         blocks.append(again)
-    return (
-        ChatMessage(role="system", content=prompt("summarize")),
-        ChatMessage(role="user", content="\n\n".join(blocks)),
-    )
+    return question("summarize", "\n\n".join(blocks))

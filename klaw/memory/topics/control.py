@@ -23,12 +23,11 @@ from klaw.errors import (
     ProviderError,
     TopicChanged,
 )
+from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.topics.answers import shorten
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.merging import MAX_MERGED_CHARS
+from klaw.memory.topics.merger import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide
-from klaw.memory.topics.texts import embedding_text, part_summary
+from klaw.memory.topics.texts import embedding_text, part_summary, shorten
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.topics import TopicDraft, UndoneTopics
 from klaw.store.readers import Readers

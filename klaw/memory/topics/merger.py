@@ -1,18 +1,64 @@
-"""Whether a new topic goes on with an older one: asks the model."""
+"""Whether a new topic goes on with an older one: which may be merged, and what the model says."""
 
 from collections.abc import Sequence
-from functools import partial
+
+import attrs
 
 from klaw.domain.quoting import one_line
-from klaw.domain.topic import Topic
-from klaw.llm.types import JsonSchema
-from klaw.memory.topics.answers import MERGE_SCHEMA, BadAnswer, Merge, read_merge
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.merging import Like
-from klaw.memory.topics.texts import minute
+from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic
+from klaw.llm.ask_json import BadAnswer, Text, Whole
+from klaw.memory.asking import Asker
+from klaw.memory.topics.texts import has_words, minute, shorten
 
-_SCHEMA = JsonSchema(name="merge", schema=MERGE_SCHEMA)
 PROMPT = "topics_merge"
+MIN_COSINE = 0.85
+MAX_CANDIDATES = 10
+MAX_MERGED_CHARS = 50_000
+"""A topic that swallows everything finds nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class MergeAnswer:
+    """What the model answers; ``topic`` is the number of an older one, from 1."""
+
+    should_merge: bool
+    reason: Text = ""
+    topic: Whole = 0
+    merged_summary: Text = ""
+
+
+@attrs.frozen
+class Merge:
+    """What was decided."""
+
+    place: int
+    """Of the candidate, from 1."""
+    summary: str
+
+
+@attrs.frozen
+class Like:
+    """A topic that is like another."""
+
+    topic: Topic
+    cosine: float
+
+
+def candidates(new: Topic, found: Sequence[Like]) -> list[Like]:
+    """The topics that a new one may be merged with, the most alike first.
+
+    They are of its user and its chat, near enough, and small enough together.
+    """
+    fitting = [
+        like
+        for like in found
+        if like.topic.id != new.id
+        and (like.topic.user, like.topic.chat) == (new.user, new.chat)
+        and like.cosine >= MIN_COSINE
+        and not like.topic.general
+        and like.topic.chars + new.chars <= MAX_MERGED_CHARS
+    ]
+    return sorted(fitting, key=lambda like: (-like.cosine, like.topic.id))[:MAX_CANDIDATES]
 
 
 async def decide(asker: Asker, new: Topic, candidates: Sequence[Like]) -> Merge | None:
@@ -21,11 +67,20 @@ async def decide(asker: Asker, new: Topic, candidates: Sequence[Like]) -> Merge 
     Raises:
         ProviderError, ConfigError: the model cannot be asked now.
     """
-    try:
-        read = partial(read_merge, candidates=len(candidates))
-        return await asker.ask("topics", PROMPT, material(new, candidates), _SCHEMA, read)
-    except BadAnswer:
+
+    def read(answer: MergeAnswer) -> Merge | None:
+        return merge_of(answer, len(candidates))
+
+    return await asker.ask("topics", PROMPT, material(new, candidates), "merge", MergeAnswer, read)
+
+
+def merge_of(answer: MergeAnswer, candidates: int) -> Merge | None:
+    """None: with none, or with one that is no candidate. Raises BadAnswer: a merge without a summary."""
+    if not answer.should_merge or not 1 <= answer.topic <= candidates:
         return None
+    if not has_words(answer.merged_summary):
+        raise BadAnswer("merged_summary is empty")
+    return Merge(answer.topic, shorten(answer.merged_summary, MAX_SUMMARY_CHARS))
 
 
 def material(new: Topic, candidates: Sequence[Like]) -> str:

@@ -8,22 +8,31 @@ import attrs
 import structlog
 import trio
 
+from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
+from klaw.domain.quoting import one_line
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ConfigError, ProviderError
+from klaw.llm.ask_json import BadAnswer, Text, Whole, ask_json
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, ToolCall, ToolDescription
-from klaw.memory.topics import reranking
-from klaw.memory.topics.answers import CHOICES_SCHEMA, BadAnswer, Choice, read_choices
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.search import TopicHit
-from klaw.prompts import prompt
+from klaw.llm.types import ChatMessage, JsonSchema, ToolCall, ToolDescription
+from klaw.memory.asking import Asker, question
+from klaw.memory.topics.search import TopicHit, TopicMetrics
+from klaw.memory.topics.texts import minute, render, shorten
 from klaw.store.readers import Readers
 from klaw.store.sql import topics
 
 PROMPT = "topics_rerank"
+MAX_LOADS = 3
+LOAD_S = 30.0
+WHOLE_S = 60.0
+FALLBACK_TOPICS = 5
+LONG_CHARS = 25_000
+"""Of a longer topic an excerpt is given, not all of it."""
+MAX_EXCERPT_CHARS = 4_000
+MAX_REASON_CHARS = 300
+MAX_LINE_CHARS = 600
 TOOL = ToolDescription(
     name="get_topics_content",
     description="The messages of topics.",
@@ -34,7 +43,6 @@ TOOL = ToolDescription(
         "additionalProperties": False,
     },
 )
-_SCHEMA = JsonSchema(name="choices", schema=CHOICES_SCHEMA)
 
 log = structlog.get_logger("klaw.reranker")
 
@@ -65,11 +73,28 @@ class Selection:
     """How often it did."""
 
 
+@attrs.frozen(kw_only=True)
+class Choice:
+    """A topic that the model chose."""
+
+    id: Whole
+    reason: Text = ""
+    excerpt: Text = ""
+    """Empty unless the topic is long."""
+
+
+@attrs.frozen
+class Choices:
+    """What the model answers."""
+
+    topics: tuple[Choice, ...]
+
+
 @attrs.define(kw_only=True)
 class _State:
     """How far a choice is."""
 
-    left: int
+    left: int = 0
     """Tokens that contents may still take."""
     loaded: list[int] = attrs.Factory(list)
     loads: int = 0
@@ -119,16 +144,14 @@ class Reranker:
         own = [hit for hit in hits if hit.topic.user == user]
         if not own:
             return Selection(topics=(), fallback=None)
-        state = _State(left=0)
+        state = _State()
         choices: list[Choice] | None = None
         reason: str | None = "timeout"
-        with self._metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, reranking.WHOLE_S))):
+        with self._metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, WHOLE_S))):
             try:
                 async with self._asker.charged("reranker", user) as asker:
                     choices = await self._converse(asker, user, query, own, state)
-                reason = None
-            except BadAnswer:
-                reason = "bad_answer"
+                reason = "bad_answer" if choices is None else None
             except ProviderError as error:
                 reason = error.code
             except ConfigError:
@@ -142,58 +165,39 @@ class Reranker:
 
     async def _converse(
         self, asker: Asker, user: UserId, query: str, own: Sequence[TopicHit], state: _State
-    ) -> list[Choice]:
-        room = asker.room("reranker", PROMPT)
-        lines = [reranking.line(hit.topic, hit.cosine) for hit in own]
-        shown = reranking.fitting(lines, room // 2)
+    ) -> list[Choice] | None:
+        room, route = asker.room("reranker", PROMPT), asker.llm.router.route(task="reranker")
+        lines = [line(hit.topic, hit.cosine) for hit in own]
+        shown = fitting(lines, room // 2)
         state.left = room // 2
         candidates = {int(hit.topic.id) for hit in own[:shown]}
-        material = "\n".join([f"Request: {' '.join(query.split())[:2000]}", "", *lines[:shown]])
-        messages: tuple[ChatMessage, ...] = (
-            ChatMessage(role="system", content=prompt(PROMPT)),
-            ChatMessage(role="user", content=material),
-        )
-        answered_badly = False
-        while True:
-            with_tool = state.loads < reranking.MAX_LOADS
-            said = await self._call(asker, messages, with_tool=with_tool)
-            if said.tool_calls and with_tool:
-                messages += (ChatMessage(role="assistant", content=said.text, tool_calls=said.tool_calls),)
+        asked = question(PROMPT, "\n".join([f"Request: {' '.join(query.split())[:2000]}", "", *lines[:shown]]))
+        rounds: list[ChatMessage] = []
+
+        async def say(messages: tuple[ChatMessage, ...], schema: JsonSchema) -> str:
+            while True:
+                may_load = state.loads < MAX_LOADS
+                offers = may_load and route.tools
+                said = await asker.call(
+                    route,
+                    (*asked, *rounds, *messages[len(asked) :]),
+                    schema=None if offers else schema,
+                    tools=(TOOL,) if offers else (),
+                    priority=self._priority,
+                )
+                if not (said.tool_calls and may_load):
+                    return said.text
+                rounds.append(ChatMessage(role="assistant", content=said.text, tool_calls=said.tool_calls))
                 for call in said.tool_calls:
                     loaded = await self._load(user, call, candidates, own, state)
-                    messages += (ChatMessage(role="tool", tool_call_id=call.id, content=loaded),)
-                continue
-            try:
-                return read_choices(said.text, candidates, reranking.MAX_EXCERPT_CHARS)
-            except BadAnswer as error:
-                if answered_badly:
-                    raise
-                answered_badly = True
-                messages += (
-                    ChatMessage(role="assistant", content=said.text[:2000].strip() or "(nothing)"),
-                    ChatMessage(role="user", content=f"This cannot be used: {error}. Answer with the JSON only."),
-                )
+                    rounds.append(ChatMessage(role="tool", tool_call_id=call.id, content=loaded))
 
-    async def _call(self, asker: Asker, messages: tuple[ChatMessage, ...], *, with_tool: bool) -> Completion:
-        route, meter = asker.llm.router.route(task="reranker"), asker.meter or asker.llm.meter()
-        offers = with_tool and route.tools
-        request = Request(
-            model=route.model,
-            messages=messages,
-            tools=(TOOL,) if offers else (),
-            temperature=asker.temperature,
-            max_tokens=min(route.max_output_tokens, route.context_tokens // 3),
-            json_schema=None if offers else _SCHEMA,
-        )
-        if self._priority is None:
-            return await meter.stream(route, request, lambda _delta: None)
-        async with asker.llm.slots.slot(self._priority):
-            return await meter.stream(route, request, lambda _delta: None)
+        return await ask_json(say, asked, "choices", Choices, lambda answer: chosen_of(answer, candidates))
 
     async def _load(
         self, user: UserId, call: ToolCall, candidates: set[int], own: Sequence[TopicHit], state: _State
     ) -> str:
-        if state.loads >= reranking.MAX_LOADS:
+        if state.loads >= MAX_LOADS:
             return "No more contents: answer now."
         state.loads += 1
         ids = [each for each in _ids(call) if each in candidates]
@@ -201,12 +205,12 @@ class Reranker:
             return "There are no such topics: ids are those of the list."
         by_id = {int(hit.topic.id): hit.topic for hit in own}
         parts = []
-        with trio.move_on_after(reranking.LOAD_S) as scope:
+        with trio.move_on_after(LOAD_S) as scope:
             for place, topic in enumerate(ids):
                 state.loaded.append(topic)
                 read = await self._readers.run(topics.read, user, TopicId(topic))
                 share = max(50, state.left // (2 * (len(ids) - place)))
-                parts.append(reranking.content(by_id[topic], read, share) if read else f"Topic #{topic} is gone.")
+                parts.append(content_of(by_id[topic], read, share) if read else f"Topic #{topic} is gone.")
                 state.left = max(0, state.left - share)
         if scope.cancelled_caught:
             parts.append("The rest could not be loaded in time.")
@@ -224,24 +228,40 @@ class Reranker:
     ) -> Selection:
         by_id = {int(hit.topic.id): hit.topic for hit in own}
         if choices is None:
-            ids = reranking.fallback(list(by_id), state.loaded)
-            choices = [Choice(topic, "", "") for topic in ids]
+            ids = fallback(list(by_id), state.loaded)
+            choices = [Choice(id=topic) for topic in ids]
         chosen = []
-        for choice in choices[: reranking.FALLBACK_TOPICS]:
+        for choice in choices[:FALLBACK_TOPICS]:
             topic = by_id[choice.id]
             excerpt = None
             quoted = bool(choice.excerpt)
-            if topic.chars > reranking.LONG_CHARS:
+            if topic.chars > LONG_CHARS:
                 excerpt = choice.excerpt or None
                 if excerpt is None and excerpts:
-                    excerpt = reranking.excerpt(await self._messages(user, topic))
+                    excerpt = excerpt_of(await self._readers.run(topics.read, user, topic.id))
             chosen.append(Chosen(topic=topic, reason=choice.reason, excerpt=excerpt, quoted=quoted))
         return Selection(
             topics=tuple(chosen), fallback=reason, loaded=tuple(dict.fromkeys(state.loaded)), loads=state.loads
         )
 
-    async def _messages(self, user: UserId, topic: Topic) -> list[Message]:
-        return await self._readers.run(topics.read, user, topic.id)
+
+def chosen_of(answer: Choices, candidates: set[int]) -> list[Choice]:
+    """Topics in the model's order, each once; ids that were no candidates are left out. Empty: it chose none.
+
+    Raises:
+        BadAnswer: all of several ids are none of the candidates'.
+    """
+    found = {each.id: each for each in reversed(answer.topics) if each.id in candidates}
+    if answer.topics and not found:
+        raise BadAnswer("none of the ids is one of the list")
+    return [
+        Choice(
+            id=each,
+            reason=shorten(found[each].reason, MAX_REASON_CHARS),
+            excerpt=shorten(found[each].excerpt, MAX_EXCERPT_CHARS),
+        )
+        for each in dict.fromkeys(each.id for each in answer.topics if each.id in found)
+    ]
 
 
 def _ids(call: ToolCall) -> list[int]:
@@ -255,3 +275,53 @@ def _ids(call: ToolCall) -> list[int]:
         return []
     whole = [each for each in ids if isinstance(each, int) and not isinstance(each, bool)]
     return list(dict.fromkeys(whole))[:20]
+
+
+# -- what it is shown, and what is chosen when it does not answer. Pure. -----------------------------------------------
+
+
+def line(topic: Topic, cosine: float | None) -> str:
+    """One candidate."""
+    near = "-" if cosine is None else f"{cosine:.2f}"
+    size = f"{topic.messages} messages, {topic.chars} characters{', long' if topic.chars > LONG_CHARS else ''}"
+    summary = shorten(one_line(topic.summary), MAX_LINE_CHARS)
+    return f"#{topic.id} [{near}] {minute(topic.first_at)} to {minute(topic.last_at)}, {size}: {summary}"
+
+
+def fitting(lines: Sequence[str], max_tokens: int) -> int:
+    """How many of the first lines fit, one at least."""
+    left, count = max_tokens, 0
+    for each in lines:
+        left -= tokens.estimate(each) + 1
+        if left < 0:
+            break
+        count += 1
+    return max(1, count)
+
+
+def content_of(topic: Topic, messages: Sequence[Message], max_tokens: int) -> str:
+    """A topic's messages as the reranker reads them; of a long one as much as fits, each message shortened."""
+    shown, count = render(messages, max_tokens)
+    rest = f"\n[{len(messages) - count} more messages]" if count < len(messages) else ""
+    return f"Topic #{topic.id}:\n{shown}{rest}"
+
+
+def fallback(order: Sequence[int], loaded: Sequence[int]) -> list[int]:
+    """Without an answer: what it loaded, else the best that were found.
+
+    Args:
+        order: the candidates, the best first.
+        loaded: those whose contents it asked for, in order.
+    """
+    known = set(order)
+    chosen = [topic for topic in dict.fromkeys(loaded) if topic in known]
+    return (chosen or list(order))[:FALLBACK_TOPICS]
+
+
+def excerpt_of(messages: Sequence[Message]) -> str:
+    """Of a long topic when the reranker gave no excerpt: its beginning and its end."""
+    text = "\n".join(f"{message.role.value}: {message.content}" for message in messages)
+    if len(text) <= MAX_EXCERPT_CHARS:
+        return text
+    half = MAX_EXCERPT_CHARS // 2 - 4
+    return f"{text[:half]}\n[…]\n{text[-half:]}"

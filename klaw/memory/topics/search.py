@@ -1,18 +1,22 @@
-"""Search over a user's topics, without a model that writes: embed the query, three lists, one ranking."""
+"""Search over a user's topics, without a model that writes: embed the query, three lists, one ranking.
 
-from collections.abc import Sequence
+A topic is found by its vector, by the words of its summary, and by its messages: a summary leaves out what somebody may
+ask for later, and the vector of a long talk is near to everything. So the messages that the search over the history
+finds speak for their topics, each the less the further down it stands; that is what finds most.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import attrs
 import trio
 
 from klaw.actor.clock import Clock
+from klaw.actor.metrics import CHARS, COUNTS, SECONDS, Metrics
 from klaw.actor.threads import Threads
 from klaw.domain.topic import Topic, TopicId
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
 from klaw.memory.recall.query import Query, read_query, read_search_words
 from klaw.memory.recall.rank import rank
-from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.ranking import MAX_MESSAGES, rank_topics
 from klaw.store.readers import Readers
 from klaw.store.sql.candidates import Lists
 from klaw.store.sql.history_search import HistoryFilters, HistoryFound, history_end, search_history
@@ -24,6 +28,37 @@ MESSAGES = 50
 """So many of the best messages speak for their topics."""
 DEPTH = 100
 """Of the search over messages by words."""
+K = 60
+"""Of Reciprocal Rank Fusion."""
+VECTOR_WEIGHT = 1.0
+WORDS_WEIGHT = 1.0
+MESSAGES_WEIGHT = 12.0
+MESSAGES_K = 5
+"""Like K, for messages: the first few count most."""
+MAX_MESSAGES = 3
+"""So many messages of one topic speak for it."""
+
+
+class TopicMetrics:
+    """The metrics of topics; one for each process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        counter, histogram = metrics.counter, metrics.histogram
+        self.extracted = counter("klaw_topics_extracted_total", "topics that were stored")
+        self.splitter_s = histogram("klaw_splitter_duration_seconds", "one chunk's division into topics", SECONDS)
+        self.splitter_fallbacks = counter("klaw_splitter_fallbacks_total", "chunks that no answer could be had for")
+        self.size_chars = histogram("klaw_topics_size_chars", "size of a new topic's messages", CHARS)
+        self.gaps = counter("klaw_topics_coverage_gaps_total", "messages that no topic of their chunk claimed")
+        self.failed = counter("klaw_topics_failed_chunks_total", "chunks that failed and are tried again later")
+        self.merged = counter("klaw_topics_merged_total", "topics that another one took in")
+        self.merger_s = histogram("klaw_merger_duration_seconds", "one decision on a merge", SECONDS)
+        self.candidates = histogram("klaw_topics_consolidation_candidates", "similar topics of a new one", COUNTS)
+        self.search_s = histogram("klaw_topics_search_duration_seconds", "one search, without the reranker", SECONDS)
+        self.results = histogram("klaw_topics_search_results", "topics that a search found", COUNTS)
+        self.selected = histogram("klaw_topics_reranker_selected", "topics that the reranker chose", COUNTS)
+        self.reranker_s = histogram("klaw_reranker_duration_seconds", "one choice of the reranker", SECONDS)
+        self.reranker_loads = histogram("klaw_reranker_loads", "calls of get_topics_content in one choice", COUNTS)
+        self.reranker_fallbacks = counter("klaw_reranker_fallbacks_total", "choices that were made without an answer")
 
 
 @attrs.frozen(kw_only=True)
@@ -163,3 +198,58 @@ def _hits(messages: Sequence[int], found: TopicsFound) -> list[TopicHit]:
         )
         for placed in rank_topics(near, found.by_words, messages, found.of_messages)
     ]
+
+
+@attrs.frozen(kw_only=True)
+class Placed:
+    """A topic of the ranking."""
+
+    topic: TopicId
+    score: float
+    vector_rank: int | None
+    cosine: float | None
+    words_rank: int | None
+    message_rank: int | None
+    """Of its best message."""
+
+
+def rank_topics(
+    near: Sequence[tuple[TopicId, float]],
+    by_words: Sequence[TopicId],
+    messages: Sequence[int],
+    of_messages: Mapping[int, TopicId],
+) -> list[Placed]:
+    """Fuse the lists; ties go to the newer topic.
+
+    Args:
+        near: topics by vector with their cosines, the nearest first.
+        by_words: topics by the words of their summaries, the best first.
+        messages: row ids of messages that were found, the best first.
+        of_messages: their topics; some have none.
+    """
+    scores: dict[TopicId, float] = {}
+    for place, (topic, _) in enumerate(near, 1):
+        scores[topic] = scores.get(topic, 0.0) + VECTOR_WEIGHT / (K + place)
+    for place, topic in enumerate(by_words, 1):
+        scores[topic] = scores.get(topic, 0.0) + WORDS_WEIGHT / (K + place)
+    ranks: dict[TopicId, list[int]] = {}
+    for place, rowid in enumerate(messages, 1):
+        if (of := of_messages.get(rowid)) is not None:
+            ranks.setdefault(of, []).append(place)
+    for topic, own in ranks.items():
+        speaking = sum(1 / (MESSAGES_K + place) for place in own[:MAX_MESSAGES])
+        scores[topic] = scores.get(topic, 0.0) + MESSAGES_WEIGHT * MESSAGES_K / K * speaking
+    vector_ranks = {topic: (place, cosine) for place, (topic, cosine) in enumerate(near, 1)}
+    words_ranks = {topic: place for place, topic in enumerate(by_words, 1)}
+    placed = [
+        Placed(
+            topic=topic,
+            score=score,
+            vector_rank=vector_ranks[topic][0] if topic in vector_ranks else None,
+            cosine=vector_ranks[topic][1] if topic in vector_ranks else None,
+            words_rank=words_ranks.get(topic),
+            message_rank=min(ranks[topic]) if topic in ranks else None,
+        )
+        for topic, score in scores.items()
+    ]
+    return sorted(placed, key=lambda each: (-each.score, -each.topic))

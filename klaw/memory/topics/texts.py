@@ -120,3 +120,17 @@ def general_summary(messages: Sequence[Message]) -> str:
 def part_summary(summary: str, number: int, total: int, messages: Sequence[Message]) -> str:
     """The summary of a part of a topic that was cut by its size."""
     return _PART[language(messages)].format(summary=summary, number=number, total=total)
+
+
+def has_words(text: str) -> bool:
+    """Whether a text says anything at all."""
+    return any(character.isalnum() for character in text)
+
+
+def shorten(text: str, limit: int) -> str:
+    """A text of at most so many characters, cut between words where that is possible."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit - 1]
+    cut = head.rfind(" ")
+    return (head[:cut] if cut > limit // 2 else head).rstrip() + "…"

@@ -18,9 +18,8 @@ from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.facts.facts import Facts
 from klaw.memory.people.people import People
-from klaw.memory.topics.drawer import FactDrawer
-from klaw.memory.topics.people_drawer import PeopleDrawer
-from klaw.memory.topics.statements import MAX_CHANGES, MAX_CHARS
+from klaw.memory.topics.fact_extractor import MAX_CHANGES, MAX_CHARS, FactExtractor
+from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.prompts import prompt
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages
@@ -66,7 +65,7 @@ async def drawing(store: Store, model: Scripted, archivist: Archivist | None = N
     embedder = off()
     kept = Facts(store.writer, store.readers, embedder, clock, lambda: f"drawn{next(numbers)}")
     people = People(store.writer, store.readers, clock, lambda: f"person{next(numbers)}")
-    hook = FactDrawer(model.asker(), kept, PeopleDrawer(people, store.readers), store.readers)
+    hook = FactExtractor(model.asker(), kept, PeopleExtractor(people, store.readers), store.readers)
     async with archiving(store, model, clock, embedder, on_topic=[hook], archivist=archivist) as (running, _):
         await settled(running)
         yield running

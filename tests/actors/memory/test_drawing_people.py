@@ -12,8 +12,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.person import MAX_NAME, MAX_RELATION, PersonSource
 from klaw.llm.types import Request
-from klaw.memory.topics.people_answers import MAX_PEOPLE
-from klaw.memory.topics.people_drawer import MOST_SHOWN
+from klaw.memory.topics.people_extractor import MAX_PEOPLE, MOST_SHOWN
 from klaw.prompts import prompt
 from klaw.store.kinds import messages
 from klaw.store.sql import people as sql

@@ -13,7 +13,7 @@ from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary
 from klaw.errors import SourceForgotten
 from klaw.memory.facts.facts import Facts
-from klaw.memory.topics.drawer import FactDrawer
+from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import summaries
 from klaw.store.sql import meta, topics
@@ -141,7 +141,7 @@ async def test_no_fact_is_drawn_of_what_is_forgotten_meanwhile(tmp_path: Path) -
         rowids = await tell(store, SECRET["english"], "and more of it")
         (topic,) = await archive(store, rowids)
         scripted = Slow(answer)
-        drawer = FactDrawer(scripted.asker(), NoFacts(), people_drawer(store), store.readers)  # type: ignore[arg-type]
+        drawer = FactExtractor(scripted.asker(), NoFacts(), people_drawer(store), store.readers)  # type: ignore[arg-type]
         async with archiving(store, scripted, TestClock(LATER), off(), on_topic=[drawer]) as (archivist, _):
             archivist.nudge()
             with trio.fail_after(HANG_S):
@@ -168,7 +168,7 @@ async def test_an_answer_that_quotes_a_kept_fact_is_dropped_when_that_is_forgott
         kept = await store.writer.run(stored_facts.put, fact(SECRET["english"], user="anna"), "new")
         scripted = Slow(lambda _: json.dumps(answer))
         facts = Facts(store.writer, store.readers, off(), TestClock(LATER), lambda: "drawn")
-        drawer = FactDrawer(scripted.asker(), facts, people_drawer(store), store.readers)
+        drawer = FactExtractor(scripted.asker(), facts, people_drawer(store), store.readers)
         refused = []
 
         async def draw() -> None:

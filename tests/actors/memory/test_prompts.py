@@ -19,14 +19,12 @@ from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.llm.types import ChatMessage
 from klaw.memory.facts.facts import Facts
-from klaw.memory.summaries.noting import Call, notes_prompt
 from klaw.memory.summaries.rendering import summary_prompt, transcript
-from klaw.memory.topics.drawer import FactDrawer
-from klaw.memory.topics.merger import decide
-from klaw.memory.topics.merging import Like
-from klaw.memory.topics.metrics import TopicMetrics
+from klaw.memory.summaries.tool_notes import Call, notes_prompt
+from klaw.memory.topics.fact_extractor import FactExtractor
+from klaw.memory.topics.merger import Like, decide
 from klaw.memory.topics.reranker import Reranker
-from klaw.memory.topics.search import TopicHit
+from klaw.memory.topics.search import TopicHit, TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
 from klaw.store.kinds import facts
@@ -88,7 +86,7 @@ async def _facts(root: Path) -> Rendered:
         )
         kept = Facts(store.writer, store.readers, off(), TestClock(START), lambda: "id")
         await add(store, "Анна", aliases=["Аня"], relation="сестра")
-        await FactDrawer(model.asker(), kept, people_drawer(store), store.readers)(topic(1), own)
+        await FactExtractor(model.asker(), kept, people_drawer(store), store.readers)(topic(1), own)
     return model.requests[0].messages
 
 

@@ -11,10 +11,9 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import OverBudget, ProviderTimeout
 from klaw.llm.client import LlmClient
 from klaw.llm.types import ChatMessage, Completion, Request, TextDelta, Usage
+from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts
-from klaw.memory.spending import Spending
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.drawer import FactDrawer
+from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.store.kinds import messages
 from klaw.store.sql import usage
 from klaw.store.sql.usage import UsageFilters
@@ -33,8 +32,7 @@ USAGE = Usage(prompt_tokens=100, completion_tokens=10)
 
 
 def asker(model: Scripted, store: Store, clock: TestClock) -> Asker:
-    llm = client(model, clock=clock)
-    return Asker(llm=llm, spending=Spending(llm, store.writer, clock))
+    return Asker(llm=client(model, clock=clock), clock=clock, writer=store.writer)
 
 
 async def sums(store: Store, **filters: Any) -> dict[str | None, tuple[int, int]]:
@@ -53,7 +51,7 @@ async def test_topics_and_facts_are_in_usage_by_source_also_answers_of_no_use(tm
         await store.writer.run(messages.append, [new("hello", user="anna"), new("hello", user="boris")])
         asks = asker(model, store, clock)
         facts = Facts(store.writer, store.readers, off(), clock, lambda: "id")
-        hook = FactDrawer(asks, facts, people_drawer(store), store.readers)
+        hook = FactExtractor(asks, facts, people_drawer(store), store.readers)
         async with archiving(store, model, clock, off(), on_topic=[hook], asker=asks) as (archivist, _):
             archivist.nudge()
             with trio.fail_after(HANG_S):
@@ -75,13 +73,14 @@ async def test_a_call_that_broke_off_and_one_that_was_cancelled_count_as_estimat
 
     model, clock = Breaks(lambda _request: ""), TestClock(NOW)
     async with running_store(tmp_path) as store:
-        spending = Spending(client(clock=clock), store.writer, clock)
+        asks = asker(model, store, clock)
         for name in ("model", "other"):
             with trio.CancelScope() as scope:
                 try:
-                    async with spending.of("reranker", ANNA) as charge:
+                    async with asks.charged("reranker", ANNA) as work:
                         request = Request(model=name, messages=(ChatMessage(role="user", content="hello"),))
-                        await charge.meter.stream(model.route(), request, lambda _delta: None)
+                        assert work.charge is not None
+                        await work.charge.meter.stream(model.route(), request, lambda _delta: None)
                 except ProviderTimeout:
                     pass
         (group,) = await store.readers.run(usage.groups, UsageFilters(user=ANNA), "source")
@@ -92,9 +91,10 @@ async def test_a_call_that_broke_off_and_one_that_was_cancelled_count_as_estimat
 async def test_nothing_is_noted_when_nothing_was_asked(tmp_path: Path) -> None:
     clock = TestClock(NOW)
     async with running_store(tmp_path) as store:
-        async with Spending(client(clock=clock), store.writer, clock).of("facts", ANNA) as charge:
+        async with asker(Scripted(lambda _request: ""), store, clock).charged("facts", ANNA) as work:
             pass
-        assert charge.at == ""
+        assert work.charge is not None
+        assert work.charge.at == ""
         assert await sums(store) == {}
 
 
@@ -102,9 +102,10 @@ async def test_a_restart_does_not_free_the_daily_limit(tmp_path: Path) -> None:
     model, clock = Scripted(lambda _request: Completion(text="{}", usage=USAGE)), TestClock(NOW)
 
     async def ask(store: Store, shared: LlmClient) -> None:
-        async with Spending(shared, store.writer, clock).of("facts", ANNA) as charge:
+        async with Asker(llm=shared, clock=clock, writer=store.writer).charged("facts", ANNA) as work:
             request = Request(model="model", messages=(ChatMessage(role="user", content="hi"),), max_tokens=20)
-            await charge.meter.stream(model.route(), request, lambda _delta: None)
+            assert work.charge is not None
+            await work.charge.meter.stream(model.route(), request, lambda _delta: None)
 
     today = iso(NOW)[:10]
     async with running_store(tmp_path) as store:
@@ -123,7 +124,8 @@ async def test_a_full_disk_does_not_end_the_work(tmp_path: Path) -> None:
     shared = client(clock=clock)
     async with running_store(tmp_path) as store:
         writer = store.writer
-    async with Spending(shared, writer, clock).of("facts", ANNA) as charge:
+    async with Asker(llm=shared, clock=clock, writer=writer).charged("facts", ANNA) as work:
         request = Request(model="model", messages=(ChatMessage(role="user", content="hi"),))
-        await charge.meter.stream(model.route(), request, lambda _delta: None)
+        assert work.charge is not None
+        await work.charge.meter.stream(model.route(), request, lambda _delta: None)
     assert shared.budget.report().unpriced_tokens == 110

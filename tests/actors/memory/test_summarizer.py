@@ -359,7 +359,7 @@ async def test_it_waits_for_those_that_talk(tmp_path: Path) -> None:
     async with summarising(tmp_path) as s:
         s.llm.respond = lambda _request: text_reply("Riga.")
         await s.say(*texts())
-        slots = s.services.llm.slots
+        slots = s.services.asker.llm.slots
         order: list[str] = []
         s.llm.respond = lambda _request: order.append("summary") or text_reply("Riga.")  # type: ignore[func-returns-value]
         async with trio.open_nursery() as nursery:  # noqa: SIM117 - the nursery outlives the slots

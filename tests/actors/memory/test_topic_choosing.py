@@ -12,12 +12,11 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
 from klaw.domain.chosen import ChosenTopics, Fate
+from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.topics import reranking
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.choosing import TopicChooser
-from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.search import TopicSearch
+from klaw.memory.topics.chooser import TopicChooser
+from klaw.memory.topics.reranker import LONG_CHARS
+from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.sql import topics
 from klaw.store.store import Store
 from tests.support.making import running_store
@@ -79,7 +78,7 @@ async def test_reading_what_was_said_is_within_the_time_of_the_whole(tmp_path: P
 async def test_a_long_topic_is_read_once_for_a_reply(tmp_path: Path) -> None:
     """Not also for an excerpt that no prompt shows, which no time bounds."""
     async with running_store(tmp_path) as store:
-        long = "Grandmother bakes pies. " * (reranking.LONG_CHARS // 24 + 20)
+        long = "Grandmother bakes pies. " * (LONG_CHARS // 24 + 20)
         (topic,) = await archive(store, await say(store, long))
         readers = Watched(store)
         choice = json.dumps({"topics": [{"id": topic.id, "reason": "r", "excerpt": ""}]})

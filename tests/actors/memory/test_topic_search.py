@@ -19,11 +19,9 @@ from klaw.errors import ProviderNetworkError
 from klaw.llm.types import Completion, Request, ToolCall
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
-from klaw.memory.topics import reranking
-from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.ranking import rank_topics
+from klaw.memory.topics import reranker as reranker_module
 from klaw.memory.topics.reranker import Reranker
-from klaw.memory.topics.search import TopicHit, TopicSearch
+from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topics
 from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.sql.topic_search import TopicFilters
@@ -204,7 +202,7 @@ async def test_calls_that_are_none(tmp_path: Path, arguments: str) -> None:
 
 
 async def test_a_model_that_never_answers_ends_after_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reranking, "WHOLE_S", 0.05)
+    monkeypatch.setattr(reranker_module, "WHOLE_S", 0.05)
 
     class Silent(Scripted):
         async def stream(self, request: Request, on_delta) -> Completion:
@@ -227,13 +225,13 @@ async def test_of_a_long_topic_there_is_an_excerpt(tmp_path: Path) -> None:
         chooser, _ = reranker(store, Scripted(lambda _request: answer(long.id)))
         (chosen,) = (await chooser.choose(ANNA, "x", [hit])).topics
         assert chosen.excerpt is not None
-        assert len(chosen.excerpt) <= reranking.MAX_EXCERPT_CHARS
+        assert len(chosen.excerpt) <= reranker_module.MAX_EXCERPT_CHARS
         assert "начало" in chosen.excerpt
         assert chosen.excerpt.endswith("конец")
 
 
 def test_the_line_of_a_candidate() -> None:
-    assert reranking.line(topic(7, chars=30_000, summary="a\nb"), 0.8123) == (
+    assert reranker_module.line(topic(7, chars=30_000, summary="a\nb"), 0.8123) == (
         "#7 [0.81] 2026-01-01 00:00 to 2026-01-01 00:00, 1 messages, 30000 characters, long: a b"
     )
 

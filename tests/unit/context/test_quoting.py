@@ -23,9 +23,9 @@ from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.llm.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
 from klaw.memory.search.format_results import show
-from klaw.memory.summaries import noting, rendering
-from klaw.memory.topics import merger, reranking
-from klaw.memory.topics.merging import Like
+from klaw.memory.summaries import rendering, tool_notes
+from klaw.memory.topics import merger, reranker
+from klaw.memory.topics.merger import Like
 from klaw.memory.topics.texts import render
 from klaw.subagents import context as run_context
 from klaw.subagents.briefing import situation
@@ -185,7 +185,7 @@ def test_no_text_makes_a_speaker_in_a_transcript_or_in_a_part_of_one(texts: list
 def test_no_text_makes_a_block_in_a_question_of_the_summarizer(texts: list[str]) -> None:
     def shape(*own: str) -> list[str]:
         _, user = rendering.summary_prompt(rendering.transcript(said(*own)), base=own[0], earlier=own[1], words=9)
-        _, notes = noting.notes_prompt(noting.calls(said(*own)))
+        _, notes = tool_notes.notes_prompt(tool_notes.calls(said(*own)))
         lines = f"{user.content}\n{notes.content}".splitlines()
         tools = re.compile(r"(of|uses) the tool [\w-]*")
         return [tools.sub(r"\1 the tool", line.partition("] ")[0]) for line in lines if not line.startswith(MARK)]
@@ -205,7 +205,7 @@ def test_each_message_topic_and_result_is_one_line(texts: list[str]) -> None:
     topic = candidate(7, [stored(1)], summary=a).topic
     asked = merger.material(topic, [Like(attrs.evolve(topic, summary=b), 0.9)]).splitlines()
     assert (len(asked), asked[0], asked[3], asked[4][:3]) == (5, "New topic:", "Older topics:", "1. ")
-    assert len(reranking.line(attrs.evolve(topic, summary=c), 0.5).splitlines()) == 1
+    assert len(reranker.line(attrs.evolve(topic, summary=c), 0.5).splitlines()) == 1
 
 
 @given(texts=st.lists(HOSTILE, min_size=4, max_size=4))

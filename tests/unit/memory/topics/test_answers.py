@@ -8,10 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.domain.topic import MAX_SUMMARY_CHARS
-from klaw.memory.topics.answers import BadAnswer, Merge, read_choices, read_merge, read_split, shorten
-from klaw.memory.topics.spans import Piece
+from klaw.llm.ask_json import BadAnswer, read_answer, schema_of
+from klaw.memory.topics.fact_extractor import FactsAnswer
+from klaw.memory.topics.merger import Merge, MergeAnswer, merge_of
+from klaw.memory.topics.reranker import Choice, Choices, chosen_of
+from klaw.memory.topics.splitter import Piece, Split, pieces_of
+from klaw.memory.topics.texts import shorten
 
 GOOD = {"topics": [{"summary": "Поездка на дачу", "start_msg_id": 1, "end_msg_id": 4}]}
+
+
+def read_split(text: str) -> list[Piece]:
+    return pieces_of(read_answer(text, Split))
+
+
+def read_merge(text: str, candidates: int) -> Merge | None:
+    return merge_of(read_answer(text, MergeAnswer), candidates)
+
+
+def read_choices(text: str, candidates: set[int]) -> list[Choice]:
+    return chosen_of(read_answer(text, Choices), candidates)
+
+
 PIECES = [Piece("Поездка на дачу", 1, 4)]
 
 
@@ -96,11 +114,21 @@ def choices(*ids: object) -> str:
 
 
 def test_choices_keep_their_order_and_come_once():
-    assert [each.id for each in read_choices(choices(7, 5, 7, 99), {5, 7}, 100)] == [7, 5]
-    assert read_choices(choices(), {5}, 100) == []
+    assert [each.id for each in read_choices(choices(7, 5, 7, 99), {5, 7})] == [7, 5]
+    assert read_choices(choices(), {5}) == []
     with pytest.raises(BadAnswer):
-        read_choices(choices(1, 2), {5}, 100)
-    assert [each.id for each in read_choices('{"topics": [{"id": 5}]}', {5}, 100)] == [5]
+        read_choices(choices(1, 2), {5})
+    assert [each.id for each in read_choices('{"topics": [{"id": 5}]}', {5})] == [5]
+
+
+def test_the_form_of_an_answer_is_closed_and_lists_all_its_members():
+    """As every provider takes it."""
+    facts, people = schema_of(FactsAnswer)["properties"].values()
+    assert facts["items"]["properties"]["action"] == {"type": "string", "enum": ["add", "update", "delete"]}
+    assert people["items"]["properties"]["aliases"] == {"type": "array", "items": {"type": "string"}}
+    for each in (schema_of(FactsAnswer), facts["items"], people["items"], schema_of(MergeAnswer), schema_of(Split)):
+        assert (each["type"], each["additionalProperties"]) == ("object", False)
+        assert each["required"] == [*each["properties"]]
 
 
 @given(st.text(max_size=80), st.integers(1, 60))
@@ -121,6 +149,6 @@ def test_shortened_texts_are_short(text, limit):
     ).map(json.dumps)
 )
 def test_any_text_is_read_or_refused(text):
-    for read in (read_split, lambda each: read_merge(each, 3), lambda each: read_choices(each, {1, 2}, 50)):
+    for read in (read_split, lambda each: read_merge(each, 3), lambda each: read_choices(each, {1, 2})):
         with contextlib.suppress(BadAnswer):
             read(text)

@@ -6,8 +6,7 @@ import pytest
 from klaw.domain.chosen import Fate
 from klaw.memory.recall.query import read_query
 from klaw.memory.recall.replay import Replayed
-from klaw.memory.topics.choosing import worths
-from klaw.memory.topics.judging import judge
+from klaw.memory.topics.chooser import judge, worths
 from klaw.memory.topics.search import TopicHit
 from klaw.store.sql.replay import StoredRecall
 from klaw.store.tokenizer import stem

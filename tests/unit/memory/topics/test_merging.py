@@ -4,7 +4,7 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
-from klaw.memory.topics.merging import MAX_CANDIDATES, Like, candidates
+from klaw.memory.topics.merger import MAX_CANDIDATES, Like, candidates
 
 
 def topic(number: int, **changes) -> Topic:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.memory.topics.spans import Piece, by_size, place
+from klaw.memory.topics.splitter import Piece, by_size, place
 
 WILD = st.integers(-(10**9), 10**9) | st.integers(-3, 45)
 

@@ -1,27 +1,40 @@
 """People drawn from what was said, out of the answer that has its facts: whom the model is shown, what it may change.
 
-Only what the user said counts: a new person, and every new name, has to stand in the user's own messages. Called again
-after a crash in between it does no harm.
+Only what the user said counts: a new person, and every new name, has to stand in the user's own messages. Known people
+are named by their numbers in the list that the model was shown, so no answer can name a person of another user, nor one
+that it did not see. Called again after a crash in between it does no harm.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 import attrs
 import structlog
 
 from klaw.domain.message import Message, Role
 from klaw.domain.naming import Words, words_of
-from klaw.domain.person import InvalidPerson, Mention, Person, PersonSource, normal_name
+from klaw.domain.person import (
+    InvalidPerson,
+    Mention,
+    Person,
+    PersonSource,
+    aliases_of,
+    normal_name,
+    person_name,
+    relation_text,
+)
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchPerson
+from klaw.llm.ask_json import Text, Usable, Whole
 from klaw.memory.people.people import People, SamePerson
-from klaw.memory.topics.people_answers import PeopleChanges, PersonChange
 from klaw.memory.topics.texts import middle_out
 from klaw.store.readers import Readers
 from klaw.store.sql import people as sql
 from klaw.store.sql.people import Known
 
+MAX_PEOPLE = 20
+"""Most entries that one question may bring; of more the first ones count."""
 MOST_SHOWN = 30
 """So many known people the model is shown."""
 SHOWN_CHARS = 200
@@ -31,12 +44,87 @@ log = structlog.get_logger("klaw.people")
 
 
 class _Refused(Exception):
-    """One change cannot be carried out; the text is one word that says why."""
+    """One change cannot be used or carried out; the text is one word that says why."""
+
+
+@attrs.frozen(kw_only=True)
+class PersonChange:
+    """One change of the list of people, as the model is asked for it."""
+
+    action: Literal["add", "update", "merge"]
+    person: Whole = 0
+    """Number of the known person, from 1; 0 with ``add``."""
+    into: Whole = 0
+    """With ``merge``: the number of the one who it turned out to be; else 0."""
+    name: Text = ""
+    """May be empty but with ``add``."""
+    aliases: tuple[Text, ...] = ()
+    relation: Text = ""
+    message: Whole
+    """Number of the user's message that says it."""
 
 
 @attrs.frozen
-class PeopleDrawer:
-    """Implements what ``FactDrawer`` needs of people.
+class PeopleChanges:
+    """What is to be done."""
+
+    wanted: tuple[PersonChange, ...] = ()
+    refused: Mapping[str, int] = attrs.field(factory=dict)
+    """How many entries were refused, by a word that says why."""
+
+
+def people_changes(answered: Usable[PersonChange], *, known: int, said: Collection[int]) -> PeopleChanges:
+    """The usable entries of an answer, in its order.
+
+    Args:
+        answered: the entries.
+        known: how many known people the model was shown.
+        said: numbers of the user's messages.
+    """
+    refused = Counter({"bad_form": answered.refused})
+    wanted: list[PersonChange] = []
+    for entry in answered.entries:
+        try:
+            change = _checked(entry, known, said)
+        except _Refused as reason:
+            refused[str(reason)] += 1
+            continue
+        if change in wanted:
+            refused["twice"] += 1
+        elif len(wanted) == MAX_PEOPLE:
+            refused["too_many"] += 1
+        else:
+            wanted.append(change)
+    return PeopleChanges(tuple(wanted), {reason: count for reason, count in refused.items() if count})
+
+
+def _checked(change: PersonChange, known: int, said: Collection[int]) -> PersonChange:
+    if change.message not in said:
+        raise _Refused("no_message")
+    if change.action != "add" and not 1 <= change.person <= known:
+        raise _Refused("unknown_person")
+    if change.action == "merge":
+        if not 1 <= change.into <= known or change.into == change.person:
+            raise _Refused("unknown_person")
+        return PersonChange(action="merge", person=change.person, into=change.into, message=change.message)
+    adds = change.action == "add"
+    try:
+        name = person_name(change.name) if change.name or adds else ""
+        return attrs.evolve(
+            change,
+            person=0 if adds else change.person,
+            into=0,
+            name=name,
+            aliases=aliases_of(name, [alias for alias in change.aliases if alias]),
+            relation=relation_text(change.relation),
+        )
+    except InvalidPerson as error:
+        raise _Refused(f"bad_{str(error).partition(':')[0]}") from None
+
+
+@attrs.frozen
+class PeopleExtractor:
+    """Implements what ``FactExtractor`` needs of people.
 
     Args:
         people: where they are kept.

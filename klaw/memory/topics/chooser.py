@@ -7,7 +7,7 @@ ones. Every failure degrades to the rest and is named in the result; a reply nev
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 import structlog
@@ -19,17 +19,16 @@ from klaw.actor.threads import Threads
 from klaw.domain.chosen import Asked, ChosenTopics, Fate, TopicCandidate
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.names import UserId
+from klaw.domain.recall import PASSED
 from klaw.domain.topic import TopicId
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
+from klaw.memory.asking import Asker, Charge
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.gate import AS_FAR_AS_CHANCE, Evidence, Gate, calibrated
 from klaw.memory.recall.query import Query, read_query
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.judging import Judged, judge
-from klaw.memory.topics.metrics import TopicMetrics
-from klaw.memory.topics.reranker import Reranker, Selection
-from klaw.memory.topics.reranking import FALLBACK_TOPICS
-from klaw.memory.topics.search import TopicHit, TopicSearch
+from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
+from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch
 from klaw.store.readers import Readers
 from klaw.store.sql import messages, topics
 from klaw.store.sql.topic_search import TopicFilters
@@ -43,6 +42,16 @@ REMOTE_S, LOCAL_S = 6.0, 20.0
 """The time where ``topics.timeBudgetMs`` says none: with a service that chooses, or with the built-in model."""
 
 log = structlog.get_logger("klaw.topics")
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """What is known of the hits of one search, in their order."""
+
+    candidates: tuple[TopicCandidate, ...]
+    """Those that the gate lets pass are ``CHOSEN``, the others ``TOO_FAR``."""
+    worth_asking: tuple[bool, ...]
+    """Whether a model that chooses is shown it: it has a word of the question, or is nearer to it than chance."""
 
 
 @attrs.frozen(kw_only=True)
@@ -178,7 +187,7 @@ class TopicChooser:
         shown = [hit for hit, worth in zip(hits, judged.worth_asking, strict=True) if worth]
         if self.asker is None or not shown:
             return None
-        reranker = Reranker(attrs.evolve(self.asker, meter=meter), self.readers, self.metrics, priority=None)
+        reranker = Reranker(attrs.evolve(self.asker, charge=Charge(meter)), self.readers, self.metrics, priority=None)
         try:
             return await reranker.choose(user, text, shown, within_s=course.left_s, excerpts=False)
         except trio.TooSlowError:
@@ -267,3 +276,49 @@ def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
     found = [forms_in(message.content, wanted) for message in said]
     holding = Counter(form for forms in found for form in forms)
     return [math.fsum(math.log(1 + len(said) / holding[form]) for form in forms) for forms in found]
+
+
+def judge(
+    hits: Sequence[TopicHit], said: Mapping[int, str], query: Query, *, threshold: float, random_cosine: float
+) -> Judged:
+    """Let the relevance gate of messages decide on topics. Pure; reads a lot of text.
+
+    Args:
+        hits: the best first.
+        said: the messages that they were found by, by row id.
+        query: the question, read.
+        threshold: ``autoRag.relevanceThreshold``.
+        random_cosine: of the embedding model.
+    """
+    evidence = [_evidence(hit, said, query, random_cosine) for hit in hits]
+    gate = Gate(threshold=threshold, content_words=len(query.content_stems), command=query.command)
+    decisions = gate.decide(evidence)
+    candidates = tuple(
+        TopicCandidate(
+            topic=hit.topic,
+            score=hit.score,
+            cosine=hit.cosine,
+            words_rank=hit.words_rank,
+            message_rank=hit.message_rank,
+            shared_words=seen.shared_words,
+            fate=Fate.CHOSEN if decision in PASSED else Fate.TOO_FAR,
+        )
+        for hit, seen, decision in zip(hits, evidence, decisions, strict=True)
+    )
+    worth = tuple(
+        each.fate is Fate.CHOSEN or (not query.command and _is_related(seen))
+        for each, seen in zip(candidates, evidence, strict=True)
+    )
+    return Judged(candidates=candidates, worth_asking=worth)
+
+
+def _evidence(hit: TopicHit, said: Mapping[int, str], query: Query, random_cosine: float) -> Evidence:
+    texts = [hit.topic.summary, *(said[rowid] for rowid in hit.best if rowid in said)]
+    return Evidence(
+        distance=calibrated(1.0 - hit.cosine, random_cosine) if hit.cosine is not None else None,
+        shared_words=max(len(forms_in(text, query.content_stems)) for text in texts),
+    )
+
+
+def _is_related(seen: Evidence) -> bool:
+    return seen.shared_words > 0 or (seen.distance is not None and seen.distance < AS_FAR_AS_CHANCE)

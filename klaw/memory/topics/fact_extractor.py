@@ -4,27 +4,29 @@ What counts as a source: what the user said. The assistant's answers are shown f
 turns that called a tool: they may repeat a web page, or what a search of memory brought. Tool results, results of tasks
 and recalled text are never shown at all.
 
-Called again after a crash in between it does no harm: what is kept already is refused as known.
+Old facts and messages are named by numbers of the lists that the model was shown. So no answer can name a fact of
+another user, nor one that it did not see. Each change is read by itself: one that cannot be used takes none of the
+others with it. Called again after a crash in between it does no harm: what is kept already is refused as known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Annotated, Literal
 
 import attrs
 import structlog
 
+from klaw.convert import Form
 from klaw.domain import tokens
-from klaw.domain.fact import Fact, FactSource, Origin, normal_form
+from klaw.domain.fact import CATEGORIES, Fact, FactSource, InvalidFact, Origin, fact_text, normal_form
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.quoting import tagged
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchFact, TopicChanged
-from klaw.llm.types import JsonSchema
+from klaw.llm.ask_json import BadAnswer, Items, OneOf, Text, Usable, Whole, usable
+from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts, NoOlder, Saved
-from klaw.memory.topics.answers import BadAnswer
-from klaw.memory.topics.asking import Asker
-from klaw.memory.topics.people_drawer import PeopleDrawer, line
-from klaw.memory.topics.statements import FACTS_SCHEMA, Change, read_changes
+from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
 from klaw.memory.topics.texts import middle_out, minute, render
 from klaw.store.readers import Readers
 from klaw.store.sql import background, memory_journal, messages, passages, topic_vectors
@@ -37,13 +39,124 @@ SHOWN_CHARS = 300
 """Of each."""
 MOST_CALLS = 1_000
 """Messages that a turn's calls and results are at most."""
-_SCHEMA = JsonSchema(name="facts", schema=FACTS_SCHEMA)
+MAX_CHANGES = 20
+"""Most changes that one question may bring; of more the most important ones count."""
+MAX_CHARS = 500
+"""Of one statement: what is longer is a copy of the conversation."""
+MIN_IMPORTANCE = 20
+"""Below is what the prompt calls not worth keeping."""
 
 log = structlog.get_logger("klaw.facts")
 
 
+def _category(value: object) -> str:
+    return value if isinstance(value, str) and value in CATEGORIES else "other"
+
+
+@attrs.frozen(kw_only=True)
+class FactChange:
+    """One change of the list of facts, as the model is asked for it."""
+
+    action: Literal["add", "update", "delete"]
+    fact: Whole = 0
+    """Number of the kept fact, from 1; 0 with ``add``."""
+    text: Text = ""
+    """Empty with ``delete``."""
+    category: Annotated[str, Form(_category, str), OneOf(tuple(CATEGORIES))] = "other"
+    importance: Whole = -1
+    message: Whole
+    """Number of the user's message that says it."""
+
+
+NONE: Usable[PersonChange] = Usable()
+
+
+def _people(value: object) -> Usable[PersonChange]:
+    """A wrong form of the people costs no fact."""
+    return usable(value, PersonChange) if isinstance(value, list) else Usable(refused=1)
+
+
 @attrs.frozen
-class FactDrawer:
+class FactsAnswer:
+    """What the model answers."""
+
+    facts: Annotated[Usable[FactChange], Form(partial(usable, cls=FactChange), list), Items(FactChange)]
+    people: Annotated[Usable[PersonChange], Form(_people, list), Items(PersonChange)] = NONE
+
+
+@attrs.frozen
+class Changes:
+    """What is to be done."""
+
+    wanted: tuple[FactChange, ...]
+    refused: int
+    """So many changes broke a rule, or were too many."""
+    people: PeopleChanges
+
+
+def changes_of(answer: FactsAnswer, *, kept: int, said: Collection[int], known: int) -> Changes:
+    """The usable changes of an answer, in its order; an empty list is an answer too.
+
+    Args:
+        answer: the model's.
+        kept: how many kept facts it was shown.
+        said: numbers of the user's messages.
+        known: how many known people it was shown.
+
+    Raises:
+        BadAnswer: there are changes, and none can be used.
+    """
+    items = answer.facts
+    read = [change for entry in items.entries if (change := _checked(entry, kept, said)) is not None]
+    total = len(items.entries) + items.refused
+    if total and not read:
+        raise BadAnswer("no entry of facts can be used: check action, fact, text, importance and message of each")
+    wanted = _once(read)
+    if len(wanted) > MAX_CHANGES:
+        best = sorted(range(len(wanted)), key=lambda place: (-wanted[place].importance, place))[:MAX_CHANGES]
+        wanted = [wanted[place] for place in sorted(best)]
+    wanted = [change for change in wanted if change.action == "delete" or change.importance >= MIN_IMPORTANCE]
+    return Changes(tuple(wanted), total - len(wanted), people_changes(answer.people, known=known, said=said))
+
+
+def _checked(change: FactChange, kept: int, said: Collection[int]) -> FactChange | None:
+    if change.message not in said or (change.action != "add" and not 1 <= change.fact <= kept):
+        return None
+    if change.action == "delete":
+        return FactChange(action="delete", fact=change.fact, importance=100, message=change.message)
+    text = _statement(change.text)
+    if text is None or not 0 <= change.importance <= 100:
+        return None
+    return attrs.evolve(change, text=text, fact=0 if change.action == "add" else change.fact)
+
+
+def _once(changes: Sequence[FactChange]) -> list[FactChange]:
+    """Without second changes of one kept fact, and without second statements in the same words."""
+    facts: set[int] = set()
+    texts: set[str] = set()
+    once = []
+    for change in changes:
+        if (change.fact and change.fact in facts) or (change.text and change.text in texts):
+            continue
+        facts.add(change.fact)
+        texts.add(change.text)
+        once.append(change)
+    return once
+
+
+def _statement(written: str) -> str | None:
+    """One line; None when it is no statement."""
+    if len(written) > 4 * MAX_CHARS:
+        return None
+    try:
+        text = " ".join(fact_text(written).split())
+    except InvalidFact:
+        return None
+    return text if len(text) <= MAX_CHARS else None
+
+
+@attrs.frozen
+class FactExtractor:
     """Implements ``archivist.OnTopic``.
 
     Args:
@@ -55,7 +168,7 @@ class FactDrawer:
 
     asker: Asker
     facts: Facts
-    people: PeopleDrawer
+    people: PeopleExtractor
     readers: Readers
 
     async def __call__(self, topic: Topic, messages_of_topic: Sequence[Message]) -> None:
@@ -96,20 +209,18 @@ class FactDrawer:
         kept, known = await self._near(topic), await self.people.shown(topic, said)
         list_of_facts = "\n".join(_line(number, fact) for number, fact in enumerate(kept, 1)) or "(none)"
         list_of_people = "\n".join(line(number, each) for number, each in enumerate(known, 1)) or "(none)"
-        lists = _lists(list_of_facts, list_of_people)
+        lists = f"{tagged('kept facts', list_of_facts)}\n\n{tagged('known people', list_of_people)}"
         room = self.asker.room("topics", PROMPT) - tokens.estimate(lists) - tokens.PER_MESSAGE
         shown, handled = render(said, max(64, room))
         sources = {number for number, each in enumerate(said[:handled], 1) if each.role is Role.USER}
         if not sources:
             return handled
-        read = partial(read_changes, kept=len(kept), said=sources, known=len(known))
-        try:
-            async with self.asker.charged("facts", topic.user, said[0].chat) as asker:
-                changes = await asker.ask("topics", PROMPT, _material(lists, shown), _SCHEMA, read)
-        except BadAnswer:
-            # Asked twice. A third time costs as much and seldom brings more; the messages themselves stay findable.
-            log.info("facts_refused", messages=handled)
-            return handled
+        read = partial(changes_of, kept=len(kept), said=sources, known=len(known))
+        material = f"{lists}\n\n{tagged('conversation', shown)}"
+        async with self.asker.charged("facts", topic.user, said[0].chat) as asker:
+            changes = await asker.ask("topics", PROMPT, material, "facts", FactsAnswer, read)
+        if changes is None:
+            return handled  # the messages themselves stay findable
         if await self.readers.run(messages.by_rowids, [each.rowid for each in said]) != list(said):
             raise TopicChanged("some of the messages were forgotten while the model read them")
         done = 0
@@ -129,7 +240,9 @@ class FactDrawer:
                 return list(found.values())
         return await self.readers.run(sql.of_user, topic.user, limit=NEAREST)
 
-    async def _apply(self, topic: Topic, change: Change, kept: Sequence[Fact], evidence: Message, as_of: int) -> bool:
+    async def _apply(
+        self, topic: Topic, change: FactChange, kept: Sequence[Fact], evidence: Message, as_of: int
+    ) -> bool:
         """Carry out a change. Returns whether anything became different."""
         old = kept[change.fact - 1] if change.fact else None
         if old is not None and not await self._is_newer(evidence, old):
@@ -188,11 +301,3 @@ def _turns(own: Sequence[Message]) -> list[str]:
 
 def _line(number: int, fact: Fact) -> str:
     return f"{number}. [{minute(fact.updated_at)}] {fact.category}: {middle_out(fact.text, SHOWN_CHARS)}"
-
-
-def _lists(list_of_facts: str, list_of_people: str) -> str:
-    return f"{tagged('kept facts', list_of_facts)}\n\n{tagged('known people', list_of_people)}"
-
-
-def _material(lists: str, shown: str) -> str:
-    return f"{lists}\n\n{tagged('conversation', shown)}"

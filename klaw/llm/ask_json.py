@@ -1,0 +1,198 @@
+"""Questions whose answer is JSON: the form of the answer from its class, its value out of what a model wrote, and one
+more try with the error named. Pure.
+
+The class of an answer is an attrs class of types that ``klaw.convert`` reads; ``Text`` and ``Whole`` take what models
+write in their place. Errors name what is wrong and never quote the answer: they go back to the model.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+import attrs
+import structlog
+
+from klaw.convert import Converter, Form
+from klaw.domain.text import clean_output
+from klaw.errors import BadValue
+from klaw.llm.types import ChatMessage, JsonSchema
+
+MAX_ANSWER_CHARS = 1_000_000
+"""More is not read."""
+MAX_QUOTED_CHARS = 4_000
+"""Of an answer that could not be used the model is shown so much."""
+MAX_ENTRIES = 10_000
+"""Of a list whose entries are read each by itself."""
+_WHOLE = re.compile(r"\s*[#+]?\d{1,9}\s*")
+_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_ANSWERS = Converter(lenient=True)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+log = structlog.get_logger("klaw.llm")
+
+
+class BadAnswer(ValueError):
+    """The answer cannot be used; the text says why."""
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError("must be a text")
+    return clean_output(value).strip()
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value.strip().lstrip("#+"))
+    raise ValueError("must be a whole number")
+
+
+Text: TypeAlias = Annotated[str, Form(_text, str)]
+"""Without control characters and space around it; null is empty."""
+Whole: TypeAlias = Annotated[int, Form(_whole, int)]
+"""Also "12", "#12" and 12.0, as models write the numbers of a list."""
+
+
+@attrs.frozen
+class OneOf:
+    """In ``Annotated``: the model is told that a text is one of these; another one is taken all the same."""
+
+    values: tuple[str, ...]
+
+
+@attrs.frozen
+class Items:
+    """In ``Annotated``: the class of a list's entries, where they are read each by itself (see ``usable``)."""
+
+    cls: type
+
+
+@attrs.frozen
+class Usable(Generic[T]):
+    """Entries of a list that have their form, and how many have not."""
+
+    entries: tuple[T, ...] = ()
+    refused: int = 0
+
+
+def usable(value: object, cls: type[T]) -> Usable[T]:
+    """Read the entries of a list each by itself, so that one that cannot be used takes none of the others with it."""
+    if not isinstance(value, list):
+        raise TypeError("must be a list")
+    entries = []
+    for each in value[:MAX_ENTRIES]:
+        try:
+            entries.append(_ANSWERS.read(each, cls))
+        except BadValue:
+            continue
+    return Usable(tuple(entries), len(value) - len(entries))
+
+
+async def ask_json(
+    say: Callable[[tuple[ChatMessage, ...], JsonSchema], Awaitable[str]],
+    messages: tuple[ChatMessage, ...],
+    name: str,
+    answer: type[T],
+    read: Callable[[T], R],
+) -> R | None:
+    """Ask, and ask once more, with the error, when the answer cannot be used.
+
+    Args:
+        say: makes the call: messages and the form of the answer in, what the model wrote out.
+        messages: the question.
+        name: of the form; models are shown it.
+        answer: class of the answer.
+        read: makes of it what the caller wants; raises BadAnswer where a rule is broken.
+
+    Returns:
+        What ``read`` made; None when neither answer could be used. The caller goes on without one: a third question
+        costs as much and seldom brings more.
+
+    Raises: what ``say`` does. The model could not be asked; the caller tries again later.
+    """
+    schema = JsonSchema(name=name, schema=schema_of(answer))
+    said = await say(messages, schema)
+    try:
+        return read(read_answer(said, answer))
+    except BadAnswer as error:
+        again = f"This answer cannot be used: {error}. Answer again, with JSON of the form that was asked for only."
+    quoted = said[:MAX_QUOTED_CHARS].strip() or "(nothing)"
+    messages += (ChatMessage(role="assistant", content=quoted), ChatMessage(role="user", content=again))
+    try:
+        return read(read_answer(await say(messages, schema), answer))
+    except BadAnswer:
+        log.info("answer_refused", name=name)
+        return None
+
+
+def read_answer(text: str, cls: type[T]) -> T:
+    """The value of an answer: alone, in a fence, or with words around it. A list alone, as small models like to answer,
+    stands for the first field.
+
+    Raises:
+        BadAnswer: there is none, or only a part of one, or it has another form.
+    """
+    value = _json_in(text)
+    if isinstance(value, list):
+        value = {attrs.fields(cls)[0].name: value}  # type: ignore[arg-type]  # all of them are attrs classes
+    try:
+        return _ANSWERS.read(value, cls)
+    except BadValue as error:
+        problem = error.problems[0]
+        raise BadAnswer(f"{problem.path}: {problem.message}") from None
+
+
+def _json_in(text: str) -> Any:
+    if len(text) > MAX_ANSWER_CHARS:
+        raise BadAnswer("the answer is too long")
+    for part in _parts(text):
+        try:
+            value, _ = json.JSONDecoder().raw_decode(part)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict | list):
+            return value
+    raise BadAnswer("the answer is not JSON, or not all of it")
+
+
+def _parts(text: str) -> Iterator[str]:
+    yield text.strip()
+    for fenced in _FENCE.findall(text):
+        yield fenced.strip()
+    for sign in "{[":
+        if (at := text.find(sign)) >= 0:
+            yield text[at:]
+
+
+def schema_of(cls: type) -> dict[str, Any]:
+    """The form of an answer as a JSON schema that every provider takes: objects closed, all their members required."""
+    hints = get_type_hints(cls, include_extras=True)
+    members = {field.name: _schema(hints[field.name]) for field in attrs.fields(cls)}
+    return {"type": "object", "properties": members, "required": [*members], "additionalProperties": False}
+
+
+def _schema(annotation: Any) -> dict[str, Any]:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        for note in arguments[1:]:
+            if isinstance(note, OneOf):
+                return {"type": "string", "enum": [*note.values]}
+            if isinstance(note, Items):
+                return {"type": "array", "items": schema_of(note.cls)}
+        return _schema(arguments[0])
+    if origin is Literal:
+        return {"type": "string", "enum": [*arguments]}
+    if origin is tuple:
+        return {"type": "array", "items": _schema(arguments[0])}
+    if attrs.has(annotation):
+        return schema_of(annotation)
+    return {"type": {str: "string", int: "integer", bool: "boolean"}[annotation]}
