@@ -147,8 +147,11 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
     async with summarising(tmp_path, toolCalls=True) as s:
         bad = ['{"notes": [{"call":']
 
+        def of_notes(request: Recorded) -> bool:
+            return "[c1: call of the tool" in json.dumps(request.messages)
+
         def respond(request: Recorded) -> Reply:
-            if "[c1: call of the tool" not in request.last_user:
+            if not of_notes(request):
                 return text_reply("The user asked for the weather.")
             if bad:
                 return text_reply(bad.pop())
@@ -168,7 +171,7 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
         )
         await s.say(*texts())
         await s.settle()
-        notes = [request for request in s.llm.requests if "[c1: call of the tool" in request.last_user]
+        notes = [request for request in s.llm.requests if of_notes(request)]
         assert len(notes) == 2
         assert "not JSON" in notes[1].last_user
         assert notes[0].body["response_format"]["json_schema"]["name"] == "tool_notes"
