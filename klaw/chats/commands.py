@@ -68,9 +68,11 @@ def parse(text: str, others: Collection[str] = ()) -> Given | Unknown | None:
     Only a single word of letters after the slash counts, so that paths ("/etc/hosts is …") stay messages.
     """
     word, _, rest = text.strip().partition(" ")
+    if not word.startswith("/") or not word[1:].isalpha():
+        return None
     lowered = word.lower()
     known = lowered in set(Command) or lowered in others
-    if not word.startswith("/") or not word[1:].isalpha() or (rest and not known):
+    if rest and not known:
         return None
     return Given(lowered, rest.strip()) if known else Unknown(lowered)
 

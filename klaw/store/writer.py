@@ -170,8 +170,11 @@ async def run(
             vitals.doing("working alone")
             await _run_alone(database, journal, watched, group[0], swapped)
             continue
-        with trio.move_on_after(pace.patience_s):
-            await mailbox.wait_for_depth(pace.expected - 1)
+        if pace.patience_s > 0:
+            with trio.move_on_after(pace.patience_s):
+                await mailbox.wait_for_depth(pace.expected - 1)
+        else:  # those who are about to send do; a deadline of no time would cost a cancellation
+            await trio.lowlevel.checkpoint()
         group += mailbox.take_while(lambda request: not request.alone, MAX_GROUP - 1)
         vitals.doing("committing")
         begin = trio.current_time()
