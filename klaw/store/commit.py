@@ -57,7 +57,7 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         return _commit_group(connection, journal, requests, transactions)
     except BROKEN_FILE as error:
         # A damaged page of the vector table makes even COMMIT fail. Without what touched it, the rest can be stored.
-        touched = {request for request, transaction in transactions.items() if transaction.vectors is not None}
+        touched = {request for request, transaction in transactions.items() if transaction.touches_vectors}
         if not touched:
             log.error("database_damaged", error=error_class(error), where=where(error))
             raise StoreDamaged(DAMAGED) from error

@@ -11,7 +11,7 @@ All functions block and run in the writer's thread.
 import fcntl
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 import attrs
@@ -64,7 +64,8 @@ class Journal:
         self._commit = -1
         self._commit_size = 0
         self._undo: list[tuple[int, int]] = []
-        self._touched: set[str] | None = None
+        self.is_read = False
+        """By a reindex: no log is rewritten now."""
 
     # -- life cycle ------------------------------------------------------------------------------------------------
 
@@ -123,8 +124,6 @@ class Journal:
             lines_of: dict[str, list[bytes]] = {}
             for entry in entries:
                 lines_of.setdefault(entry.path, []).append(entry.line.encode() + b"\n")
-            if self._touched is not None:
-                self._touched.update(lines_of)
             for path, lines in lines_of.items():
                 self._write(self._descriptor(path), b"".join(lines))
                 self._dirty.add(path)
@@ -198,32 +197,6 @@ class Journal:
         finally:
             draft.unlink(missing_ok=True)
         return changed
-
-    # -- for a reindex ---------------------------------------------------------------------------------------------
-
-    def watch(self, *, on: bool) -> None:
-        """Begin, or cease, to note which logs are appended to."""
-        self._touched = set() if on else None
-
-    def take_touched(self) -> dict[str, int]:
-        """Sizes of the logs that were appended to since this was asked last; call it between two groups.
-
-        Up to these sizes a log never changes any more: what is rolled back is taken out before the next group.
-        """
-        touched, self._touched = self._touched or set(), set()
-        return {path: self._size(path) for path in touched}
-
-    def touch_again(self, paths: Iterable[str]) -> None:
-        """Have these logs told again at the next mark."""
-        if self._touched is not None:
-            self._touched.update(paths)
-
-    def _size(self, path: str) -> int:
-        descriptor = self._files.get(path)
-        try:
-            return (self._root / path).stat().st_size if descriptor is None else os.fstat(descriptor).st_size
-        except FileNotFoundError:
-            return 0
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

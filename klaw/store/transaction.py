@@ -1,6 +1,6 @@
 """What a function that the writer runs works with: the connection, and what the request writes, tells and waits for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,11 @@ class Transaction:
     """New messages, told to the listeners after the commit."""
     after_commit: list[Callable[[], None]] = attrs.Factory(list)
     """Called in the writer's thread when all is durable; a KlawError of theirs is the request's answer."""
-    vectors: list[int] | None = None
-    """Rows whose vectors were stored; None: the vector tables were not touched."""
+    touches_vectors: bool = False
 
     @property
     def data_dir(self) -> Path:
-        """The database is in the data folder, as the logs are."""
-        return Path(self.connection.filename).parent
+        return _data_dir(self.connection)
 
     def write(self, path: str, line: str) -> None:
         """Add a line to a log."""
@@ -63,32 +61,18 @@ class Transaction:
             raise SourceForgotten("something was forgotten since it was read: nothing was changed, ask again")
 
     @contextmanager
-    def touching_vectors(self, rowids: Sequence[int] = ()) -> Iterator[None]:
+    def touching_vectors(self) -> Iterator[None]:
         """Around what touches the vector tables. Vectors can be made again: damage to their tables is refused like one
         request, and does not end the process.
-
-        Args:
-            rowids: messages that get one.
 
         Raises:
             VectorsDamaged: they are damaged.
         """
-        self.vectors = [*(self.vectors or ()), *rowids]
+        self.touches_vectors = True
         try:
             yield
         except (apsw.SQLError, apsw.CorruptError, apsw.ConstraintError) as error:
             raise VectorsDamaged(f"the vector table is damaged ({error_class(error)})") from error
-
-
-class Watched:
-    """Which rows got a vector, while somebody wants to know. Bounded by the number of messages."""
-
-    def __init__(self) -> None:
-        self.vectors: set[int] | None = None
-
-    def note(self, stored: Sequence[int]) -> None:
-        if self.vectors is not None:
-            self.vectors.update(stored)
 
 
 @attrs.define(eq=False)
@@ -97,6 +81,14 @@ class Stopped:
 
     connection: apsw.Connection
     journal: Journal
-    watched: Watched
     exchange: Callable[[], None] | None = None
     """Set by a function after which the database is another file: called while nothing is open."""
+
+    @property
+    def data_dir(self) -> Path:
+        return _data_dir(self.connection)
+
+
+def _data_dir(connection: apsw.Connection) -> Path:
+    """The database is in the data folder, as the logs are."""
+    return Path(connection.filename).parent

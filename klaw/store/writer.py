@@ -22,8 +22,7 @@ from klaw.errors import KlawError, StorageFull
 from klaw.store.commit import Request, checkpoint, commit_group
 from klaw.store.database import Database
 from klaw.store.journal import Journal
-from klaw.store.reindex.handover import Brake
-from klaw.store.transaction import Stopped, Transaction, Watched
+from klaw.store.transaction import Stopped, Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,8 +80,6 @@ class Writer:
 
     def __init__(self) -> None:
         self.mailbox: Mailbox[Request] = Mailbox("store.writer", MAILBOX_CAPACITY)
-        self.brake = Brake()
-        """The reindexer's."""
 
     async def run(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a writing ``function(transaction, ...)`` in the writer's thread; all or nothing, and durable when this
@@ -149,11 +146,9 @@ async def run(
     """
     mailbox = writer.mailbox
     pace = Pace()
-    watched = Watched()
     task_status.started()
     while True:
         vitals.doing("idle")
-        await writer.brake.wait()
         group: list[Request] = []
         closed = False
         with trio.move_on_after(IDLE_CHECKPOINT_S):
@@ -168,7 +163,7 @@ async def run(
             continue
         if group[0].alone:
             vitals.doing("working alone")
-            await _run_alone(database, journal, watched, group[0], swapped)
+            await _run_alone(database, journal, group[0], swapped)
             continue
         if pace.patience_s > 0:
             with trio.move_on_after(pace.patience_s):
@@ -178,13 +173,11 @@ async def run(
         group += mailbox.take_while(lambda request: not request.alone, MAX_GROUP - 1)
         vitals.doing("committing")
         begin = trio.current_time()
-        await _commit(database, journal, group, publish, watched)
+        await _commit(database, journal, group, publish)
         pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
 
 
-async def _commit(
-    database: Database, journal: Journal, group: Sequence[Request], publish: Publish, watched: Watched
-) -> None:
+async def _commit(database: Database, journal: Journal, group: Sequence[Request], publish: Publish) -> None:
     try:
         outcomes = await database.run(commit_group, journal, group)
     except StorageFull as error:
@@ -193,8 +186,6 @@ async def _commit(
             request.reply.fail(error)
         return
     publish([message for outcome in outcomes for message in outcome.transaction.published])
-    for outcome in outcomes:
-        watched.note(outcome.transaction.vectors or ())
     for request, outcome in zip(group, outcomes, strict=True):
         if outcome.error is None:
             request.reply.set(outcome.value)
@@ -202,14 +193,12 @@ async def _commit(
             request.reply.fail(outcome.error)
 
 
-async def _run_alone(
-    database: Database, journal: Journal, watched: Watched, request: Request, swapped: Callable[[], None]
-) -> None:
+async def _run_alone(database: Database, journal: Journal, request: Request, swapped: Callable[[], None]) -> None:
     """A failure that is no KlawError, also of the exchange, ends the process."""
     begin = trio.current_time()
 
     def work(connection: apsw.Connection) -> tuple[object, Callable[[], None] | None]:
-        stopped = Stopped(connection, journal, watched)
+        stopped = Stopped(connection, journal)
         return request.function(stopped, *request.args, **request.kwargs), stopped.exchange
 
     try:

@@ -155,7 +155,7 @@ def compact_database(stopped: Stopped, *, vacuum: bool) -> None:
 @contextmanager
 def _left_to_the_next_start(stopped: Stopped) -> Iterator[None]:
     """What cannot be cleaned now the next start cleans: it is noted in the database and in the memory journal."""
-    if stopped.watched.vectors is not None:
+    if stopped.journal.is_read:
         raise StorageError("a reindex is reading the logs: what is left is cleaned at the next start")
     try:
         yield

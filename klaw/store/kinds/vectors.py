@@ -34,7 +34,7 @@ def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_
         return 0
     if any(len(vector) != model[1] * FLOAT_BYTES for _, vector in made):
         raise StorageError(f"a vector has another dimension than {model[1]}, the model's; none was stored")
-    with tx.touching_vectors([rowid for rowid, _ in made]):
+    with tx.touching_vectors():
         count = vectors.store(tx.connection, made, as_of)
         vector_codes.advance(tx.connection)
         return count

@@ -2,8 +2,8 @@
 
 Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
 one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as
-always, and from the logs into the new database; the writer swaps the two between two commits. When more is written than
-the reindexer can follow, the writer is slowed down for the last passes, so that each reindex comes to an end.
+always, and from the logs into the new database. A few passes take in what came in meanwhile; the rest the writer takes
+in between two commits, and swaps the two.
 """
 
 import time
@@ -30,13 +30,12 @@ from klaw.store.reindex import logs
 from klaw.store.reindex.building import Building
 from klaw.store.reindex.compare import Bounds, compare
 from klaw.store.reindex.filling import take_over
-from klaw.store.reindex.handover import hand_over, mark_commits
+from klaw.store.reindex.handover import end_reading, hand_over, mark_commits
 from klaw.store.reindex.places import Places, check_begin, check_room
 from klaw.store.reindex.values import (
     Committed,
     Options,
     Progress,
-    Ready,
     ReindexRefused,
     Report,
     TableComparison,
@@ -54,15 +53,10 @@ SLICE_S = 0.015
 """Work between two pauses: what another thread may have to wait for the interpreter."""
 PAUSE_FACTOR = 1.0
 """A pause is so many times as long as the work before it."""
-MAX_PASSES = 10
+MAX_PASSES = 3
 """Most passes over what came in meanwhile; what is missing after them the swap takes in."""
-BRAKES_S = (0.0, 0.5, 1.0, 2.0)
-"""The next stronger one for each pass that had more than half as much to take in as the one before. Well below what the
-watchdog waits for."""
 SMALL_BYTES = 32 * 1024
 """So little is missing that no further pass is worth it."""
-VECTOR_BYTES = 256
-"""What a vector to be copied counts as, beside the lines of logs."""
 MAX_SWAPS = 20
 """Attempts at a swap while the server's embedding model is being changed."""
 MODEL_S = 0.5
@@ -244,11 +238,10 @@ class _Job:
                 seconds=time.monotonic() - begin,
             )
         finally:
-            self.writer.brake.release()
             with trio.move_on_after(CLOSE_S, shield=True):
                 await self._threads.run(self._close, building)
                 with suppress(ActorStopped):  # the server is stopping
-                    await self.writer.run_alone(mark_commits, "end")
+                    await self.writer.run_alone(end_reading)
 
     def _close(self, building: Building) -> None:
         building.close()
@@ -260,15 +253,12 @@ class _Job:
 
     async def _build(self, building: Building) -> Committed:
         """Everything up to a mark, which is returned."""
-        await self.writer.run_alone(mark_commits, "begin")
-        sizes = await self._threads.run(logs.sizes, self.places.database.parent)
-        # A log that was being written to while its size was read may have been taken back since; the mark is right.
-        mark = await self.writer.run_alone(mark_commits, "next")
-        sizes |= mark.sizes
-        await self._steps(building.read_all(sizes, embed_again=self.options.embed_again))
+        # A log that is being written to while its size is read may be taken back since; a mark is right.
+        mark = await self.writer.run_alone(mark_commits)
+        await self._steps(building.read_all(mark.sizes, embed_again=self.options.embed_again))
         self._live = await self._threads.run(self._open_live)
         await self._take_over(building)
-        mark, _ = await self._catch_up(building, 0.0)
+        mark, _ = await self._catch_up(building, PAUSE_FACTOR)
         await self._settle(building)
         return mark
 
@@ -282,7 +272,7 @@ class _Job:
         return connection
 
     async def _take_over(self, building: Building) -> None:
-        """All vectors that the database in use has now."""
+        """All vectors that the database in use has now. The few that it gets later the embedder makes again."""
         live = self._live
         assert live is not None
         model = await self._threads.run(vectors.model, live)
@@ -292,35 +282,12 @@ class _Job:
         if not self.options.embed_again:
             self._taken += await self._steps(take_over(building, live, slice_s=SLICE_S))
 
-    async def _catch_up(self, building: Building, brake_s: float) -> tuple[Committed, int]:
-        """Take in what has come in up to a new mark. Returns the mark, and how much that was, in bytes."""
-        live = self._live
-        assert live is not None
-        self.writer.brake.release()  # the mark waits for all that is queued before it
-        mark = await self.writer.run_alone(mark_commits, "next")
-        self.writer.brake.put_on(brake_s)
-        grown = logs.grown(building.positions, mark.sizes)
-        size = sum(end - start for start, end in grown.values())
-        pause = 0.0 if brake_s else PAUSE_FACTOR
+    async def _catch_up(self, building: Building, pause: float) -> tuple[Committed, int]:
+        """Take in what has come in up to a new mark. Returns the mark, and how many bytes of logs that was."""
+        mark = await self.writer.run_alone(mark_commits)
+        size = sum(end - start for start, end in logs.grown(building.positions, mark.sizes).values())
         await self._steps(building.read(mark.sizes, whole=False), phase="catch_up", pause=pause)
-        if mark.model != await self._threads.run(vectors.model, building.connection):
-            await self._take_over(building)  # the server's model was changed meanwhile
-        elif not self.options.embed_again:
-            self._taken += await self._steps(_copied(building, live, sorted(mark.vectors)), pause=pause)
-        return mark, size + VECTOR_BYTES * len(mark.vectors)
-
-    async def _catch_up_in_passes(self, building: Building) -> None:
-        """Until only little is missing. Each pass takes in what came in during the one before: usually much less. When
-        it is not, the writer is slowed down."""
-        before, brake = 1 << 62, 0
-        for _ in range(MAX_PASSES):
-            _, size = await self._catch_up(building, BRAKES_S[brake])
-            if size <= SMALL_BYTES:
-                break
-            if size > before // 2:
-                brake = min(brake + 1, len(BRAKES_S) - 1)
-            before = size
-        await self._settle(building)
+        return mark, size
 
     async def _settle(self, building: Building) -> None:
         await self._threads.run(building.settle)
@@ -342,13 +309,23 @@ class _Job:
     async def _swap(self, building: Building, compared: Committed) -> str | None:
         """Swap; returns why it could not be."""
         for _attempt in range(MAX_SWAPS):
-            await self._catch_up_in_passes(building)
+            await self._catch_up(building, PAUSE_FACTOR)
+            await self._take_over(building)
+            await self._settle(building)
+            for _pass in range(MAX_PASSES):  # each takes in what came in during the one before: usually much less
+                _, size = await self._catch_up(building, 0.0)
+                if size <= SMALL_BYTES:
+                    break
             self._show(Progress("swap"))
             positions = dict(building.positions)
             await self._threads.run(self._close, building)
-            self.writer.brake.release()
-            ready = Ready(positions=positions, compared=compared, options=self.options)
-            outcome = await self.writer.run_alone(hand_over, self.places, ready)
+            outcome = await self.writer.run_alone(
+                hand_over,
+                self.places,
+                positions,
+                Bounds.up_to(compared),
+                small=not self.options.accept_differences,
+            )
             if outcome == "swapped":
                 await self.readers.renew_idle()
                 await self.swapped()
@@ -404,12 +381,3 @@ def _next(work: Generator[Progress, None, T], check: Callable[[], None]) -> "Pro
 def _prepare_vectors(building: Building, model: tuple[str, int]) -> None:
     with building.connection:
         vectors.prepare(building.connection, *model)
-
-
-def _copied(building: Building, live: apsw.Connection, rowids: list[int]) -> Generator[Progress, None, int]:
-    """Take over the vectors of these rows. Returns how many that were."""
-    taken = 0
-    for place in range(0, len(rowids), 50):
-        taken += building.copy_vectors(live, rowids[place : place + 50])
-        yield Progress("catch_up", place, len(rowids))
-    return taken

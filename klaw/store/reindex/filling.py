@@ -22,7 +22,7 @@ log = structlog.get_logger("klaw.reindex")
 
 
 def take_over(building: Building, live: apsw.Connection, *, slice_s: float) -> Generator[Progress, None, int]:
-    """Take over every vector of the live database whose message is the same in both.
+    """Take over every vector of the live database that is missing and whose message is the same in both.
 
     Returns how many were stored. A damaged live database gives as many as can be read.
     """
@@ -35,7 +35,8 @@ def take_over(building: Building, live: apsw.Connection, *, slice_s: float) -> G
             more, begin = False, time.monotonic()
             with building.connection:  # one commit a slice: each writes the pages of many chunks
                 while rows := vectors.rowids(live, after, END, _COPY_ROWS):
-                    stored += building.copy_vectors(live, rows)
+                    there = set(vectors.rowids(building.connection, after, rows[-1], _COPY_ROWS))
+                    stored += building.copy_vectors(live, [row for row in rows if row not in there])
                     after = rows[-1]
                     done += len(rows)
                     if time.monotonic() - begin >= slice_s:

@@ -154,8 +154,7 @@ class Committed:
     """How far the live store was, between two commits."""
 
     sizes: Mapping[str, int]
-    """Bytes of each log that was appended to since the mark before, by its path below the data folder. Nothing below
-    these sizes changes any more."""
+    """Bytes of each log by its path below the data folder. Nothing below these sizes changes any more."""
     last_rowid: int
     """Of messages."""
     last_turn: int
@@ -164,21 +163,6 @@ class Committed:
     """Of runs."""
     last_entry: int
     """Of the memory journal."""
-    vectors: frozenset[int]
-    """Rows that got a vector since the mark before."""
-    model: tuple[str, int] | None
-    """Id and dimension of the model whose vectors are stored."""
-
-
-@attrs.frozen(kw_only=True)
-class Ready:
-    """What the writer needs to finish a swap."""
-
-    positions: Mapping[str, int]
-    """How far each log is in the new database."""
-    compared: Committed
-    """Everything up to here has been compared."""
-    options: Options
 
 
 Handover: TypeAlias = Literal["swapped", "other_model", "differs"]
