@@ -12,7 +12,6 @@ missing)::
         user: Annotated[UserId, Wire("user_id")]          # has another name outside
         text: Annotated[str, Bounds(1, 2_000)]            # length of a text or a list, or value of a number
         kind: Literal["note", "fact"] = "note"            # a closed set; an enum is one, too
-        source: Annotated[Tool | Person, Tag("type")]     # told apart by the class variable ``type`` of each
         rows: Annotated[tuple[int, ...], Form(members, ranges)]   # a form of its own: how it is read, how written
         day: Annotated[str | None, OMIT] = None           # not written while it has its default
 
@@ -20,8 +19,8 @@ missing)::
     JOURNAL.write(remember)                               # a dict, in the order of the fields
 
 The converters differ only in what they have to bear: ``JOURNAL`` and ``FRAMES`` ignore unknown fields, which a newer
-version wrote; ``JOURNAL`` takes all that SQLite can hold; ``REQUESTS`` refuses unknown fields; ``MODELS`` is for what
-a language model wrote, where four mistakes have only one meaning: a number or a boolean in quotes, a whole number
+version wrote; ``JOURNAL`` takes all that SQLite can hold; ``REQUESTS`` refuses unknown fields; ``lenient`` is for
+what a language model wrote, where four mistakes have only one meaning: a number or a boolean in quotes, a whole number
 written as 5.0, a list or an object written as JSON in quotes, null for what has a default.
 """
 
@@ -86,13 +85,6 @@ class Form:
     write: Callable[[Any], Any]
 
 
-@attrs.frozen
-class Tag:
-    """Name of the field, and of the class variable, that tells the classes of a union apart."""
-
-    name: str
-
-
 _EXPECTED: dict[type, str] = {
     str: "must be a text",
     bool: "must be true or false",
@@ -108,7 +100,7 @@ class Converter:
     Args:
         forbid_unknown: whether a field that a class does not have is an error.
         journal: NUL and larger numbers are taken, and free JSON objects are checked for what cannot be stored.
-        lenient: see ``MODELS``.
+        lenient: what models wrote; see the module.
     """
 
     forbid_unknown: bool = False
@@ -210,8 +202,6 @@ class Converter:
         for note in notes:
             if isinstance(note, Form):
                 return lambda value, _: note.read(value)
-            if isinstance(note, Tag):
-                return self._made(base, dict, self._union(base, note.name))
         hook = self._inner.get_structure_hook(base)
         checks = [
             note.function if isinstance(note, Check) else partial(_within, note)
@@ -231,21 +221,7 @@ class Converter:
         for note in cls.__metadata__:
             if isinstance(note, Form):
                 return note.write
-            if isinstance(note, Tag):
-                return lambda value: {note.name: getattr(value, note.name), **self._inner.unstructure(value)}
         return self._inner.get_unstructure_hook(cls.__origin__)
-
-    def _union(self, base: Any, tag: str) -> Hook:
-        classes = {getattr(each, tag): each for each in get_args(base)}
-
-        def read(value: dict[str, Any], _: object) -> Any:
-            try:
-                cls = classes[_choice(tuple(classes))(value.get(tag), None)]
-            except BadValue as error:
-                raise _expected(error.message, tag) from None
-            return self._inner.structure({name: each for name, each in value.items() if name != tag}, cls)
-
-        return read
 
 
 # -- parts that need no converter -------------------------------------------------------------------------------------
@@ -376,4 +352,3 @@ def _join(path: str, name: str) -> str:
 JOURNAL = Converter(journal=True)
 FRAMES = Converter()
 REQUESTS = Converter(forbid_unknown=True)
-MODELS = Converter(forbid_unknown=True, lenient=True)

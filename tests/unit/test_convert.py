@@ -2,16 +2,17 @@
 
 import enum
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NewType
+from typing import Annotated, Any, Literal, NewType
 
 import attrs
 import pytest
 
-from klaw.convert import FRAMES, JOURNAL, MODELS, OMIT, REQUESTS, Bounds, Check, Converter, Form, Tag, Wire
+from klaw.convert import FRAMES, JOURNAL, OMIT, REQUESTS, Bounds, Check, Converter, Form, Wire
 from klaw.domain.names import chat_name
 from klaw.errors import BadValue, KlawError
 
 Owner = NewType("Owner", str)
+MODELS = Converter(forbid_unknown=True, lenient=True)
 ALL = [JOURNAL, FRAMES, REQUESTS, MODELS]
 
 
@@ -22,14 +23,7 @@ class Colour(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Every:
-    kind: ClassVar[str] = "every"
     seconds: Annotated[int, Bounds(1, 3600)]
-
-
-@attrs.frozen(kw_only=True)
-class At:
-    kind: ClassVar[str] = "at"
-    instant: str
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +45,7 @@ class Thing:
     tags: list[Annotated[str, Bounds(at_least=1)]] = attrs.Factory(list)
     counts: Mapping[str, int] = attrs.Factory(dict)
     free: dict[str, Any] = attrs.Factory(dict)
-    schedule: Annotated[Every | At, Tag("kind")] | None = None
+    schedule: Every | None = None
     chat: Annotated[str, Check(chat_name)] = "main"
     day: Annotated[str | None, OMIT] = None
 
@@ -68,7 +62,7 @@ FULL: dict[str, Any] = {
     "tags": ["важное", "note"],
     "counts": {"слово": 2},
     "free": {"любое": [1, None, {"a": True}]},
-    "schedule": {"kind": "every", "seconds": 60},
+    "schedule": {"seconds": 60},
     "chat": "Дом",
     "day": "2026-11-21",
 }
@@ -117,9 +111,8 @@ WRONG = [
     ("parts", ["секрет"], "parts[0]: must be an object"),
     ("counts", ["secret"], "counts: must be an object"),
     ("free", "секрет", "free: must be an object"),
-    ("schedule", {"kind": "секрет"}, "schedule.kind: must be one of every, at"),
-    ("schedule", {"seconds": 60}, "schedule.kind: must be one of every, at"),
-    ("schedule", {"kind": "every", "seconds": 0}, "schedule.seconds: must be 1 to 3600"),
+    ("schedule", {}, "schedule.seconds: is required"),
+    ("schedule", {"seconds": 0}, "schedule.seconds: must be 1 to 3600"),
     ("chat", "../секрет", "chat: a chat name begins with a letter or digit"),
     ("user_id", None, "user_id: must be a text"),
 ]
@@ -182,7 +175,7 @@ def test_four_mistakes_of_models_have_one_meaning() -> None:
         "tags": '["да"]',
         "parts": [{"name": "a", "rows": [1, 3]}],
         "counts": '{"a": 5.0}',
-        "schedule": {"kind": "every", "seconds": 60.0},
+        "schedule": {"seconds": 60.0},
     }
     thing = MODELS.read(given, Thing)
     assert (thing.text, thing.colour, thing.count, thing.share, thing.on) == ("5", Colour.RED, 5, 0.5, True)
