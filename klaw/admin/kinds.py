@@ -10,8 +10,3 @@ Limit = NewType("Limit", int)
 
 Fields = NewType("Fields", dict[str, Any])
 """Raw fields of a task; ``klaw.subagents.drafting`` reads them and names every wrong one."""
-
-Whole = NewType("Whole", int)
-"""A number from 1: of a page, or of an entry."""
-
-MAX_WHOLE = 2**53

@@ -15,7 +15,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from klaw.admin.forget_requests import Forget
-from klaw.admin.kinds import MAX_LIMIT, MAX_WHOLE, Fields, Limit, Whole
+from klaw.admin.kinds import MAX_LIMIT, Fields, Limit
 from klaw.admin.schedule_requests import (
     RunCancel,
     Runs,
@@ -255,7 +255,6 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
     converter.register_structure_hook_func(lambda cls: cls is Days, _read_days)
-    converter.register_structure_hook_func(lambda cls: cls is Whole, _read_whole)
     converter.register_structure_hook_func(lambda cls: cls is Fields, _read_fields)
     converter.register_structure_hook(bool, _read_bool)
     for words in (Level, ReindexAction, Grouping):
@@ -296,12 +295,6 @@ def _read_days(value: object, _: object) -> Days:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DAYS:
         raise _WrongValue(f"must be a number from 1 to {MAX_DAYS}")
     return Days(value)
-
-
-def _read_whole(value: object, _: object) -> Whole:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_WHOLE:
-        raise _WrongValue("must be a number from 1")
-    return Whole(value)
 
 
 def _read_fields(value: object, _: object) -> Fields:

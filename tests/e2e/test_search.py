@@ -93,4 +93,4 @@ async def test_search_with_and_without_a_server(tmp_path, embedding_model_dir, w
             assert "tangerine" not in server.stderr
         await check(str(home), by_meaning=with_model)
         code, _, err = await run_klaw("search", "--home", str(home), "password", "--since", "soon")
-        assert (code, err.split(":")[:2]) == (2, ["klaw search", " --since"])
+        assert (code, err.split(":")[:2]) == (2, ["klaw", " --since"])
