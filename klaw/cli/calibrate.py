@@ -116,5 +116,5 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         f"measured  mean cosine {new['random_cosine']:.4f} of unrelated texts, {spread}",
         f"change    {change}",
         f"stored    {where}",
-        "No vector changes: nothing is embedded anew.",
+        "No vector changes: no message has to be embedded again.",
     ]

@@ -242,11 +242,11 @@ def _runs_commands(commands: Any) -> None:
 
 
 def _repair_commands(commands: Any) -> None:
-    text = "make the database anew from the logs, compare the two, and swap them"
+    text = "rebuild the database from the logs, compare the two, and swap them"
     reindex = _command(commands, "reindex", text, "reindex", "reindex_command")
     reindex.add_argument("--accept-differences", action="store_true", help="swap although the new one differs")
-    reindex.add_argument("--embed-again", action="store_true", help="make all vectors anew (default: take them over)")
-    reindex.add_argument("--drop-old", action="store_true", help="only remove the database of before the last reindex")
+    reindex.add_argument("--embed-again", action="store_true", help="make all vectors again (default: take them over)")
+    reindex.add_argument("--drop-old", action="store_true", help="only remove the old database of the last reindex")
 
 
 def _memory_commands(commands: Any) -> None:

@@ -246,7 +246,7 @@ def lines(answer: Mapping[str, Any], database: Path) -> list[str]:
     if answer["swapped"]:
         out.append("the new database is in use")
         if (old := database.with_name(f"{database.name}.old")).exists():
-            out.append(f"the one of before is kept as {old}: remove it with `klaw reindex --drop-old`")
+            out.append(f"the old one is kept as {old}: remove it with `klaw reindex --drop-old`")
         return out
     return [*out, *_advice(database)]
 

@@ -2,7 +2,7 @@
 
 import apsw
 
-DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` makes it anew from the logs"
+DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` rebuilds it from the logs"
 """What a person is told."""
 BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 """Errors that nothing but a damaged file causes."""

@@ -65,7 +65,7 @@ def _facts(connection: apsw.Connection, user: UserId, ids: Sequence[FactId], *, 
     for fact in ids:
         now = facts.get(connection, user, fact)
         texts = [now.text] if now is not None else fact_texts(connection, user, fact)[-1:]
-        kind = "fact" if now is not None and now.active else "fact of before"
+        kind = "fact" if now is not None and now.active else "former fact"
         yield Thing(kind=kind, name=fact, text=beginning("".join(texts)), goes=goes)
 
 
@@ -80,7 +80,7 @@ def _topics(connection: apsw.Connection, user: UserId, ids: Sequence[TopicId]) -
     for each in ids:
         topic = topics.get(connection, user, each)
         if topic is not None:
-            left = "made anew from what is left"
+            left = "made again from what is left"
             yield Thing(kind="topic", name=str(each), text=beginning(topic.summary), remedy=left)
 
 
