@@ -134,7 +134,7 @@ async def test_the_whole_life_cycle_with_the_local_model(tmp_path, embedding_mod
         tmp_path,
         models=local_llm_dir.parent,
         routing={"default": "local/smollm2-135m-instruct"},
-        localModel={"contextTokens": 2048, "threads": 2, "parallel": 1},
+        localModel={"contextTokens": 2048, "threads": 1, "parallel": 1},
         topics={"enabled": True},
     )
     file = home / "config" / "engine.json"

@@ -152,7 +152,7 @@ def test_no_text_makes_an_entry_or_a_section_of_core_memory(texts: list[str]) ->
 _TOOL = r"assistant uses the tool [\w-]*|text of the tool [\w-]*"
 _LABEL = re.compile(rf"\[(?:user|assistant|assistant, by a scheduled task|{_TOOL})\] ")
 _RECORD = re.compile(
-    rf"{_LABEL.pattern}|--- \d{{4}}-\d\d-\d\d ---$|\[continued\]$|{MARK}|\[… \d+ characters left out …\] "
+    rf"{_LABEL.pattern}|--- \d{{4}}-\d\d-\d\d ---$|\[continued\]$|{MARK}|\[… \d+ characters left out …\](?: |$)"
 )
 
 
