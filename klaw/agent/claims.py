@@ -16,8 +16,7 @@ import structlog
 
 from klaw.domain.message import Kind, Message
 from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Permission
-from klaw.toolbox.trail import Trail
+from klaw.toolbox.spec import Permission, Trail
 
 HINT = (
     "[Klaw: you say that you saved, remembered or scheduled something, but in this turn no tool has done so. If it is"

@@ -14,9 +14,11 @@ from klaw.context.inputs import Budget
 from klaw.context.shorten import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Role
-from klaw.domain.quoting import CORE_MEMORY_HEADER
+from klaw.domain.quoting import CORE_MEMORY_HEADER, one_line
+from klaw.domain.task import Run, RunKind
 from klaw.llm.types import ChatMessage
-from klaw.subagents.past import PastMessage, PastRun
+from klaw.prompts import prompt
+from klaw.subagents.transcripts import PastMessage, PastRun
 
 EMPTY_ANSWER = json.dumps({"silent": True})
 """Shown for an empty answer of an earlier run: providers refuse empty messages, and this is the form that is wanted."""
@@ -158,3 +160,19 @@ def _append(made: list[ChatMessage], message: ChatMessage) -> None:
 def _cost(message: ChatMessage) -> int:
     arguments = sum(tokens.estimate(call.name) + tokens.estimate(call.arguments) for call in message.tool_calls)
     return tokens.estimate(message.content) + arguments + tokens.PER_MESSAGE
+
+
+def instructions(run: Run, *, with_tools: bool) -> str:
+    """What a subagent is told about its work; the same for all runs of a task."""
+    parts = [prompt("subagent")]
+    if run.kind is RunKind.HEARTBEAT:
+        parts.append(prompt("subagent_heartbeat"))
+    elif run.inject_into is not None:
+        parts.append(prompt("subagent_deliver" if with_tools else "subagent_answer"))
+    return "\n\n".join(parts)
+
+
+def situation(run: Run) -> str:
+    """What differs from run to run."""
+    told = f"[{run.task}, due {run.due[:16].replace('T', ' ')} UTC, now {run.started_at[:16].replace('T', ' ')} UTC"
+    return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

@@ -1,11 +1,77 @@
 """How a run ends: what its final text means for its record and for the chats that wait for it. Pure."""
 
+import json
+import re
+from typing import Any, TypeAlias
+
 import attrs
 
 from klaw.domain.task import Run, RunKind, RunStatus
-from klaw.subagents import result as results
 from klaw.subagents.limits import Limit, Refusal
-from klaw.subagents.result import Silent
+
+NO_TEXT = "the final text is empty"
+MAX_REASON = 500
+"""Characters of a reason that are kept."""
+
+_MAX_SILENT = 4096
+"""A longer text is a message, whatever it looks like."""
+_FENCE = re.compile(r"\A```[ \t]*(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```\Z", re.DOTALL | re.IGNORECASE)
+
+
+@attrs.frozen
+class Deliver:
+    """The text is for the person."""
+
+    text: str
+
+
+@attrs.frozen
+class Silent:
+    """Nothing is to be delivered."""
+
+    reason: str
+
+
+Result: TypeAlias = Deliver | Silent
+
+
+def read(text: str) -> Result:
+    """Read a final text.
+
+    Only an empty text, and a text that is nothing but ``{"silent": true, "reason": …}`` (white space around it and a
+    code fence are allowed), is silent. All else is delivered, also a text that quotes such an object, an object with
+    further members (they may be the message) and one that is not valid JSON: a message too many does less harm than
+    one that is lost.
+    """
+    whole = text.strip()
+    if not whole:
+        return Silent(NO_TEXT)
+    if len(whole) > _MAX_SILENT:
+        return Deliver(whole)
+    fenced = _FENCE.match(whole)
+    value = _object(fenced.group(1) if fenced else whole)
+    if value is None or value.get("silent") is not True or not value.keys() <= {"silent", "reason"}:
+        return Deliver(whole)
+    reason = value.get("reason")
+    if reason is not None and not isinstance(reason, str):
+        return Deliver(whole)
+    return Silent((reason or "").strip()[:MAX_REASON] or "no reason given")
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text, object_pairs_hook=_members)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member stands twice")
+    return members
+
 
 NO_SUCH_CHAT = "no_such_chat"
 
@@ -30,7 +96,7 @@ def judge(run: Run, text: str, reached: Refusal | None) -> Verdict:
         reached: the limit that ended it early.
     """
     note = f"it was ended early: {reached.note}" if reached is not None else None
-    result = results.read(text)
+    result = read(text)
     silent = isinstance(result, Silent) or run.kind is RunKind.HEARTBEAT
     if run.delivered:
         return Verdict(status=RunStatus.DONE, note=note)

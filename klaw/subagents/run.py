@@ -24,16 +24,14 @@ from klaw.llm.client import Meter
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.store.sql import due_runs, facts, runs, tasks
-from klaw.subagents import history
-from klaw.subagents.briefing import instructions, situation
-from klaw.subagents.context import Inputs, assemble
+from klaw.subagents import transcripts
+from klaw.subagents.context import Inputs, assemble, instructions, situation
 from klaw.subagents.due import Rules, is_retried
 from klaw.subagents.ending import Verdict, judge, notice
 from klaw.subagents.limits import Limit, Refusal, day_of, refusal, tells_user
 from klaw.subagents.live import OUTSIDE, LiveRun
 from klaw.subagents.spending import Allowance, LimitReached
-from klaw.toolbox.spec import ToolContext
-from klaw.toolbox.trail import Trail
+from klaw.toolbox.spec import ToolContext, Trail
 
 log = structlog.get_logger("klaw.run")
 
@@ -148,7 +146,7 @@ class _Course:
         fixed = await agent.workspace.fetch(run.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, run.user))
         load = partial(
-            history.load,
+            transcripts.load,
             agent.core.paths.conversations,
             run.user,
             run.task,

@@ -30,8 +30,7 @@ from klaw.store.sql import due_runs, tasks
 from klaw.subagents import heartbeat
 from klaw.subagents.beginning import Beginner, Job, NotStarted
 from klaw.subagents.drafting import Request
-from klaw.subagents.due import Decision, Fire, Rules, State, TaskKey, decide
-from klaw.subagents.jumps import Watch
+from klaw.subagents.due import Decision, Fire, Rules, State, TaskKey, Watch, decide
 from klaw.subagents.recovery import recover, settle
 from klaw.subagents.run import carry_out
 

@@ -16,11 +16,10 @@ from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.domain.text import clean_output
 from klaw.errors import KlawError
 from klaw.llm.types import ToolCall
-from klaw.toolbox import lasting
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.overflow import Overflow
 from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec, Unfit
+from klaw.toolbox.spec import Arguments, Permission, Question, ToolContext, ToolFailure, ToolSpec, Unfit
 
 MAX_CALLS = 32
 """Calls of one round that are carried out."""
@@ -173,7 +172,7 @@ class Executor:
             raise (rest or group) from None
 
     async def _invoke(self, spec: ToolSpec, context: ToolContext, arguments: Arguments) -> str | ToolFailure:
-        asked = await lasting.asked(spec, context, arguments)
+        asked = await permission_asked(spec, context, arguments)
         if asked is not None:
             if self.approve is None:
                 return ToolFailure(f"{spec.name} was not run: nobody is there who could allow it.")
@@ -235,3 +234,31 @@ def _failed(spec: ToolSpec, error: BaseException) -> ToolFailure:
     if isinstance(error, KlawError) and str(error):
         return ToolFailure(f"{spec.name} failed: {clean_output(str(error))}.")
     return ToolFailure(f"{spec.name} failed with {error_class(error)}. Try other arguments or another way.")
+
+
+WHY = "after reading from outside; it would stand in later conversations"
+
+
+async def permission_asked(spec: ToolSpec, context: ToolContext, arguments: Arguments) -> ToolSpec | None:
+    """The tool with the question that the user has to answer before this call; None when there is none to ask.
+
+    Once a turn, or a run, has let in anything from outside (the web, an MCP server, a program), what a page said may
+    be what the model writes. So a call that writes what later prompts are made of (``ToolSpec.lasting``) is put to the
+    user first, and refused where nobody can be asked.
+    """
+    if spec.permission is Permission.APPROVAL:
+        return spec
+    if context.trail.outside and await spec.lasting(context, arguments):
+        return attrs.evolve(spec, question=_question(spec))
+    return None
+
+
+def _question(spec: ToolSpec) -> Question:
+    async def question(_context: ToolContext, arguments: Arguments) -> str | ToolFailure | None:
+        return f"[{WHY}] {spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=_plain)}"
+
+    return question
+
+
+def _plain(value: object) -> object:
+    return attrs.asdict(value) if attrs.has(type(value)) else str(value)  # type: ignore[arg-type]

@@ -102,8 +102,7 @@ def outside_tools(config: ToolsConfig, workspace: Path, files: Threads) -> list[
     """``web_fetch`` and ``host_exec``, as far as they are switched on; their code is loaded only if they are used."""
     specs: list[ToolSpec] = []
     if config.web.enabled:
-        from klaw.toolbox.web.fetch import WebFetcher
-        from klaw.toolbox.web.tool import web_fetch
+        from klaw.toolbox.web.fetch import WebFetcher, web_fetch
 
         specs.append(web_fetch(WebFetcher(config.web), config.web.timeout_s))
     if config.exec.enabled:

@@ -297,3 +297,28 @@ def _join(path: str, name: str) -> str:
 
 def _shown(name: str) -> str:
     return json.dumps(name[:80])
+
+
+Schema = Mapping[str, Any]
+
+
+def told(schema: Schema) -> dict[str, Any]:
+    """The schema in short, as a model is told it: every request carries all tools, so each word is paid for.
+
+    Left out is what helps no model to write a call: that unknown members are refused, and that an optional member may
+    be null. Bounds stay: grammars of local models are made of them. Not for schemas of others: there null may mean
+    something.
+    """
+    kept = dict(schema)
+    if kept.get("additionalProperties") is False:
+        del kept["additionalProperties"]
+    kinds = kept.get("type")
+    if isinstance(kinds, list):
+        (kept["type"],) = (kind for kind in kinds if kind != "null")
+        if "enum" in kept:
+            kept["enum"] = [each for each in kept["enum"] if each is not None]
+    if "properties" in kept:
+        kept["properties"] = {name: told(member) for name, member in kept["properties"].items()}
+    if isinstance(kept.get("items"), Mapping):
+        kept["items"] = told(kept["items"])
+    return kept

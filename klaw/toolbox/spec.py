@@ -22,9 +22,33 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import TaskName
 from klaw.llm.types import ToolDescription
-from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of
-from klaw.toolbox.telling import told
-from klaw.toolbox.trail import Trail
+from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of, told
+
+_NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
+"""Tools that may change or reach something, but never keep anything for the user."""
+
+
+@attrs.define(eq=False)
+class Trail:
+    """What the tools of one turn, or of one run, have done so far: what was let in from outside, and what was written.
+
+    One object for all calls of a turn; the executor adds to it. Origin labels and the save-claim guard go by it.
+    """
+
+    outside: bool = False
+    """Something from outside (the web, an MCP server, a program) was read, or may have been: what the model writes from
+    then on may be that one's words."""
+    wrote: bool = False
+    """A tool that keeps or schedules something has succeeded."""
+
+    def began(self, *, reaches_out: bool) -> None:
+        """A tool begins: also a failure's text is the other side's."""
+        self.outside = self.outside or reaches_out
+
+    def succeeded(self, name: str, *, changes: bool) -> None:
+        """A tool has done what was asked. Args: its name; whether it may write anything at all."""
+        self.wrote = self.wrote or (changes and name not in _NO_SAVING)
+
 
 __all__ = ["Limit", "Permission", "ToolContext", "ToolFailure", "ToolSpec", "Unfit", "tool"]
 
@@ -94,7 +118,7 @@ Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | ToolFai
 
 Lasting: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[bool]]
 """Whether a call writes what later prompts are made of: facts, core memory, tasks, prompt files, other chats. Then it
-needs the user's yes once something from outside was read (``toolbox.lasting``)."""
+needs the user's yes once something from outside was read (``executor.permission_asked``)."""
 
 
 async def always(_context: ToolContext, _arguments: Arguments) -> bool:

@@ -12,9 +12,8 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import is_prompt_file
 from klaw.toolbox.files import patch, reading, text, writing
-from klaw.toolbox.files.beneath import Root
+from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.files.names import FileRefused
-from klaw.toolbox.files.owner import root_of
 from klaw.toolbox.overflow import FOLDER as OUTPUT_FOLDER
 from klaw.toolbox.spec import Arguments, Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 

@@ -2,7 +2,8 @@
 
 Origin: no tool ever saves a fact as the user's own words. A fact gets the origin ``assistant`` (the model wrote it down
 out of the conversation), and ``tool`` once the turn has let in anything from outside; that, and any change of core
-memory in such a turn, needs the user's yes (``toolbox.lasting``). Runs of tasks do not change core memory at all.
+memory in such a turn, needs the user's yes (``executor.permission_asked``). Runs of tasks do not change core
+memory at all.
 """
 
 from typing import Annotated, Literal

@@ -20,6 +20,8 @@ from typing import NoReturn, Self
 import attrs
 
 from klaw.config.guarded import FOLDER, NotPlain, open_plain
+from klaw.config.paths import USERS_FOLDER, encode_name
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.toolbox.files.names import MAX_DEPTH, FileRefused, is_private, parts_of
 
 MAX_LINKS = 16
@@ -265,3 +267,10 @@ def open_folder(place: Place) -> int:
         return os.open(place.name or ".", FOLDER, dir_fd=place.folder)
     except OSError as error:
         refuse(place.path, error)
+
+
+def root_of(workspace: Path, user: UserId) -> Root:
+    """The folder that a user's tools may use."""
+    if user == LOCAL_USER:
+        return Root(folder=workspace, closed=frozenset({USERS_FOLDER}))
+    return Root(folder=workspace, below=(USERS_FOLDER, encode_name(user)))

@@ -13,9 +13,8 @@ import attrs
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import SKILLS_FOLDER as FOLDER
 from klaw.toolbox.files import reading
-from klaw.toolbox.files.beneath import Root
+from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.files.names import FileRefused
-from klaw.toolbox.files.owner import root_of
 from klaw.toolbox.files.text import decode
 from klaw.toolbox.skills.parse import SkillBroken, parse
 

@@ -31,8 +31,7 @@ from klaw.store.kinds import facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import messages
 from klaw.store.store import Store
-from klaw.subagents.briefing import instructions, situation
-from klaw.subagents.context import Inputs, assemble
+from klaw.subagents.context import Inputs, assemble, instructions, situation
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
 from tests.support.making import START, new, running_store

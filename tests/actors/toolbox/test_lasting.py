@@ -16,10 +16,8 @@ from klaw.domain.task import TaskName
 from klaw.llm.types import ToolCall
 from klaw.store.sql import facts, tasks
 from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import CallResult
-from klaw.toolbox.lasting import WHY
-from klaw.toolbox.spec import Permission, ToolContext, always, never, tool
-from klaw.toolbox.trail import Trail
+from klaw.toolbox.executor import WHY, CallResult
+from klaw.toolbox.spec import Permission, ToolContext, Trail, always, never, tool
 from tests.actors.chats.test_tools import calls, tool_world
 from tests.actors.chats.world import World
 from tests.actors.toolbox.test_host_exec import runner

@@ -5,8 +5,7 @@ import attrs
 from klaw.agent.claims import HINT, Claims, resumed_trail
 from klaw.domain.message import Kind, Message, Role
 from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Permission, ToolContext, tool
-from klaw.toolbox.trail import Trail
+from klaw.toolbox.spec import Permission, ToolContext, Trail, tool
 from tests.support.making import stored
 
 

@@ -9,8 +9,7 @@ import pytest
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.subagents import due
-from klaw.subagents.due import Rules
-from klaw.subagents.jumps import Watch
+from klaw.subagents.due import Rules, Watch
 from tests.support.minutes import fire_times
 from tests.support.schedule import Simulation, a_task
 

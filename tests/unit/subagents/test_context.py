@@ -8,7 +8,7 @@ from klaw.context.inputs import Budget
 from klaw.domain.quoting import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
 from klaw.subagents.context import EMPTY_ANSWER, Inputs, assemble, run_messages
-from klaw.subagents.past import PastRun, read_line
+from klaw.subagents.transcripts import PastRun, read_line
 from tests.support.transcripts import a_run, answer, calls, request, result
 
 CALL = ToolCall(id="c1", name="web_fetch", arguments='{"url": "x"}')

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import InvalidName, UserId
 from klaw.store import jsonl
-from klaw.subagents import history
-from klaw.subagents.history import MAX_LINE_BYTES, load
+from klaw.subagents import transcripts
+from klaw.subagents.transcripts import MAX_LINE_BYTES, load
 from tests.support.transcripts import a_run, answer, as_bytes, calls, line, request, result, write
 
 MANY = 10**9
@@ -184,24 +184,24 @@ def test_no_more_is_read_than_needed(tmp_path, monkeypatch):
     old.write_bytes(b"not read")
     write(tmp_path, "news", "2026-11-22", [one for number in range(5000) for one in a_run(f"r{number}")])
     parsed = []
-    monkeypatch.setattr(history, "read_line", lambda record: parsed.append(1) or read_line(record))
+    monkeypatch.setattr(transcripts, "read_line", lambda record: parsed.append(1) or read_line(record))
     assert ids(tmp_path) == [f"r{number}" for number in range(4995, 5000)]
     assert len(parsed) == 5 * 4 + 1
 
 
 def read_line(record):
-    from klaw.subagents.past import read_line as real
+    from klaw.subagents.transcripts import read_line as real
 
     return real(record)
 
 
 def test_reading_stops_at_the_limits(tmp_path, monkeypatch, warnings):
-    monkeypatch.setattr(history, "MAX_PARSED_BYTES", 20_000)
+    monkeypatch.setattr(transcripts, "MAX_PARSED_BYTES", 20_000)
     write(tmp_path, "news", "2026-11-20", a_run("r0"))
     write(tmp_path, "news", "2026-11-22", [*a_run("r1"), *[request(f"x{number}") for number in range(1000)]])
     assert ids(tmp_path) == []
-    monkeypatch.setattr(history, "MAX_PARSED_BYTES", 10**7)
-    monkeypatch.setattr(history, "MAX_SCANNED_BYTES", 20_000)
+    monkeypatch.setattr(transcripts, "MAX_PARSED_BYTES", 10**7)
+    monkeypatch.setattr(transcripts, "MAX_SCANNED_BYTES", 20_000)
     assert ids(tmp_path) == []
     assert [entry["event"] for entry in warnings] == ["history_cut"] * 2
 

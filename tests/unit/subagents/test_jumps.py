@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.subagents.jumps import Watch
+from klaw.subagents.due import Watch
 
 
 @pytest.mark.parametrize(

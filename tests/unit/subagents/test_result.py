@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.subagents.result import NO_TEXT, Deliver, Silent, read
+from klaw.subagents.ending import NO_TEXT, Deliver, Silent, read
 
 SILENT = '{"silent": true, "reason": "ничего нового"}'
 

@@ -7,8 +7,8 @@ import pytest
 from klaw.config.load import parse
 from klaw.domain.text import printable
 from klaw.errors import ConfigError
-from klaw.toolbox.exec.command import BadCommand, split
 from klaw.toolbox.exec.process import Kept
+from klaw.toolbox.exec.rules import BadCommand, split
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 import attrs
 import pytest
 
-from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of
+from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of, told
 from klaw.toolbox.spec import Permission, tool
-from klaw.toolbox.telling import told
 
 
 @attrs.frozen
