@@ -12,7 +12,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import InvalidName, UserId
 from klaw.store import jsonl
 from klaw.subagents import transcripts
-from klaw.subagents.transcripts import MAX_LINE_BYTES, load
+from klaw.subagents.transcripts import MAX_LINE_BYTES, load, read_line
 from tests.support.transcripts import a_run, answer, as_bytes, calls, line, request, result, write
 
 MANY = 10**9
@@ -187,12 +187,6 @@ def test_no_more_is_read_than_needed(tmp_path, monkeypatch):
     monkeypatch.setattr(transcripts, "read_line", lambda record: parsed.append(1) or read_line(record))
     assert ids(tmp_path) == [f"r{number}" for number in range(4995, 5000)]
     assert len(parsed) == 5 * 4 + 1
-
-
-def read_line(record):
-    from klaw.subagents.transcripts import read_line as real
-
-    return real(record)
 
 
 def test_reading_stops_at_the_limits(tmp_path, monkeypatch, warnings):
