@@ -181,7 +181,7 @@ async def test_bad_input_names_what_is_wrong_and_changes_nothing(tmp_path: Path)
         for ids, said in merges:
             with pytest.raises(TopicRefused, match=said) as caught:
                 await control.merge(ANNA, ids)
-            assert caught.value.field == "topics"
+            assert caught.value.argument == "topics"
         splits = [
             ([str(a)], "is the first of topic"),
             (["main#2", "2"], "is named twice"),
@@ -193,7 +193,7 @@ async def test_bad_input_names_what_is_wrong_and_changes_nothing(tmp_path: Path)
         for at, said in splits:
             with pytest.raises(TopicRefused, match=said) as caught:
                 await control.split(ANNA, one.id, at)
-            assert caught.value.field == "at"
+            assert caught.value.argument == "at"
         with pytest.raises(TopicRefused, match="there is no topic"):
             await control.split(ANNA, foreign.id, ["main#2"])
         for summary in ("", " \n", "я" * 2_001):
