@@ -134,7 +134,7 @@ def build(core: Core, hub: Hub) -> App:
         tools=tools,
         agent=made,
         tasks=tasks,
-        chats=ChatDirectory(made, tasks.answers, slash),
+        chats=ChatDirectory(made, slash),
     )
     slash.parts = operation_parts(app)
     return app

@@ -190,7 +190,7 @@ class Converter:
         )
         if not self.lenient:
             return self._made(cls, dict, inner)
-        defaulted = {_wire(each) for each in attrs.fields(cls) if each.default is not attrs.NOTHING}
+        defaulted = {wire_name(each) for each in attrs.fields(cls) if each.default is not attrs.NOTHING}
 
         def without_nulls(value: Any, _: object) -> Any:
             return inner({name: each for name, each in value.items() if each is not None or name not in defaulted}, cls)
@@ -301,18 +301,19 @@ def _notes(field: "attrs.Attribute[Any]") -> tuple[Any, ...]:
     return getattr(field.type, "__metadata__", ())
 
 
-def _wire(field: "attrs.Attribute[Any]") -> str:
+def wire_name(field: "attrs.Attribute[Any]") -> str:
+    """A field's name outside of Klaw."""
     return next((note.name for note in _notes(field) if isinstance(note, Wire)), field.name)
 
 
 def wire_names(cls: type[Any]) -> list[str]:
     """The names of a class's fields outside of Klaw, in their order."""
-    return [_wire(field) for field in attrs.fields(attrs.resolve_types(cls, include_extras=True))]
+    return [wire_name(field) for field in attrs.fields(attrs.resolve_types(cls, include_extras=True))]
 
 
 def _overrides(cls: Any) -> dict[str, Any]:
     return {
-        field.name: override(rename=_wire(field), omit_if_default=OMIT in _notes(field))
+        field.name: override(rename=wire_name(field), omit_if_default=OMIT in _notes(field))
         for field in attrs.fields(attrs.resolve_types(cls, include_extras=True))
         if _notes(field)
     }
@@ -322,7 +323,7 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
     """The wrong fields in what cattrs raised, with the path from their notes."""
     if isinstance(error, ClassValidationError):
         inside, about_itself = error.group_exceptions()
-        names = {field.name: _wire(field) for field in attrs.fields(error.cl)}
+        names = {field.name: wire_name(field) for field in attrs.fields(error.cl)}
         for inner, note in inside:
             yield from _problems(inner, _join(path, names[note.name]))
         for inner in about_itself:
@@ -331,7 +332,7 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
         for inner, place in error.group_exceptions()[0]:
             yield from _problems(inner, f"{path}[{place.index if isinstance(place.index, int) else ''}]")
     elif isinstance(error, ForbiddenExtraKeysError):
-        known = [_wire(field) for field in attrs.fields(error.cl)]
+        known = [wire_name(field) for field in attrs.fields(error.cl)]
         close = [each for given in sorted(error.extra_fields) for each in difflib.get_close_matches(given, known, n=1)]
         meant = f"; did you mean {close[0]}?" if close else ""
         yield Problem(path, f"unknown field; known are {', '.join(known) or 'none'}{meant}")

@@ -65,6 +65,8 @@ class ConfigError(KlawError):
 class TaskError(KlawError):
     """A task cannot be made or changed as asked. ``problems`` names every wrong field, not the first only."""
 
+    code = "bad_task"
+
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
@@ -101,9 +103,16 @@ class IdConflict(StorageError):
 class TaskExists(StorageError):
     """The user has a task of this name already."""
 
+    code = "task_exists"
+
+    def __init__(self) -> None:
+        super().__init__("there is a task of this name already: edit it, or remove it first")
+
 
 class NoSuchTask(StorageError):
     """The user has no task of this name."""
+
+    code = "unknown_task"
 
 
 class NoSuchRun(StorageError):

@@ -36,14 +36,11 @@ from klaw.admin.requests import (
     Request,
     Status,
     Tasks,
-    Usage,
     Why,
 )
-from klaw.admin.scheduling import describe_overview, run_scheduled
 from klaw.admin.short_ids import lengthened
 from klaw.admin.tasks import task_tree
 from klaw.admin.tree import actor_tree
-from klaw.admin.usage import check_usage, describe_budget, describe_usage
 from klaw.agent.workspace import Workspace
 from klaw.chats.service import Chats
 from klaw.config.paths import Paths
@@ -62,6 +59,7 @@ from klaw.memory.forget.forget import Forgetter
 from klaw.memory.recall.recall import Recall
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.operations.perform import OPERATOR, Call, perform
+from klaw.operations.usage import budget_json
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
@@ -152,14 +150,10 @@ class Commands:
                 return await self._receipt(request)
             case Why():
                 return await self._why(request)
-            case Usage():
-                return await self._usage(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
             case Forget():
                 return await run_forget(self._sources.forgetter, request)
-            case _:
-                return await run_scheduled(self._sources.scheduling, request)
 
     async def _operate(self, request: Tasks | Log | Health | Mcp | Reindex) -> dict[str, Any]:
         """What is about the process and not about somebody's chats."""
@@ -197,7 +191,7 @@ class Commands:
                 "model": sources.config.routing.default,
                 "slots": attrs.asdict(sources.slots.report()),
                 "providers": [_provider(report) for report in sources.providers()],
-                "budget": describe_budget(sources.budget.report()),
+                "budget": budget_json(sources.budget.report()),
                 "today": attrs.asdict(
                     await sources.readers.run(usage.total, UsageFilters(since=sources.budget.today()))
                 ),
@@ -212,7 +206,7 @@ class Commands:
             },
             "mcp": _mcp(sources.mcp()),
             "coverage": _coverage(sources.coverage),
-            "tasks": describe_overview(await sources.scheduling.overview()),
+            "tasks": (await sources.scheduling.overview()).as_json(),
             "summaries": sources.summarizer.report(),
             "topics": attrs.asdict(sources.archivist.status) if sources.archivist is not None else None,
             "metrics": sources.metrics.report(),
@@ -276,12 +270,6 @@ class Commands:
         found = why.combine(message, about, sources.config, fixed)
         asked = await trial.try_query(found, sources.recall, request.query) if request.query is not None else None
         return why.describe(found, sources.config, asked)
-
-    async def _usage(self, request: Usage) -> dict[str, Any]:
-        sources = self._sources
-        filters = check_usage(request, sources.clock.now())
-        total, groups = await sources.readers.run(usage.both, filters, request.by or "day")
-        return describe_usage(request, filters, total, groups, sources.budget.report())
 
     async def _reindex(self, request: Reindex) -> dict[str, Any]:
         reindexer = self._sources.reindexer

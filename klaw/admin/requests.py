@@ -15,18 +15,6 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from klaw.admin.forget_requests import Forget
-from klaw.admin.kinds import MAX_LIMIT, Fields, Limit
-from klaw.admin.schedule_requests import (
-    RunCancel,
-    Runs,
-    RunShow,
-    ScheduleAdd,
-    ScheduleEdit,
-    ScheduleEnable,
-    ScheduleList,
-    ScheduleRemove,
-    ScheduleRun,
-)
 from klaw.domain.text import has_forbidden
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Call, read
@@ -40,12 +28,7 @@ MAX_NAME = 128
 MAX_QUERY = 4_000
 """Longest question in a request; escaped as JSON it still fits into a line."""
 
-MAX_DAYS = 3660
-"""Most days that usage goes back."""
-
 Level = Literal["debug", "info", "warning", "error"]
-Grouping = Literal["chat", "model", "day", "task", "source"]
-"""What sums of usage are made for."""
 ReindexAction = Literal["start", "status", "cancel"]
 
 
@@ -106,24 +89,6 @@ class Why:
     """Also try what Auto-RAG would do with the message for this question."""
 
 
-Days = NewType("Days", int)
-"""How many UTC days back, today included."""
-
-
-@attrs.frozen(kw_only=True)
-class Usage:
-    """What calls to models used and cost, in the last days."""
-
-    command: ClassVar[str] = "usage"
-    deadline_s: ClassVar[float] = 10.0
-    days: Days | None = None
-    """Default: 30."""
-    by: Grouping | None = None
-    """Default: day."""
-    user: str | None = None
-    """Default: all users."""
-
-
 @attrs.frozen(kw_only=True)
 class Tasks:
     """The tree of Trio's tasks with their stacks."""
@@ -170,21 +135,7 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Scheduled: TypeAlias = (
-    ScheduleList
-    | ScheduleAdd
-    | ScheduleEdit
-    | ScheduleEnable
-    | ScheduleRemove
-    | ScheduleRun
-    | Runs
-    | RunShow
-    | RunCancel
-)
-"""Requests about tasks and runs."""
-Request: TypeAlias = (
-    Status | Actors | Chat | Receipt | Why | Usage | Tasks | Log | Health | Mcp | Reindex | Scheduled | Forget
-)
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health | Mcp | Reindex | Forget
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -253,11 +204,8 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
-    converter.register_structure_hook_func(lambda cls: cls is Limit, _read_limit)
-    converter.register_structure_hook_func(lambda cls: cls is Days, _read_days)
-    converter.register_structure_hook_func(lambda cls: cls is Fields, _read_fields)
     converter.register_structure_hook(bool, _read_bool)
-    for words in (Level, ReindexAction, Grouping):
+    for words in (Level, ReindexAction):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
@@ -283,24 +231,6 @@ def _read_query(value: object, _: object) -> Query:
     if has_forbidden(value):
         raise _WrongValue("must not hold NUL or lone surrogates")
     return Query(value)
-
-
-def _read_limit(value: object, _: object) -> Limit:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LIMIT:
-        raise _WrongValue(f"must be a number from 1 to {MAX_LIMIT}")
-    return Limit(value)
-
-
-def _read_days(value: object, _: object) -> Days:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DAYS:
-        raise _WrongValue(f"must be a number from 1 to {MAX_DAYS}")
-    return Days(value)
-
-
-def _read_fields(value: object, _: object) -> Fields:
-    if not isinstance(value, dict):
-        raise _WrongValue("must be an object")
-    return Fields(value)
 
 
 def _read_word(words: tuple[str, ...], value: object, _: object) -> str:

@@ -8,16 +8,12 @@ import attrs
 from klaw.admin.answers import check_user
 from klaw.admin.forget_requests import Forget
 from klaw.admin.requests import Receipt, Request, Why
-from klaw.admin.schedule_requests import RunCancel, Runs, RunShow
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.operations.short_ids import ID, MOST_TOLD, only, read_id
 from klaw.store.readers import Readers
 from klaw.store.sql.short_ids import IdKind, beginning_with
 
 _FIELDS: Mapping[type[Any], tuple[tuple[str, IdKind], ...]] = {
-    RunShow: (("run", "run"),),
-    RunCancel: (("run", "run"),),
-    Runs: (("before", "run"),),
     Receipt: (("turn", "turn"), ("why", "message")),
     Why: (("message", "message"),),
     Forget: (("what", "message"),),

@@ -19,7 +19,7 @@ from klaw.actor.reply import Reply
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.agent.agent import Agent
-from klaw.chats import commands, models, spending
+from klaw.chats import commands, models
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.slash import SlashCommands
@@ -34,7 +34,6 @@ from klaw.store.kinds.messages import Appended
 from klaw.store.sql import messages, turns
 from klaw.store.sql.derivation import SHOWN
 from klaw.store.sql.pending import read_rows
-from klaw.subagents.slash import TaskAnswers
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
@@ -110,7 +109,6 @@ async def run(
     *,
     handle: ChatHandle,
     agent: Agent,
-    tasks: TaskAnswers,
     slash: SlashCommands,
 ) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
@@ -121,7 +119,6 @@ async def run(
             vitals=vitals,
             handle=handle,
             agent=agent,
-            tasks=tasks,
             slash=slash,
             nursery=nursery,
         )
@@ -136,7 +133,6 @@ class _ChatActor:
     vitals: Vitals
     handle: ChatHandle
     agent: Agent
-    tasks: TaskAnswers
     slash: SlashCommands
     nursery: trio.Nursery
     debounce: Debounce = attrs.field(init=False)
@@ -307,7 +303,7 @@ class _ChatActor:
             case Command.FORGET:
                 return await self._forget(asked.rest)
             case command:
-                return _Done(await self._show(command, asked.rest))
+                return _Done(await self._show(command))
 
     async def _forget(self, rest: str) -> _Done:
         memory = self.agent.memory.answers
@@ -318,17 +314,8 @@ class _ChatActor:
         # What it shows in words goes with the next forgetting.
         return _Done(text, metadata={} if confirms else {SHOWN: True})
 
-    async def _show(self, command: Command, rest: str) -> str:
-        tasks = self.tasks
+    async def _show(self, command: Command) -> str:
         match command:
-            case Command.TASKS:
-                return await tasks.list_tasks(self.user)
-            case Command.RUNS:
-                return await tasks.list_runs(self.user, rest)
-            case Command.CANCEL:
-                return await tasks.cancel(self.user, rest)
-            case Command.HEARTBEAT:
-                return await tasks.heartbeat(self.chat, rest)
             case Command.STATUS:
                 return commands.status_text(await self._describe(), self.agent.core.health.problems())
             case Command.CONTEXT:
@@ -336,8 +323,6 @@ class _ChatActor:
                 return commands.context_text(turn.receipt if turn else None)
             case Command.MODELS:
                 return await models.list_models(self.agent.llm, await self._model_name())
-            case Command.USAGE:
-                return await spending.tell_usage(self.agent.core.readers, self.agent.llm.budget, self.chat)
             case _:
                 return commands.help_text(self.slash.meanings)
 

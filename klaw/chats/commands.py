@@ -20,11 +20,6 @@ class Command(enum.StrEnum):
     CONTEXT = "/context"
     MODEL = "/model"
     MODELS = "/models"
-    USAGE = "/usage"
-    TASKS = "/tasks"
-    RUNS = "/runs"
-    CANCEL = "/cancel"
-    HEARTBEAT = "/heartbeat"
     FORGET = "/forget"
     HELP = "/help"
 
@@ -37,11 +32,6 @@ _MEANING: Mapping[str, str] = {
     Command.CONTEXT: "show what the last answer was made from",
     Command.MODEL: "show this chat's model; /model NAME changes it, /model default takes it back",
     Command.MODELS: "list the models with their context length and prices",
-    Command.USAGE: "show tokens and cost of this chat, of today and of the last 30 days",
-    Command.TASKS: "list your scheduled tasks: when they fire next, and how they ended last",
-    Command.RUNS: "list what tasks and subagents did; /runs TASK for one of them",
-    Command.CANCEL: "end a run: /cancel with its id or the name of its task",
-    Command.HEARTBEAT: "let the heartbeat speak in this chat; /heartbeat off takes that back",
     Command.FORGET: "forget messages, a topic or a fact for good: shows first what would go",
     Command.HELP: "show this list",
 }

@@ -24,7 +24,6 @@ from klaw.errors import ActorStopped
 from klaw.store.kinds.messages import Appended
 from klaw.store.sql import messages, turns
 from klaw.store.sql.messages import Session
-from klaw.subagents.slash import TaskAnswers
 
 PARENT = "chats"
 
@@ -34,10 +33,9 @@ log = structlog.get_logger("klaw.chats")
 class ChatDirectory:
     """Implements ``chats.service.Chats`` for the gateway."""
 
-    def __init__(self, agent: Agent, tasks: TaskAnswers, slash: SlashCommands) -> None:
+    def __init__(self, agent: Agent, slash: SlashCommands) -> None:
         self._supervisor = agent.core.supervisor
         self._agent = agent
-        self._tasks = tasks
         self._slash = slash
         self._handles: dict[ChatId, ChatHandle] = {}
         self._closing: str | None = None
@@ -177,7 +175,6 @@ class ChatDirectory:
                     task_status,
                     handle=handle,
                     agent=self._agent,
-                    tasks=self._tasks,
                     slash=self._slash,
                 )
             finally:

@@ -46,8 +46,6 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _init_command(commands)
     _server_commands(commands)
     _looking_commands(commands)
-    _schedule_commands(commands)
-    _runs_commands(commands)
     _repair_commands(commands)
     _memory_commands(commands)
     _config_commands(commands)
@@ -166,79 +164,6 @@ def _looking_commands(commands: Any) -> None:
     why.add_argument("--chat", metavar="NAME", help="the message's chat; MESSAGE may then be its number alone")
     why.add_argument("--user", metavar="NAME", help="whose message (default: whoever has it; with a chat: local)")
     why.add_argument("--query", metavar="TEXT", help="also try whether this question would recall it")
-
-    text = "show what calls to models used and cost"
-    usage = _command(commands, "usage", text, "usage", "usage_command")
-    usage.add_argument("--days", metavar="N", type=count, help="UTC days back, today included (default: 30)")
-    kinds = ("chat", "model", "day", "task", "source")
-    usage.add_argument("--by", choices=kinds, help="sums for each of them (default: day)")
-    usage.add_argument("--user", metavar="NAME", help="of this user only (default: all)")
-
-
-def _schedule_commands(commands: Any) -> None:
-    group = _group(commands, "schedule", "make, change and list scheduled tasks (docs/scheduling.md)")
-
-    def command(name: str, text: str, *, of_task: bool = True) -> argparse.ArgumentParser:
-        made = _command(group, name, text, "schedule", f"{name}_command")
-        made.add_argument("--user", metavar="NAME", help="whose tasks (default: local)")
-        if of_task:
-            made.add_argument("name", metavar="NAME", help="the task: a-z, 0-9, _ and -")
-        return made
-
-    command("list", "list the tasks with their next fire times and last runs", of_task=False)
-    add = command("add", "make a task: one of --cron, --every and --at, and --message")
-    add.add_argument("--disabled", action="store_true", help="make it without firing it")
-    edit = command("edit", "change a task; what is not given stays as it is")
-    edit.add_argument(
-        "--clear",
-        metavar="OPTION",
-        action="append",
-        help="take back model, inject-into, timeout, max-tokens or daily-tokens; repeatable",
-    )
-    for made in (add, edit):
-        _task_fields(made)
-    command("remove", "remove a task for good; its runs stay")
-    enable = command("enable", "switch a task on; what it missed is over")
-    enable.add_argument("--now", action="store_true", help="run a one-time task at once whose time is over")
-    command("disable", "switch a task off without removing it")
-    command("run", "run a task now, whatever the time is")
-    _run_filters(command("runs", "list the runs of a task, the newest first"))
-
-
-def _task_fields(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cron", metavar="FIELDS", help="five fields, for instance '0 9 * * MON-FRI'")
-    command.add_argument("--zone", metavar="ZONE", help="of --cron, for instance Europe/Berlin (default: the server's)")
-    command.add_argument("--every", metavar="TIME", help="an interval: 30m, 2h, 1d; at least a minute")
-    command.add_argument("--at", metavar="TIME", help="once: 2026-12-24T18:00+01:00")
-    command.add_argument("--now", action="store_true", help="with --at: a time that is over runs at once")
-    command.add_argument("--message", metavar="TEXT", help="what is to be done; - reads it from here, @FILE from there")
-    command.add_argument("--model", metavar="MODEL", help="provider/model (default: the configured one)")
-    command.add_argument("--inject-into", metavar="CHAT", help="name of the chat that gets the results")
-    command.add_argument("--timeout", metavar="TIME", help="deadline of one run, for instance 5m")
-    command.add_argument("--max-tokens", metavar="N", help="tokens of one run")
-    command.add_argument("--daily-tokens", metavar="N", help="tokens of all its runs in one day")
-
-
-def _run_filters(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--status",
-        metavar="STATUS",
-        help="running, done, silent, failed, timed_out, cancelled, interrupted or refused",
-    )
-    command.add_argument("--limit", metavar="N", type=int, help="so many, 1 to 100 (default: 20)")
-    command.add_argument("--before", metavar="RUN", help="go on after this run")
-
-
-def _runs_commands(commands: Any) -> None:
-    runs = _command(commands, "runs", "list, show and cancel runs of tasks and subagents", "runs", "list_command")
-    runs.add_argument("--user", metavar="NAME", help="whose runs (default: local)")
-    runs.add_argument("--task", metavar="NAME", help="only runs of this task or subagent")
-    _run_filters(runs)
-    group = runs.new_group()
-    for name, text in (("show", "show a run with its request and its result"), ("cancel", "end a run that goes on")):
-        one = _command(group, name, text, "runs", f"{name}_command", inherits=True)
-        one.add_argument("--user", metavar="NAME", help="whose run (default: local)")
-        one.add_argument("id", metavar="RUN", help="its id")
 
 
 def _repair_commands(commands: Any) -> None:

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import attrs
@@ -18,12 +19,12 @@ from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json,
 from klaw.cli.arguments import Words, add_home
 from klaw.config.owner import enter
 from klaw.config.paths import Paths
+from klaw.convert import wire_name
 from klaw.errors import KlawError, Problem
 from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain, plain_type, supplied, told
 from klaw.operations.perform import OPERATOR, Call, perform, read
 from klaw.operations.text import Marked, Shown, Table
 
-MAX_STDIN = 65_536
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
@@ -70,16 +71,17 @@ def _fields(cls: type[Any], path: str = "") -> Iterator[tuple["attrs.Attribute[A
     for field in attrs.fields(cls):
         inner = plain_type(field)
         if attrs.has(inner):
-            yield from _fields(inner, f"{path}{field.name}.")
-        else:
-            yield field, f"{path}{field.name}"
+            yield from _fields(inner, f"{path}{wire_name(field)}.")
+        elif not told(field).hidden:
+            yield field, f"{path}{wire_name(field)}"
 
 
 def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]") -> None:
     about, kind = told(field), plain_type(field)
     how: dict[str, Any] = {"help": about.help}
     if kind is bool:
-        parser.add_argument(typed(field), dest=field.name, action="store_true", default=argparse.SUPPRESS, **how)
+        how["action"] = "store_false" if field.default is True else "store_true"
+        parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
         return
     if get_origin(kind) is Literal:
         how["choices"] = get_args(kind)
@@ -88,13 +90,18 @@ def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]"
     if get_origin(kind) is tuple:
         how |= {"nargs": "+"} if about.positional else {"action": "append"}
     if not about.positional:
-        parser.add_argument(typed(field), dest=field.name, default=argparse.SUPPRESS, **how)
+        parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
         return
     if about.words:
         how |= {"nargs": "+", "action": Words}
     elif field.default is not attrs.NOTHING and "nargs" not in how:
         how |= {"nargs": "?", "default": argparse.SUPPRESS}
-    parser.add_argument(field.name, **how)
+    parser.add_argument(_dest(field), **how)
+
+
+def _dest(field: "attrs.Attribute[Any]") -> str:
+    """Where argparse keeps it: apart from what every command has, such as what carries it out."""
+    return f"asked_{field.name}"
 
 
 def typed(field: "attrs.Attribute[Any]") -> str:
@@ -188,9 +195,9 @@ def _marked(marked: Marked) -> str:
 def again(operation: Operation, arguments: argparse.Namespace, **changed: Any) -> str:
     """The command as it was given, but for some arguments."""
     words, texts = [], []
-    values = {**vars(arguments), **changed}
+    values = {**vars(arguments), **{f"asked_{name}": value for name, value in changed.items()}}
     for field, _ in _fields(operation.arguments):
-        value = values.get(field.name)
+        value = values.get(_dest(field))
         if value is None or value is False:
             continue
         if told(field).positional:
@@ -210,33 +217,44 @@ def _given(operation: Operation, arguments: argparse.Namespace) -> dict[str, Any
         field.name: {} for field in attrs.fields(operation.arguments) if attrs.has(plain_type(field))
     }
     for field, path in _fields(operation.arguments):
-        value = getattr(arguments, field.name, None)
+        value = getattr(arguments, _dest(field), None)
         if value is None:
             continue
-        outer, dot, _ = path.rpartition(".")
+        outer, dot, name = path.rpartition(".")
         target = given[outer] if dot else given
-        target[field.name] = (
-            [_value(field, each) for each in value] if isinstance(value, list) else _value(field, value)
-        )
+        target[name] = [_value(field, each) for each in value] if isinstance(value, list) else _value(field, value)
     return given
 
 
 def _value(field: "attrs.Attribute[Any]", value: Any) -> Any:
-    """A number, or a text in UTF-8, read from standard input if that is meant. Raises OperationError."""
+    """A number, or a text in UTF-8, read from standard input or a file if that is meant. Raises OperationError."""
     if not isinstance(value, str):
         return value
-    kind = plain_type(field)
+    kind, about = plain_type(field), told(field)
     if int in (kind, *map(plain, get_args(kind))) and get_origin(kind) is not Literal:
         if not re.fullmatch(r"-?[0-9]{1,15}", value):
             raise OperationError("bad_args", "must be a whole number", field=field.name)
         return int(value)
     raw = value.encode("utf-8", "surrogateescape")
-    if told(field).stdin and value == "-":
-        raw = sys.stdin.buffer.read(MAX_STDIN)
+    if about.stdin and value == "-":
+        raw = sys.stdin.buffer.read(about.most_bytes + 1)
+    elif about.file and value.startswith("@"):
+        raw = _of_file(field, value[1:])
+    if len(raw) > about.most_bytes:
+        raise OperationError("bad_args", f"must have at most {about.most_bytes} bytes in UTF-8", field=field.name)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise OperationError("bad_args", "must be valid UTF-8", field=field.name) from None
+
+
+def _of_file(field: "attrs.Attribute[Any]", path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(told(field).most_bytes + 1)
+    except OSError as error:
+        why = f"{path} cannot be read: {error.strerror or type(error).__name__}"
+        raise OperationError("bad_args", why, field=field.name) from None
 
 
 def _said(operation: Operation, error: OperationError | Refused) -> list[str]:
@@ -245,7 +263,11 @@ def _said(operation: Operation, error: OperationError | Refused) -> list[str]:
 
 
 def _problem(operation: Operation, problem: Problem) -> str:
-    names = {name: typed(field) for field, path in _fields(operation.arguments) for name in (path, field.name)}
+    names = {
+        name: typed(field)
+        for field, path in _fields(operation.arguments)
+        for name in (path, path.rpartition(".")[2], field.name)
+    }
     if problem.path == "fields":
         changeable = [typed(field) for field, path in _fields(operation.arguments) if path.startswith("fields.")]
         return f"give at least one of {', '.join(changeable)}"
@@ -264,13 +286,15 @@ def _alone(paths: Paths, asked: Call) -> dict[str, Any]:
 
 
 async def _over_the_database(paths: Paths, asked: Call) -> dict[str, Any]:
+    from klaw.actor.clock import SystemClock
     from klaw.store.offline import offline_readers
 
     handler = asked.operation.handler.__code__
     if "search" in handler.co_varnames[: handler.co_argcount]:
         return await _with_search(paths, asked)
     async with offline_readers(paths.database) as readers:
-        return await perform(asked, OPERATOR, {"readers": readers, "paths": paths})
+        parts = {"readers": readers, "paths": paths, "clock": SystemClock(), "budget": None}
+        return await perform(asked, OPERATOR, parts)
 
 
 async def _with_search(paths: Paths, asked: Call) -> dict[str, Any]:

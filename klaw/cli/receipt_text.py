@@ -5,10 +5,10 @@ from typing import Any
 
 from klaw.cli.admin_call import line, table
 from klaw.cli.receipt_topics import topic_lines
-from klaw.cli.usage import cost_of
 from klaw.context.assemble import Guard
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import reason
+from klaw.operations.usage import cost_of
 
 _COLUMNS = {
     "seq": "seq",

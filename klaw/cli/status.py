@@ -5,10 +5,10 @@ from typing import Any
 
 from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, size, span, table
 from klaw.cli.mcp import in_short as mcp_line
-from klaw.cli.usage import budget_text
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
 from klaw.domain.usage import dollars
+from klaw.operations.usage import budget_text
 
 
 def status_command(args: argparse.Namespace) -> int:

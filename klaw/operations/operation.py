@@ -82,6 +82,9 @@ class Argument:
     option: str | None
     words: bool
     stdin: bool
+    file: bool
+    most_bytes: int
+    hidden: bool
     id_of: str | None
 
 
@@ -94,6 +97,9 @@ def argument(
     option: str | None = None,
     words: bool = False,
     stdin: bool = False,
+    file: bool = False,
+    most_bytes: int = 65_536,
+    hidden: bool = False,
     id_of: str | None = None,
 ) -> Any:
     """A field of a class of arguments.
@@ -106,10 +112,22 @@ def argument(
         option: another option than ``--field-name``.
         words: several words are one text, so that no quotes are needed (positional only).
         stdin: ``-`` reads it from standard input.
+        file: ``@FILE`` reads it from a file.
+        most_bytes: how long a text may be in UTF-8.
+        hidden: the command line does not have it.
         id_of: it is an id of this kind, which may be shortened (``store.sql.short_ids``).
     """
     told = Argument(
-        help=help, metavar=metavar, positional=positional, option=option, words=words, stdin=stdin, id_of=id_of
+        help=help,
+        metavar=metavar,
+        positional=positional,
+        option=option,
+        words=words,
+        stdin=stdin,
+        file=file,
+        most_bytes=most_bytes,
+        hidden=hidden,
+        id_of=id_of,
     )
     return attrs.field(default=default, metadata={"argument": told})
 

@@ -77,7 +77,8 @@ async def perform(call: Call, asker: Asker, parts: Mapping[str, Any]) -> dict[st
     except KlawError as error:
         if isinstance(error, OperationError) or not error.code:
             raise
-        raise OperationError(error.code, str(error), field=error.argument) from None
+        problems = getattr(error, "problems", ())
+        raise OperationError(error.code, str(error), field=error.argument, problems=problems) from None
     answer: dict[str, Any] = plain(result)
     return answer
 

@@ -12,7 +12,6 @@ from klaw.subagents import scheduler
 from klaw.subagents.localzone import default_zone
 from klaw.subagents.scheduler import Scheduler
 from klaw.subagents.service import Scheduling
-from klaw.subagents.slash import TaskAnswers
 from klaw.subagents.tools import scheduling_tools
 from klaw.toolbox.spec import ToolSpec
 
@@ -25,7 +24,6 @@ class Tasks:
     scheduler: Scheduler
     scheduling: Scheduling
     """What users can ask of tasks and runs."""
-    answers: TaskAnswers
     tools: Sequence[ToolSpec]
 
     async def start(self, agent: Agent) -> None:
@@ -46,6 +44,5 @@ def build(core: Core) -> Tasks:
         core=core,
         scheduler=planner,
         scheduling=scheduling,
-        answers=TaskAnswers(scheduling),
         tools=scheduling_tools(scheduling, planner),
     )

@@ -53,6 +53,22 @@ class Overview:
     undelivered: int
     """Runs of the last ``UNDELIVERED_DAYS`` whose result could not be delivered, because the chat does not exist."""
 
+    def as_json(self) -> dict[str, Any]:
+        """For the status."""
+        following = None
+        if self.next_fire is not None and self.next_task is not None:
+            following = {"at": iso(self.next_fire), "user": self.next_task[0], "task": self.next_task[1]}
+        failing = [{"user": user, "task": task, "error": code} for (user, task), code in sorted(self.failing.items())]
+        return {
+            "count": self.tasks,
+            "enabled": self.enabled,
+            "next": following,
+            "running": self.running,
+            "queued": self.queued,
+            "failing": failing,
+            "undelivered": self.undelivered,
+        }
+
 
 class Scheduling:
     """Tasks and runs of users.
@@ -332,14 +348,14 @@ class Scheduling:
                 )
                 fires = (first, *following)
         return TaskView(
-            task=task,
+            task=timed or task,
             zone=task.trigger.zone if isinstance(task.trigger, Cron) else self._zone,
             next_fires=fires,
             last=last[0] if last else None,
             running=any(
                 job.run.task == task.name and job.run.user == task.user for job in self._scheduler.live.values()
             ),
-            warning=await self._warning(task),
+            warning=await self._warning(task) if timed is not None else "heartbeats are off in the configuration",
         )
 
     async def _warning(self, task: Task) -> str | None:

@@ -55,7 +55,7 @@ async def test_a_task_from_the_first_command_to_its_result(tmp_path):
                 "schedule", "add", "weather", *DAILY, "--message", "-", "--inject-into", "Дом", stdin=asked.encode()
             )
             rows = [re.split(r" {2,}", row, maxsplit=1) for row in out.splitlines()]
-            assert rows[:2] == [["task", "weather"], ["fires", "cron 0 9 * * * Europe/Berlin"]]
+            assert rows[:2] == [["task", "weather"], ["runs", "cron 0 9 * * * Europe/Berlin"]]
             assert rows[2][0] == "next"
             fires = [row[1] for row in rows[2:5]]
             assert all(re.fullmatch(r"20\d\d-\d\d-\d\d \w{3} 09:00 \+0[12]:00", fire) for fire in fires)
@@ -77,14 +77,14 @@ async def test_a_task_from_the_first_command_to_its_result(tmp_path):
 
         llm.replies.append(Reply(steps=(Hang(),)))
         run = (await klaw.json("schedule", "run", "weather"))["run"]
-        assert await klaw.good("runs", "cancel", run["id"]) == f"{run['id']} is being ended\n"
+        assert await klaw.good("runs", "cancel", run["id"]) == f"The run {run['id']} of weather is being ended.\n"
         assert (await klaw.ended(run["id"]))["status"] == "cancelled"
         code, _, err = await klaw("runs", "cancel", run["id"])
         assert (code, err) == (1, "klaw: this run is over (cancelled)\n")
         out = await klaw.good("schedule", "runs", "weather", "--limit", "1")
         assert out.splitlines()[1].split()[:4] == [run["id"], "weather", "manual", "cancelled"]
         more = out.splitlines()[-1]
-        assert more.startswith("more: klaw schedule runs weather --home=")
+        assert more.startswith("more: klaw schedule runs --home=")
         assert "done" in await klaw.good("runs", "--status", "done", "--task", "weather")
 
         out = await klaw.good("schedule", "edit", "weather", "--every", "2h", "--clear", "inject-into")

@@ -19,7 +19,7 @@ def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Ta
     task_name(task.name)
     present = tasks.get(tx.connection, task.user, task.name)
     if expected == "new" and present is not None:
-        raise TaskExists(f"there is a task {task.name} already")
+        raise TaskExists
     if expected == "existing" and present is None:
         raise NoSuchTask(f"there is no task {task.name}")
     tx.journal(tasks.TASK.put(task.user, task.name, task, task.updated_at))

@@ -1,5 +1,6 @@
 """Tasks and runs by the admin socket's commands, with the real scheduler and store; there is no model, so runs fail."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,18 +8,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, Status, parse_args
-from klaw.admin.schedule_requests import (
-    RunCancel,
-    Runs,
-    RunShow,
-    ScheduleAdd,
-    ScheduleEdit,
-    ScheduleEnable,
-    ScheduleList,
-    ScheduleRemove,
-    ScheduleRun,
-)
+from klaw.admin.requests import BadRequest, parse
 from klaw.app import App
 from tests.support.waiting import HANG_S
 
@@ -33,15 +23,21 @@ RUN_FIELDS = {
 }  # fmt: skip
 
 
+def asked(command: str, **args: Any) -> Any:
+    """The request as the socket reads it."""
+    given = {name: value for name, value in args.items() if value is not None}
+    return parse(json.dumps({"command": command, "args": given}).encode())
+
+
 async def add(commands: Commands, name: str = "day", user: str | None = None, **fields: Any) -> dict[str, Any]:
     args = {"fields": {"name": name, "message": "Подведи итоги дня", **DAILY, **fields}, "user": user}
     given = {name: value for name, value in args.items() if value is not None}
-    return (await commands.run(parse_args(ScheduleAdd, given)))["task"]
+    return (await commands.run(asked("schedule_add", **given)))["task"]
 
 
-async def refused(commands: Commands, request: Any) -> BadRequest:
+async def refused(commands: Commands, command: str, **args: Any) -> BadRequest:
     with pytest.raises(BadRequest) as caught:
-        await commands.run(request)
+        await commands.run(asked(command, **args))
     return caught.value
 
 
@@ -56,8 +52,8 @@ async def until(commands: Commands, request: Any, wanted: Any) -> Any:
 
 
 async def run_to_its_end(commands: Commands, name: str, user: str | None = None) -> dict[str, Any]:
-    run = (await commands.run(ScheduleRun(name=name, user=user)))["run"]
-    shown = await until(commands, RunShow(run=run["id"], user=user), lambda answer: answer["run"]["ended_at"])
+    run = (await commands.run(asked("schedule_run", name=name, user=user)))["run"]
+    shown = await until(commands, asked("run_show", run=run["id"], user=user), lambda answer: answer["run"]["ended_at"])
     return shown["run"]
 
 
@@ -73,37 +69,36 @@ async def test_a_task_is_made_listed_changed_and_removed(commands: Commands) -> 
     assert len(made["next_fires"]) == 3
     assert all(moment[10:19] == "T09:00:00" and moment[19:] in ("+01:00", "+02:00") for moment in made["next_fires"])
     assert "there is no chat дом" in made["warning"].lower()
-    listed = await commands.run(ScheduleList())
+    listed = await commands.run(asked("schedule_list"))
     assert listed["user"] == "local"
     assert [task["name"] for task in listed["tasks"]] == ["day"]
-    changed = await commands.run(
-        parse_args(ScheduleEdit, {"name": "day", "fields": {"every": "2h", "clear": ["injectInto"]}})
-    )
+    changed = await commands.run(asked("schedule_edit", name="day", fields={"every": "2h", "clear": ["injectInto"]}))
     assert (changed["task"]["trigger"]["shown"], changed["task"]["inject_into"]) == ("every 2h", None)
-    off = (await commands.run(ScheduleEnable(name="day", enabled=False)))["task"]
+    off = (await commands.run(asked("schedule_enable", name="day", enabled=False)))["task"]
     assert (off["enabled"], off["next_fires"]) == (False, [])
-    assert (await commands.run(ScheduleEnable(name="day")))["task"]["enabled"]
-    assert await commands.run(ScheduleRemove(name="day")) == {"removed": {"user": "local", "name": "day"}}
-    assert (await commands.run(ScheduleList()))["tasks"] == []
+    assert (await commands.run(asked("schedule_enable", name="day")))["task"]["enabled"]
+    assert await commands.run(asked("schedule_remove", name="day")) == {"removed": {"user": "local", "name": "day"}}
+    assert (await commands.run(asked("schedule_list")))["tasks"] == []
 
 
 async def test_every_wrong_field_is_named(commands: Commands) -> None:
     raw = {"name": "a/b", "message": "", "cron": "61 * * * *", "zone": "Mars/Base", "timeout": "soon", "crom": 1}
-    error = await refused(commands, parse_args(ScheduleAdd, {"fields": raw}))
+    error = await refused(commands, "schedule_add", fields=raw)
     assert error.code == "bad_task"
     assert {problem.path for problem in error.problems} == {"name", "message", "cron", "zone", "timeout", "crom"}
 
 
 async def test_what_is_not_there_is_said(commands: Commands) -> None:
-    assert (await refused(commands, ScheduleRemove(name="no"))).code == "unknown_task"
-    assert (await refused(commands, ScheduleRun(name="../x"))).code == "unknown_task"
-    assert (await refused(commands, parse_args(ScheduleEdit, {"name": "no", "fields": {}}))).code == "unknown_task"
-    assert (await refused(commands, RunShow(run="no"))).code == "unknown_run"
-    assert (await refused(commands, RunCancel(run="no"))).code == "unknown_run"
-    assert (await refused(commands, Runs(before="no"))).code == "unknown_run"
-    wrong = await refused(commands, Runs(status="odd"))
+    assert (await refused(commands, "schedule_remove", name="no")).code == "unknown_task"
+    assert (await refused(commands, "schedule_run", name="../x")).code == "unknown_task"
+    assert (await refused(commands, "schedule_edit", name="no", fields={"every": "1h"})).code == "unknown_task"
+    assert (await refused(commands, "schedule_edit", name="day", fields={})).code == "bad_task"
+    assert (await refused(commands, "run_show", run="no")).code == "unknown_run"
+    assert (await refused(commands, "run_cancel", run="no")).code == "unknown_run"
+    assert (await refused(commands, "runs", before="no")).code == "unknown_run"
+    wrong = await refused(commands, "runs", status="odd")
     assert (wrong.code, str(wrong)[:12]) == ("bad_args", "args.status:")
-    assert (await refused(commands, ScheduleList(user="A/B"))).code == "bad_args"
+    assert (await refused(commands, "schedule_list", user="A/B")).code == "bad_args"
     await add(commands)
     with pytest.raises(BadRequest) as caught:
         await add(commands)
@@ -115,26 +110,26 @@ async def test_runs_are_listed_in_pages_and_shown(commands: Commands) -> None:
     done = [await run_to_its_end(commands, "day") for _ in range(3)]
     assert all(run["status"] == "failed" and run["kind"] == "manual" and run["error"] for run in done)
     assert done[0]["message"] == "Подведи итоги дня"
-    first = await commands.run(parse_args(Runs, {"limit": 2}))
+    first = await commands.run(asked("runs", limit=2))
     assert [run["id"] for run in first["runs"]] == [done[2]["id"], done[1]["id"]]
     assert set(first["runs"][0]) == RUN_FIELDS
-    second = await commands.run(parse_args(Runs, {"limit": 2, "before": first["next"], "task": "day"}))
+    second = await commands.run(asked("runs", limit=2, before=first["next"], task="day"))
     assert ([run["id"] for run in second["runs"]], second["next"]) == ([done[0]["id"]], None)
-    assert (await commands.run(Runs(status="done")))["runs"] == []
-    over = await refused(commands, RunCancel(run=done[0]["id"]))
+    assert (await commands.run(asked("runs", status="done")))["runs"] == []
+    over = await refused(commands, "run_cancel", run=done[0]["id"])
     assert (over.code, "failed" in str(over)) == ("run_over", True)
 
 
 async def test_a_user_sees_nothing_of_another(commands: Commands) -> None:
     await add(commands, user="anna")
     run = await run_to_its_end(commands, "day", user="anna")
-    assert (await commands.run(ScheduleList()))["tasks"] == []
-    assert (await commands.run(Runs()))["runs"] == []
-    assert (await refused(commands, RunShow(run=run["id"]))).code == "unknown_run"
-    assert (await refused(commands, RunCancel(run=run["id"]))).code == "unknown_run"
-    assert (await refused(commands, ScheduleRun(name="day"))).code == "unknown_task"
-    assert (await refused(commands, ScheduleEnable(name="day", enabled=False))).code == "unknown_task"
-    assert (await refused(commands, Runs(before=run["id"]))).code == "unknown_run"
+    assert (await commands.run(asked("schedule_list")))["tasks"] == []
+    assert (await commands.run(asked("runs")))["runs"] == []
+    assert (await refused(commands, "run_show", run=run["id"])).code == "unknown_run"
+    assert (await refused(commands, "run_cancel", run=run["id"])).code == "unknown_run"
+    assert (await refused(commands, "schedule_run", name="day")).code == "unknown_task"
+    assert (await refused(commands, "schedule_enable", name="day", enabled=False)).code == "unknown_task"
+    assert (await refused(commands, "runs", before=run["id"])).code == "unknown_run"
 
 
 async def test_the_status_tells_of_tasks(app: App, commands: Commands) -> None:
@@ -142,10 +137,10 @@ async def test_the_status_tells_of_tasks(app: App, commands: Commands) -> None:
     await add(commands, name="off", enabled=False)
     await add(commands, name="soon", cron=None, zone=None, every="1m")
     await run_to_its_end(commands, "day")
-    tasks = (await until(commands, Status(), lambda answer: answer["tasks"]["failing"]))["tasks"]
+    tasks = (await until(commands, asked("status"), lambda answer: answer["tasks"]["failing"]))["tasks"]
     assert (tasks["count"], tasks["enabled"], tasks["running"], tasks["queued"]) == (3, 2, 0, 0)
     assert (tasks["next"]["task"], tasks["next"]["user"]) == ("soon", "local")
     assert tasks["next"]["at"] > iso(app.core.clock.now())
     assert [(each["user"], each["task"]) for each in tasks["failing"]] == [("local", "day")]
-    await commands.run(ScheduleRemove(name="day"))
-    await until(commands, Status(), lambda answer: not answer["tasks"]["failing"])
+    await commands.run(asked("schedule_remove", name="day"))
+    await until(commands, asked("status"), lambda answer: not answer["tasks"]["failing"])

@@ -140,7 +140,7 @@ async def test_every_handler_gets_what_it_names(app: App) -> None:
         assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
         if operation.offline:
             assert set(inspect.signature(operation.handler).parameters) <= {
-                *("asked", "user", "asker", "readers", "paths", "search", "missing")
+                *("asked", "user", "asker", "readers", "paths", "search", "missing", "clock", "budget")
             }
 
 

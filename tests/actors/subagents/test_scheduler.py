@@ -461,7 +461,7 @@ async def test_wrong_fields_are_named(tmp_path: Path, raw: dict[str, Any], field
 async def test_a_second_task_of_one_name_is_refused(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await add(here)
-        with pytest.raises(TaskExists, match="day"):
+        with pytest.raises(TaskExists):
             await add(here, message="Other")
         assert (await here.app.tasks.scheduling.task(LOCAL_USER, "day")).task.message == "Sum up the day"
         with pytest.raises(NoSuchTask):

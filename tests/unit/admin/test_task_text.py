@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
-from klaw.cli import task_text
-from klaw.cli.schedule import _WrongOption, read_message
+from klaw.cli.operations import _value, written
 from klaw.domain.zones import clock_text, local_time
+from klaw.operations import runs, schedule
+from klaw.operations.operation import OperationError
 
 RUN: dict[str, Any] = {
     "id": "r1",
@@ -32,19 +34,19 @@ RUN: dict[str, Any] = {
 
 
 def test_a_run_is_shown_in_a_line_and_in_full() -> None:
-    head, row = task_text.run_table([RUN])
+    head, row = written(runs.run_table([RUN]))
     assert head.split()[:4] == ["run", "task", "kind", "status"]
     assert "timed out  2026-11-22 08:00Z  4.5 s      15     1  xxx" in row
     assert row.endswith("x…")
-    text = "\n".join(task_text.run_lines(RUN))
+    text = "\n".join(written(runs._run({"run": RUN})))
     assert "kind        manual, attempt 2" in text
     assert "status      timed out (late)" in text
     assert "chat        Дом, 1 message sent" in text
     assert "started by  run r0" in text
     assert "    Что\n    ␛[31mнового?" in text
     assert "    ␇Ничего.\ufffd" in text
-    assert task_text.run_table([]) == ["no runs"]
-    assert task_text.took({**RUN, "ended_at": None}) == ""
+    assert runs.run_table([]) == ["no runs"]
+    assert runs.took({**RUN, "ended_at": None}) == ""
 
 
 def test_local_times_have_their_offset() -> None:
@@ -56,15 +58,20 @@ def test_local_times_have_their_offset() -> None:
 
 
 def test_a_message_comes_from_a_file_and_bad_ones_are_refused(tmp_path) -> None:
+    field = attrs.fields(schedule.NewTask).message
+
+    def read_message(given: str) -> str:
+        return str(_value(field, given))
+
     file = tmp_path / "запрос.txt"
     file.write_bytes("\ufeffПривет".encode())
     assert read_message(f"@{file}") == "Привет"
     assert read_message("да") == "да"
     assert len(read_message("м" * 8192)) == 8192
-    for name, raw in (("big", b"x" * 16_385), ("latin", b"\xe9t\xe9"), ("empty", b" \n")):
+    for name, raw in (("big", b"x" * 16_385), ("latin", b"\xe9t\xe9")):
         (tmp_path / name).write_bytes(raw)
-        with pytest.raises(_WrongOption, match=r"^--message: "):
+        with pytest.raises(OperationError, match=r"^args\.message: "):
             read_message(f"@{tmp_path / name}")
-    for given in ("м" * 8193, "\udcff", " ", f"@{tmp_path}", "@"):
-        with pytest.raises(_WrongOption, match=r"^--message: "):
+    for given in ("м" * 8193, "\udcff", f"@{tmp_path}", "@"):
+        with pytest.raises(OperationError, match=r"^args\.message: "):
             read_message(given)

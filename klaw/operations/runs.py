@@ -1,0 +1,220 @@
+"""Runs of tasks and subagents. The answers hold what was asked and what came of it, so they never go into a log."""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.domain.names import UserId
+from klaw.domain.task import Run, RunStatus
+from klaw.domain.text import plural
+from klaw.operations.operation import (
+    Limit,
+    Lines,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Slash,
+    argument,
+    required,
+)
+from klaw.operations.text import Table
+
+if TYPE_CHECKING:
+    from klaw.subagents.service import Scheduling
+
+NOUN = Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
+MAX_NOTE = 60
+SHOWN_IN_CHAT = 10
+_HEAD = ["run", "task", "kind", "status", "started", "took", "tokens", "sent", "note"]
+
+
+@attrs.frozen(kw_only=True)
+class RunFilters(OfUser):
+    status: RunStatus | None = argument(
+        "running, done, silent, failed, timed_out, cancelled, interrupted or refused", metavar="STATUS"
+    )
+    limit: Limit = argument("runs on a page, 1 to 100 (default: 20)", default=20, metavar="N")
+    before: Name | None = argument("list the runs before this one", metavar="RUN", id_of="run")
+
+
+@attrs.frozen(kw_only=True)
+class RunList(RunFilters):
+    task: Name | None = argument("only runs of this task or subagent", metavar="NAME")
+
+
+@attrs.frozen(kw_only=True)
+class OfRun(OfUser):
+    run: Name = required("its id as the list shows it, or the beginning of the id", id_of="run")
+
+
+@attrs.frozen(kw_only=True)
+class RunCancel(OfUser):
+    run: Name | None = argument("its id or its task (default: the only run in progress)", positional=True, id_of="run")
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def run_table(runs: list[dict[str, Any]]) -> Lines:
+    """Runs, one a line."""
+    return [Table([_HEAD, *map(_row, runs)], right=frozenset({5, 6, 7}))] if runs else ["no runs"]
+
+
+def _row(run: dict[str, Any]) -> list[str]:
+    note, sent = " ".join((run["note"] or run["error"] or "").split()), str(run["delivered"])
+    tokens = str(run["prompt_tokens"] + run["completion_tokens"])
+    note = note if len(note) <= MAX_NOTE else f"{note[: MAX_NOTE - 1]}…"
+    begun = [run["id"], run["task"], run["kind"], status_of(run), minute(run["started_at"])]
+    return [*begun, took(run), tokens, sent, note]
+
+
+def runs_page(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
+    """A page of runs."""
+    more = ["", f"more: {again(before=answer['next'])}"] if answer["next"] is not None else []
+    return [*run_table(answer["runs"]), *more]
+
+
+def _in_chat(answer: dict[str, Any]) -> Lines:
+    if not answer["runs"]:
+        return [f"There are no runs of {answer['task']}." if answer["task"] else "There are no runs."]
+    return ["Runs, the newest first:", Table([_short(run) for run in answer["runs"][:SHOWN_IN_CHAT]])]
+
+
+def _short(run: dict[str, Any]) -> list[str]:
+    return [run["id"], run["task"], status_of(run), minute(run["started_at"]), run["note"] or run["error"] or ""]
+
+
+def _run(answer: dict[str, Any]) -> Lines:
+    run = answer["run"]
+    rows = [
+        ["run", run["id"]],
+        ["task", run["task"]],
+        ["kind", run["kind"] + (f", attempt {run['attempt']}" if run["attempt"] > 1 else "")],
+        ["status", status_of(run) + (f" ({run['error']})" if run["error"] else "")],
+        *([["note", run["note"]]] if run["note"] else []),
+        ["due", run["due"]],
+        ["started", run["started_at"]],
+        ["ended", f"{run['ended_at']}, took {took(run)}" if run["ended_at"] else "-"],
+        ["model", run["model"]],
+        ["tokens", f"{run['prompt_tokens']} of prompts, {run['completion_tokens']} of answers"],
+        [
+            "chat",
+            f"{run['inject_into']}, {plural(run['delivered'], 'message')} sent"
+            if run["inject_into"]
+            else "none: the result is shown here",
+        ],
+        *([["started by", f"run {run['parent']}"]] if run["parent"] else []),
+    ]
+    result = ["", "result", *_indented(run["result"])] if run["result"] else []
+    return [Table(rows), "", "request", *_indented(run["message"]), *result]
+
+
+def _indented(text: str) -> list[str]:
+    return [f"    {each}".rstrip() for each in text.split("\n")] if text else []
+
+
+def minute(moment: str) -> str:
+    """An ISO time in UTC, to the minute."""
+    return f"{moment[:10]} {moment[11:16]}Z"
+
+
+def took(run: dict[str, Any]) -> str:
+    """How long a run took, in seconds; empty while it goes on."""
+    if run["ended_at"] is None:
+        return ""
+    begin, end = (dt.datetime.fromisoformat(run[name]) for name in ("started_at", "ended_at"))
+    return f"{max(0.0, (end - begin).total_seconds()):.1f} s"
+
+
+def status_of(run: dict[str, Any]) -> str:
+    """Its status in words."""
+    return str(run["status"]).replace("_", " ")
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+def as_json(scheduling: "Scheduling", run: Run, *, whole: bool = False) -> dict[str, Any]:
+    """A run as JSON has it."""
+    from klaw.subagents.describe import run_json
+
+    return run_json(run, waits=scheduling.waits(run.id), whole=whole)
+
+
+async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters, task: str | None) -> dict[str, Any]:
+    """A page of a user's runs, of one task or of all."""
+    if asked.before is not None:
+        await _found(scheduling, user, asked.before)
+    # One more than is shown, to know whether there are more.
+    wanted = asked.limit + 1
+    found = await scheduling.runs(user, task=task, status=asked.status, before=asked.before, limit=wanted)
+    shown = found[: asked.limit]
+    return {
+        "user": user,
+        "task": task,
+        "status": asked.status.value if asked.status is not None else None,
+        "runs": [as_json(scheduling, run) for run in shown],
+        "next": shown[-1].id if len(found) > asked.limit else None,
+    }
+
+
+async def _found(scheduling: "Scheduling", user: UserId, run: str) -> Run:
+    found = await scheduling.run(user, run)
+    if found is None:
+        raise OperationError("unknown_run", "there is no such run")
+    return found
+
+
+_LIST = Slash(
+    word="/runs", help="list what tasks and subagents did; /runs TASK for one of them", rest="task", show=_in_chat
+)
+_CANCEL = Slash(word="/cancel", help="end a run: /cancel with its id or the name of its task", rest="run")
+
+
+@NOUN.operation("runs", RunList, cli="", show=runs_page, slash=_LIST)
+async def list_runs(asked: RunList, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """List the runs, the newest first."""
+    return await list_of_runs(scheduling, user, asked, asked.task)
+
+
+@NOUN.operation("run_show", OfRun, cli="show", show=_run)
+async def show(asked: OfRun, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Show a run with its request and its result."""
+    return {"run": as_json(scheduling, await _found(scheduling, user, asked.run), whole=True)}
+
+
+def _cancelled(answer: dict[str, Any]) -> Lines:
+    return [f"The run {answer['run']['id']} of {answer['run']['task']} is being ended."]
+
+
+@NOUN.operation("run_cancel", RunCancel, cli="cancel", show=_cancelled, changes=True, slash=_CANCEL)
+async def cancel(asked: RunCancel, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """End a run that is in progress or waits for its turn."""
+    run = await _meant(scheduling, user, asked.run)
+    if not await scheduling.cancel(user, run.id):
+        over = await _found(scheduling, user, run.id)
+        raise OperationError("run_over", f"this run is over ({status_of({'status': over.status.value})})")
+    return {"run": as_json(scheduling, await _found(scheduling, user, run.id)), "cancelled": True}
+
+
+async def _meant(scheduling: "Scheduling", user: UserId, which: str | None) -> Run:
+    """The run of an id; or the one in progress that a task has, or that there is. Raises OperationError."""
+    unfinished = scheduling.unfinished(user)
+    meant = [run for run in unfinished if which in (None, run.id, run.task)]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise OperationError("ambiguous_run", "\n".join(["Which one? Give its id:", *_told(scheduling, meant)]))
+    if which is not None and (over := await scheduling.run(user, which)) is not None:
+        return over
+    if not unfinished:
+        raise OperationError("unknown_run", "No run is in progress." if which is None else "there is no such run")
+    told = ["No such run is in progress. These are:", *_told(scheduling, unfinished)]
+    raise OperationError("unknown_run", "\n".join(told))
+
+
+def _told(scheduling: "Scheduling", runs: list[Run]) -> list[str]:
+    return [f"  {'  '.join(filter(None, _short(as_json(scheduling, run))))}" for run in runs]

@@ -1,0 +1,283 @@
+"""Scheduled tasks. The answers hold what tasks ask for, so they never go into a log."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.convert import Form, Wire
+from klaw.domain.names import ChatId, UserId, name_of
+from klaw.domain.prompt_files import HEARTBEAT_FILE
+from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
+from klaw.domain.zones import clock_text
+from klaw.errors import ConfigError
+from klaw.operations.operation import Lines, Name, Noun, OfUser, OperationError, Slash, argument, required
+from klaw.operations.runs import RunFilters, as_json, list_of_runs, minute, run_table, runs_page, status_of
+from klaw.operations.text import Table
+
+if TYPE_CHECKING:
+    from klaw.subagents.describe import TaskView
+    from klaw.subagents.service import Scheduling
+
+NOUN = Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
+SHOWN_IN_CHAT = 50
+
+
+@attrs.frozen(kw_only=True)
+class OfTask(OfUser):
+    name: Name = required("the task's name")
+
+
+@attrs.frozen(kw_only=True)
+class TaskFields:
+    """Names and help of a task's fields; ``subagents.drafting`` checks their values, all of them together."""
+
+    cron: str | None = argument("when it runs: five fields, for instance '0 9 * * MON-FRI'", metavar="FIELDS")
+    zone: str | None = argument("time zone of --cron, for instance Europe/Berlin", metavar="ZONE")
+    every: str | None = argument("or an interval: 30m, 2h, 1d; at least a minute", metavar="TIME")
+    at: str | None = argument("or once: 2026-12-24T18:00+01:00", metavar="TIME")
+    now: bool | None = argument("with --at: if the time has passed, run at once")
+    message: str | None = argument(
+        "what the model is asked; - reads it from standard input, @FILE from a file",
+        metavar="TEXT",
+        stdin=True,
+        file=True,
+        most_bytes=MAX_TASK_MESSAGE_BYTES,
+    )
+    model: str | None = argument("provider/model (default: the configured one)")
+    inject_into: Annotated[str | None, Wire("injectInto")] = argument(
+        "name of the chat that gets the results", metavar="CHAT"
+    )
+    timeout: str | None = argument("how long one run may take, for instance 5m", metavar="TIME")
+    max_tokens: Annotated[str | None, Wire("maxTokens")] = argument("tokens that one run may use", metavar="N")
+    daily_tokens: Annotated[str | None, Wire("dailyTokens")] = argument(
+        "tokens that all its runs together may use in one day", metavar="N"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class NewTask(TaskFields):
+    name: str = required("its name: a-z, 0-9, _ and -")
+    enabled: bool = argument("make it, but do not run it by its schedule yet", default=True, option="--disabled")
+
+
+@attrs.frozen(kw_only=True)
+class TaskChanges(TaskFields):
+    clear: tuple[str, ...] | None = argument(
+        "remove model, inject-into, timeout, max-tokens or daily-tokens; repeatable", metavar="OPTION"
+    )
+
+
+_CLEARED = {"inject-into": "injectInto", "max-tokens": "maxTokens", "daily-tokens": "dailyTokens"}
+
+
+def _fields(raw: Any) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise TypeError("must be an object")
+    # To the drafting an empty text is a field that is not given, because models fill what they do not use with it.
+    given = {name: " " if value == "" else value for name, value in raw.items()}
+    if isinstance(clear := raw.get("clear"), list):
+        given["clear"] = [_CLEARED.get(each, each) if isinstance(each, str) else each for each in clear]
+    return given
+
+
+def _changes(raw: Any) -> dict[str, Any]:
+    if fields := _fields(raw):
+        return fields
+    raise ValueError("must have what is to be changed")
+
+
+@attrs.frozen(kw_only=True)
+class TaskAdd(OfUser):
+    fields: Annotated[NewTask, Form(_fields, dict)] = argument("the task", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class TaskEdit(OfTask):
+    fields: Annotated[TaskChanges, Form(_changes, dict)] = argument("what to change", default=attrs.NOTHING)
+
+
+@attrs.frozen(kw_only=True)
+class TaskEnable(OfTask):
+    enabled: bool = argument("whether it runs by its schedule", default=True, hidden=True)
+    now: bool = argument("if the time of a one-time task has passed, run it at once", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class TaskRuns(RunFilters):
+    name: Name = required("the task's name")
+
+
+@attrs.frozen(kw_only=True)
+class Heartbeat(OfUser):
+    state: str | None = argument("off: it speaks nowhere")
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def _table(answer: dict[str, Any]) -> Lines:
+    tasks = answer["tasks"]
+    if not tasks:
+        return ["no tasks: `klaw schedule add` makes one"]
+    rows = [["task", "runs", "next", "chat", "last run"], *map(_row, tasks)]
+    return [Table(rows), *(f"{task['name']}: {task['warning']}" for task in tasks if task["warning"])]
+
+
+def _row(task: dict[str, Any]) -> list[str]:
+    last = f"{status_of(task['last_run'])}  {minute(task['last_run']['started_at'])}" if task["last_run"] else "-"
+    return [task["name"], task["trigger"]["shown"], _next(task), task["inject_into"] or "-", last]
+
+
+def _next(task: dict[str, Any], else_: str = "never") -> str:
+    if not task["enabled"]:
+        return "disabled"
+    if task["running"]:
+        return "running now"
+    return clock_text(task["next_fires"][0]) if task["next_fires"] else else_
+
+
+def _task(answer: dict[str, Any]) -> Lines:
+    task = answer["task"]
+    fires = [clock_text(moment) for moment in task["next_fires"]] or (["never"] if task["enabled"] else [])
+    results = f"none: see its results with `klaw runs --task {task['name']}` (or set --inject-into CHAT)"
+    limits = (
+        ("model", "model", ""),
+        ("timeout", "timeout_s", " s"),
+        ("tokens of a run", "max_tokens", ""),
+        ("tokens of a day", "daily_tokens", ""),
+    )
+    rows = [
+        ["task", task["name"] if task["enabled"] else f"{task['name']} (disabled)"],
+        ["runs", task["trigger"]["shown"]],
+        *(["" if place else "next", moment] for place, moment in enumerate(fires)),
+        ["chat", task["inject_into"] or results],
+        *([word, f"{task[name]}{unit}"] for word, name, unit in limits if task[name] is not None),
+        *([["warning", task["warning"]]] if task["warning"] else []),
+    ]
+    return [Table(rows)]
+
+
+def _in_chat(answer: dict[str, Any]) -> Lines:
+    tasks = answer["tasks"]
+    if not tasks:
+        return ["There are no tasks; `klaw schedule add` makes one."]
+    left = len(tasks) - SHOWN_IN_CHAT
+    more = [f"  … and {left} more; `klaw schedule list` shows all."] if left > 0 else []
+    return ["Tasks:", *map(_short, tasks[:SHOWN_IN_CHAT]), *more]
+
+
+def _short(task: dict[str, Any]) -> str:
+    state = _next(task, "will not run again")
+    parts = [task["trigger"]["shown"], f"next {state}" if state[:1].isdigit() else state]
+    if task["last_run"] is not None and task["last_run"]["ended_at"] is not None:
+        parts.append(f"last run {status_of(task['last_run'])}")
+    return f"  {task['name']}: {'; '.join([*parts, *([task['warning']] if task['warning'] else [])])}"
+
+
+def _started(answer: dict[str, Any]) -> Lines:
+    return [*run_table([answer["run"]]), "", f"its result: klaw runs show {answer['run']['id']}"]
+
+
+def _removed(answer: dict[str, Any]) -> Lines:
+    return [f"removed {answer['removed']['name']}; its runs stay"]
+
+
+def _heartbeat(answer: dict[str, Any]) -> Lines:
+    if answer["chat"] is None:
+        return ["The heartbeat speaks in no chat from now on, and its list is not looked after."]
+    every = f"Every {answer['every']} I go through {HEARTBEAT_FILE} in your workspace; while it is missing or empty,"
+    return [f"The heartbeat speaks in this chat from now on. {every} nothing happens."]
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+def _told(view: "TaskView") -> dict[str, Any]:
+    from klaw.subagents.describe import task_json
+
+    return {"task": task_json(view)}
+
+
+_LIST = Slash(word="/tasks", help="list your tasks: when they run next, and how they ended last", show=_in_chat)
+_HEARTBEAT = Slash(
+    word="/heartbeat", help="let the heartbeat speak in this chat; /heartbeat off takes that back", rest="state"
+)
+
+
+@NOUN.operation("schedule_list", OfUser, cli="list", show=_table, slash=_LIST)
+async def list_tasks(user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """List the tasks with their next and their last runs."""
+    return {"user": user, "tasks": [_told(view)["task"] for view in await scheduling.tasks(user)]}
+
+
+@NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
+async def add(asked: TaskAdd, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Make a task: give --message and one of --cron, --every and --at."""
+    return _told(await scheduling.add(user, asked.fields))  # type: ignore[arg-type]  # a mapping, see its Form
+
+
+@NOUN.operation("schedule_edit", TaskEdit, cli="edit", show=_task, changes=True)
+async def edit(asked: TaskEdit, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Change a task; what is not given stays as it is."""
+    return _told(await scheduling.edit(user, asked.name, asked.fields))  # type: ignore[arg-type]  # likewise
+
+
+@NOUN.operation("schedule_remove", OfTask, cli="remove", show=_removed, changes=True)
+async def remove(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Remove a task for good; its runs stay."""
+    removed = await scheduling.remove(user, asked.name)
+    return {"removed": {"user": removed.user, "name": removed.name}}
+
+
+@NOUN.operation("schedule_enable", TaskEnable, cli="enable", show=_task, changes=True)
+async def enable(asked: TaskEnable, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Let a task run by its schedule again, from now on."""
+    return _told(await scheduling.enable(user, asked.name, asked.enabled, now=asked.now))
+
+
+@NOUN.operation("schedule_disable", OfTask, cli="disable", show=_task, changes=True)
+async def disable(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Do not run a task by its schedule, without removing it."""
+    return _told(await scheduling.enable(user, asked.name, enabled=False))
+
+
+@NOUN.operation("schedule_run", OfTask, cli="run", show=_started, changes=True)
+async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """Start a run now, whatever the schedule says, and do not wait for its end."""
+    from klaw.subagents.beginning import NotStarted
+
+    run: Run
+    try:
+        run = await scheduling.run_now(user, asked.name)
+    except NotStarted as error:
+        raise OperationError("not_started", f"the run was not started: {error}") from None
+    except ConfigError as error:
+        raise OperationError("bad_model", f"the run was not started: {error}") from None
+    return {"run": as_json(scheduling, run)}
+
+
+@NOUN.operation("schedule_runs", TaskRuns, cli="runs", show=runs_page)
+async def runs(asked: TaskRuns, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
+    """List the runs of a task, the newest first."""
+    return await list_of_runs(scheduling, user, asked, asked.name)
+
+
+@NOUN.operation("heartbeat", Heartbeat, show=_heartbeat, changes=True, slash=_HEARTBEAT)
+async def heartbeat(asked: Heartbeat, user: UserId, chat: ChatId | None, scheduling: "Scheduling") -> dict[str, Any]:
+    """Let the heartbeat speak in the chat where this is asked, or nowhere."""
+    from klaw.subagents.triggers import span
+
+    if (asked.state or "").lower() == "off":
+        await scheduling.pair_heartbeat(user, None)
+        return {"chat": None, "every": None}
+    if asked.state is not None or chat is None:
+        text = "say /heartbeat in a chat to let the heartbeat speak there, or /heartbeat off"
+        raise OperationError("bad_args", text, field="state")
+    if not scheduling.heartbeat_s:
+        raise OperationError(
+            "heartbeat_off",
+            "Heartbeats are off, so nothing was changed: set heartbeat.intervalSeconds in the configuration, start the "
+            "server again, and then say /heartbeat here.",
+        )
+    await scheduling.pair_heartbeat(user, name_of(chat))
+    return {"chat": name_of(chat), "every": span(scheduling.heartbeat_s)}

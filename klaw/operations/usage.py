@@ -1,0 +1,168 @@
+"""What calls to models used and cost."""
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import attrs
+
+from klaw.convert import Bounds, Check
+from klaw.domain.names import ChatId, UserId, user_id
+from klaw.domain.text import plural
+from klaw.domain.usage import FIELDS, Spent, dollars
+from klaw.operations.operation import Lines, Noun, OfUser, OperationError, Slash, argument
+from klaw.operations.perform import Asker
+from klaw.operations.text import Table
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.llm.budget import Budget, BudgetReport
+    from klaw.store.readers import Readers
+
+NOUN = Noun("usage", "show what calls to models used and cost (docs/usage.md)")
+SHOWN_MODELS = 5
+_NO_KEY = {"chat": "(tasks)", "task": "(chats)"}
+"""What stands for usage that belongs to no chat, or to no task."""
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    days: Annotated[int, Bounds(1, 3_660)] = argument(
+        "so many UTC days, today included (default: 30)", default=30, metavar="N"
+    )
+    by: Literal["chat", "model", "day", "task", "source"] = argument(
+        "sums for each of these (default: day)", default="day"
+    )
+    user: Annotated[str, Check(user_id)] | None = argument("of this user only (default: all users)", metavar="NAME")
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+
+
+def _lines(answer: dict[str, Any]) -> Lines:
+    whose, total = f" of {answer['user']}" if answer["user"] else "", answer["total"]
+    head = f"usage{whose} since {answer['since']} (UTC), {plural(answer['days'], 'day')}"
+    if not total["calls"]:
+        return [f"{head}: nothing", *_budget(answer["budget"])]
+    rows = [[answer["by"], "calls", "tokens in", "cached", "tokens out", "cost"]]
+    rows += [_row(each["key"] or _NO_KEY.get(answer["by"], "-"), each) for each in answer["groups"]]
+    table = Table([*rows, _row("total", total)], right=frozenset({1, 2, 3, 4}))
+    notes = []
+    if total["unpriced_calls"]:
+        calls, tokens = plural(total["unpriced_calls"], "call"), plural(total["unpriced_tokens"], "token")
+        notes.append(f"of unknown price: {calls} with {tokens}")
+    if total["estimated_calls"]:
+        calls = plural(total["estimated_calls"], "call is", "calls are")
+        notes.append(f"{calls} estimated: stopped, or not counted by the provider")
+    return [head, table, *notes, *_budget(answer["budget"])]
+
+
+def _row(name: str, each: dict[str, Any]) -> list[str]:
+    counts = (each["calls"], each["prompt_tokens"], each["cached_tokens"], each["completion_tokens"])
+    return [name, *(f"{count:,}" for count in counts), cost_of(each)]
+
+
+def cost_of(each: Mapping[str, Any]) -> str:
+    """What some calls cost, for people.
+
+    Args:
+        each: with all ``FIELDS``.
+    """
+    spent = Spent(**{name: each[name] for name in FIELDS})
+    if not spent.unpriced_calls:
+        return dollars(spent.cost_nano)
+    return "price unknown" if spent.unpriced_calls >= spent.calls else f"{dollars(spent.cost_nano)} + unknown"
+
+
+def _budget(budget: dict[str, Any] | None) -> list[str]:
+    return [f"today: {budget_text(budget)}"] if budget is not None and budget["share"] is not None else []
+
+
+def budget_text(budget: dict[str, Any]) -> str:
+    """How the daily limits stand."""
+    parts = []
+    if budget["limit_nano"] is not None:
+        parts.append(f"{dollars(budget['spent_nano'])} of {dollars(budget['limit_nano'])}")
+    if budget["limit_tokens"] is not None:
+        parts.append(f"{budget['unpriced_tokens']:,} of {budget['limit_tokens']:,} tokens of unknown price")
+    refused = f", {budget['refused']:,} requests refused" if budget["refused"] else ""
+    return f"{' and '.join(parts)} used{refused}"
+
+
+def _in_chat(answer: dict[str, Any]) -> Lines:
+    models = answer["models"] if len(answer["models"]) > 1 else []
+    more = len(models) - SHOWN_MODELS
+    return [
+        f"This chat: {_spent(answer['chat'])}",
+        f"Today (UTC), all your chats and tasks: {_spent(answer['today'])}",
+        f"Last {answer['days']} days: {_spent(answer['lately'])}",
+        *(f"  {each['key']}: {_spent(each)}" for each in models[:SHOWN_MODELS]),
+        *([f"  and {more} more; `klaw usage --by model` lists them"] if more > 0 else []),
+        *([answer["budget"]] if answer["budget"] else []),
+    ]
+
+
+def _spent(each: Mapping[str, Any]) -> str:
+    """Tokens and cost in one line."""
+    if not each["calls"]:
+        return "nothing."
+    cached = f" ({each['cached_tokens']:,} cached)" if each["cached_tokens"] else ""
+    estimated = f"; {each['estimated_calls']:,} estimated" if each["estimated_calls"] else ""
+    tokens = f"{each['prompt_tokens']:,} tokens in{cached}, {each['completion_tokens']:,} out"
+    return f"{cost_of(each)}; {tokens}; {plural(each['calls'], 'call')}{estimated}."
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+def spent_json(spent: Spent) -> dict[str, Any]:
+    """Sums as JSON has them."""
+    return {**attrs.asdict(spent), "cost_usd": spent.cost_usd}
+
+
+def budget_json(report: "BudgetReport") -> dict[str, Any]:
+    """The daily limits and how much of them is used."""
+    return {**attrs.asdict(report), "share": round(report.share, 4) if report.share is not None else None}
+
+
+@NOUN.operation("usage", Usage, cli="", show=_lines, offline=True)
+async def usage(
+    asked: Usage, asker: Asker, readers: "Readers", clock: "Clock", budget: "Budget | None"
+) -> dict[str, Any]:
+    """Show tokens and cost by day, chat, model, task or source."""
+    from klaw.store.sql import usage
+    from klaw.store.sql.usage import UsageFilters
+
+    today = dt.datetime.fromtimestamp(clock.now(), dt.UTC).date()
+    since = (today - dt.timedelta(days=asked.days - 1)).isoformat()
+    user = asker.user or (UserId(asked.user) if asked.user is not None else None)
+    total, groups = await readers.run(usage.both, UsageFilters(since=since, user=user), asked.by)
+    return {
+        "since": since,
+        "days": asked.days,
+        "user": user,
+        "by": asked.by,
+        "groups": [{"key": group.key, **spent_json(group.spent)} for group in groups],
+        "total": spent_json(total),
+        "budget": budget_json(budget.report()) if budget is not None else None,
+    }
+
+
+@NOUN.operation(
+    "chat_usage", OfUser, show=_in_chat, slash=Slash(word="/usage", help="show what this chat used and what it cost")
+)
+async def chat_usage(chat: ChatId | None, readers: "Readers", budget: "Budget") -> dict[str, Any]:
+    """Show what the chat where this is asked has used, and its user."""
+    from klaw.store.sql import usage
+
+    if chat is None:
+        raise OperationError("bad_request", "this is asked in a chat")
+    used, report = await readers.run(usage.of_chat, chat, budget.today()), budget.report()
+    return {
+        "chat": spent_json(used.chat),
+        "today": spent_json(used.today),
+        "lately": spent_json(used.lately),
+        "days": usage.DAYS,
+        "models": [{"key": group.key, **spent_json(group.spent)} for group in used.models],
+        "budget": None if report.share is None else budget.used_text(report),
+    }
