@@ -80,7 +80,7 @@ def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]"
     about, kind = told(field), plain_type(field)
     how: dict[str, Any] = {"help": about.help}
     if kind is bool:
-        how["action"] = "store_false" if field.default is True else "store_true"
+        how["action"] = "store_false" if field.default is True and about.option else "store_true"
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
         return
     if get_origin(kind) is Literal:

@@ -109,7 +109,7 @@ def argument(
         default: when it is not given; ``attrs.NOTHING``: it must be given.
         metavar: what stands for its value in ``--help``; the field's name in capitals if None.
         positional: on the command line it has no option.
-        option: another option than ``--field-name``.
+        option: another option than ``--field-name``; of what is true by default it is the one that makes it false.
         words: several words are one text, so that no quotes are needed (positional only).
         stdin: ``-`` reads it from standard input.
         file: ``@FILE`` reads it from a file.

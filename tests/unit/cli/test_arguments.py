@@ -34,10 +34,10 @@ def test_without_home_there_is_none() -> None:
 
 
 def test_texts_need_no_quotes() -> None:
-    assert parse("search", "summer", "house", "--limit", "3").query == "summer house"
-    assert parse("search", "--limit", "3", "летний", "дом").query == "летний дом"
-    assert parse("facts", "add", "Anna", "likes", "tea").text == "Anna likes tea"
-    assert parse("people", "add", "Анна", "Петрова", "--relation", "sister").name == "Анна Петрова"
+    assert parse("search", "summer", "house", "--limit", "3").asked_query == "summer house"
+    assert parse("search", "--limit", "3", "летний", "дом").asked_query == "летний дом"
+    assert parse("facts", "add", "Anna", "likes", "tea").asked_text == "Anna likes tea"
+    assert parse("people", "add", "Анна", "Петрова", "--relation", "sister").asked_name == "Анна Петрова"
 
 
 @pytest.mark.parametrize(
