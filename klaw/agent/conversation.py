@@ -130,10 +130,7 @@ class Conversation:
     """One turn's, or one run's.
 
     Args:
-        agent: what it works with.
-        host, hooks: see there.
-        route: who is asked.
-        meter: counts what it costs.
+        route: who is asked; ``meter`` counts what it costs.
         about: for whom tools are called.
         tools: what the model is offered; none asks it once.
         rounds_done: rounds of an interrupted conversation that this one goes on with; they count.
@@ -165,10 +162,7 @@ class Conversation:
         Args:
             max_tokens: prompts and answers of all calls together; None for no limit.
 
-        Raises:
-            ProviderError: a call failed; what the hooks stored stays.
-
-        Cancellation: running tools are cancelled; what the hooks stored stays.
+        Raises ProviderError. Then, and when it is cancelled, what the hooks stored stays.
         """
         outcome = await converse(
             await self._prompt(self.route),
@@ -274,15 +268,6 @@ async def converse(
     """Ask the model until it answers without calling tools. See ``Conversation``.
 
     Args:
-        prompt: the messages to begin with.
-        tools: what the model is offered.
-        ask: makes one LLM call.
-        executor, context: carry out the calls, and for whom.
-        hooks: see ``Hooks``.
-        new_id: for calls without a usable id.
-        max_rounds: rounds of tool calls; 0 offers no tools.
-        rounds_done: rounds that ``prompt`` goes on with; they count.
-        max_tokens: prompts and answers of all calls together; None for no limit.
         reply_tokens: what an answer may take, for looking ahead at ``max_tokens``.
         shorter: called at most once, when the provider says that the messages are too long.
         correct: asked about an answer while tools can still be called, until it objects once.
