@@ -95,7 +95,7 @@ def _commit_lines(data: Path) -> Iterator[tuple[str, bytes]]:
     path = data / COMMIT_LOG
     for raw in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
         name, _, line = raw.partition(b"\t")
-        yield name.decode(), line
+        yield name.decode(), line.lstrip(b" ")
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,12 @@
 """The JSONL logs, made durable in groups: one fsync for all that waits, whatever number of files it touches.
 
-A group's lines go to their own logs first (page cache only) and then, with their paths, to one commit log that is
-fsynced; from that moment they survive a power cut. A checkpoint fsyncs the logs themselves and empties the commit log.
-At start, ``open`` puts back what the commit log has and a log lacks. So an acknowledgement costs one fsync, and the
-logs stay plain JSONL, one folder a chat, that any tool can read.
+A group's lines go, with their paths, to one commit log that is fsynced; from that moment they survive a power cut. Then
+they go to their own logs (page cache only). A checkpoint fsyncs the logs themselves and empties the commit log. At
+start, ``open`` puts back what the commit log has and a log lacks. So an acknowledgement costs one fsync, and the logs
+stay plain JSONL, one folder a chat, that any tool can read.
+
+A group counts as a whole: an answer without its turn would be given again. A kill in the middle of writing it leaves
+its first lines in the commit log only, where all lines of a group but the last have a space before them.
 
 All functions block and run in the writer's thread.
 """
@@ -124,11 +127,11 @@ class Journal:
             lines_of: dict[str, list[bytes]] = {}
             for entry in entries:
                 lines_of.setdefault(entry.path, []).append(entry.line.encode() + b"\n")
+            self._write(self._commit, _commit_lines(entries))
+            self._fsync(self._commit)
             for path, lines in lines_of.items():
                 self._write(self._descriptor(path), b"".join(lines))
                 self._dirty.add(path)
-            self._write(self._commit, b"".join(_commit_line(entry) for entry in entries))
-            self._fsync(self._commit)
         except BaseException:
             self.rollback()
             raise
@@ -266,6 +269,7 @@ class Journal:
         data = commit_log.read_bytes()
         aside, odd = SetAside(self._root), False
         lines_of: dict[str, list[bytes]] = {}
+        group: list[tuple[str, bytes]] = []
         for number, raw in enumerate(data.split(b"\n")[:-1], 1):  # a torn last line was never acknowledged
             path, tab, line = raw.partition(b"\t")
             if not tab or not _is_log(path):
@@ -273,7 +277,13 @@ class Journal:
                 aside.store(COMMIT_LOG, raw)  # the commit log is emptied in the end
                 odd = True
                 continue
-            lines_of.setdefault(path.decode(), []).append(line)
+            group.append((path.decode(), line.lstrip(b" ")))
+            if not line.startswith(b" "):
+                for name, whole in group:
+                    lines_of.setdefault(name, []).append(whole)
+                group = []
+        if group:
+            log.warning("half_group_dropped", count=len(group))
         if odd:
             aside.sync(COMMIT_LOG)
         return sum(self._put_back(path, lines, len(data)) for path, lines in lines_of.items())
@@ -312,8 +322,10 @@ def _draft(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
-def _commit_line(entry: Entry) -> bytes:
-    return f"{entry.path}\t{entry.line}\n".encode()
+def _commit_lines(group: Sequence[Entry]) -> bytes:
+    return "".join(
+        f"{entry.path}\t{' ' if number < len(group) else ''}{entry.line}\n" for number, entry in enumerate(group, 1)
+    ).encode()
 
 
 def _is_log(path: bytes) -> bool:

@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -123,6 +125,40 @@ async def test_lines_of_the_commit_log_are_put_back_into_the_logs(tmp_path: Path
     assert (tmp_path / COMMIT_LOG).read_bytes() == b""
 
 
+def test_of_a_group_a_kill_leaves_all_or_nothing(tmp_path: Path, log_events: list[dict[str, Any]]) -> None:
+    """Whole groups before it count, whatever is in the logs; nothing of the last one is there."""
+    with closing(Journal(tmp_path, checkpoint_bytes=1 << 20)) as journal:
+        journal.lock()
+        journal.open()
+        journal.append([Entry("conversations/a/1.jsonl", '{"n":1}'), Entry("turns/1.jsonl", '{"n":2}')])
+        journal.append([Entry("conversations/a/1.jsonl", '{"n":3}'), Entry("turns/1.jsonl", '{"n":4}')])
+        commit_log = (tmp_path / COMMIT_LOG).read_bytes()
+    for name in ("conversations/a/1.jsonl", "turns/1.jsonl"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / COMMIT_LOG).write_bytes(commit_log[: commit_log.rindex(b"turns")])
+    with closing(Journal(tmp_path, checkpoint_bytes=1 << 20)) as again:
+        again.lock()
+        assert again.open() == 2
+    assert (tmp_path / "conversations/a/1.jsonl").read_text() == '{"n":1}\n'
+    assert (tmp_path / "turns/1.jsonl").read_text() == '{"n":2}\n'
+    assert [each["count"] for each in log_events if each["event"] == "half_group_dropped"] == [1]
+
+
+def test_nothing_is_in_a_log_that_the_commit_log_has_not_made_durable(tmp_path: Path) -> None:
+    """A kill while the commit log is written leaves the logs as they were."""
+    seen: list[bool] = []
+
+    def fsync(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == COMMIT_LOG:
+            seen.append((tmp_path / "turns/1.jsonl").exists())
+        os.fsync(descriptor)
+
+    with closing(Journal(tmp_path, checkpoint_bytes=1 << 20, fsync=fsync)) as journal:
+        journal.lock()
+        journal.append([Entry("turns/1.jsonl", '{"n":1}')])
+        assert seen == [False]
+
+
 def test_a_damaged_commit_log_cannot_write_elsewhere(tmp_path: Path) -> None:
     root = tmp_path / "data"
     root.mkdir()
@@ -204,7 +240,9 @@ def test_migrations_bring_every_earlier_version_to_the_same_schema() -> None:
 
 CHILD = """
 import os, sys, trio
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 from klaw.store.kinds import messages
 from tests.support.making import new, running_store
 
