@@ -191,7 +191,12 @@ def check_seen(who: str, seen: Sequence[tuple[int, str, str]], wanted: Sequence[
     seqs = [seq for seq, *_ in seen]
     if len(seqs) != len(wanted) or seqs != [seq for seq, *_ in wanted]:
         return [f"{who}: saw {len(seqs)} messages ({len(set(seqs))} different), {len(wanted)} are stored"]
-    return [f"{who}: saw other texts or ids than are stored"]
+    seq, *differ = next(
+        (a[0], a[1], b[1], "texts differ" if a[2] != b[2] else "same text")
+        for a, b in zip(seen, wanted, strict=True)
+        if a != b
+    )
+    return [f"{who}: saw other texts or ids than are stored, first {seq}: {', '.join(differ)}"]
 
 
 def by_chat(disk: Disk) -> dict[str, list[tuple[int, str, str]]]:
