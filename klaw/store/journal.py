@@ -307,9 +307,12 @@ class Journal:
                 torn = tail.rsplit(b"\n", 1)[-1]
                 if torn and any(line.startswith(torn) and line != torn for line in missing):
                     file.truncate(size - len(torn))  # the whole line follows below
+        descriptor = self._descriptor(path)
         if missing:
-            os.write(self._descriptor(path), b"\n".join(missing) + b"\n")
-            self._dirty.add(path)
+            os.write(descriptor, b"\n".join(missing) + b"\n")
+        # What a killed process wrote is there, and durable only with the checkpoint that empties the commit log.
+        self._dirty.add(path)
+        self._new_folders.update((full.parent, full.parent.parent, self._root))
         return len(missing)
 
 
