@@ -11,7 +11,6 @@ import structlog
 from klaw.actor.failure import error_class, where
 from klaw.actor.reply import Reply
 from klaw.errors import KlawError, StorageError, StorageFull, StoreDamaged, VectorsDamaged
-from klaw.store import records
 from klaw.store.damage import BROKEN_FILE, DAMAGED
 from klaw.store.halves import joined
 from klaw.store.journal import Entry, Journal
@@ -80,7 +79,7 @@ def _commit_group(
             outcomes.append(_execute(request, transaction))
             entries += joined(outcomes[-1].transaction.entries)
         if entries:
-            journal.append(_messages_first(entries))
+            journal.append(entries)
         connection.execute("COMMIT")
     except (apsw.FullError, apsw.ReadOnlyError, OSError) as error:
         _undo(connection, journal)
@@ -120,17 +119,6 @@ def _finish(outcome: Outcome) -> Outcome:
         except KlawError as error:
             return attrs.evolve(outcome, error=error)
     return outcome
-
-
-def _messages_first(entries: Sequence[Entry]) -> list[Entry]:
-    """The order in which a group's lines are written: what is said before what refers to it.
-
-    A process that is killed between two logs leaves some of the lines, and the next start takes what it finds. Then a
-    message may stand there without the turn or the run that it belongs to: it is found by its id, and not said twice.
-    The other way round a turn would be over, or a run would have delivered, and nobody would see the answer again.
-    The journal writes each log once, in the order in which they are named here, so the whole group has to be sorted.
-    """
-    return sorted(entries, key=lambda entry: not entry.path.startswith(f"{records.CONVERSATIONS}/"))
 
 
 def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:

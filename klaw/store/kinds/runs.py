@@ -1,15 +1,14 @@
 """Runs of tasks, their transcripts, and what they say in chats.
 
 Why no result is lost or delivered twice when the process dies. A delivery has two lines: the message in its chat's log,
-and the run's new state in the log of runs; the commit writes all messages of a group before all states of runs.
+and the run's new state in the log of runs; they are one group of the journal, so both are there or none.
 
-- Killed before the message's line: nobody was told anything. The run is still running in both logs and database; the
-  scheduler marks it as interrupted and, where that is due, tries again.
-- Killed between the two lines: the next start finds the message in its log and inserts it, so whoever was away gets it
-  on resume. The run's state still says running, without this delivery; ``runs.delivered_of`` finds the message by its
-  id, which follows from the run's id, and recovery records it instead of delivering again.
-- Killed after both lines and before the database's commit: the next start inserts both.
+- Killed before the group is in the commit log: nobody was told anything. The run is still running in both logs and
+  database; the scheduler marks it as interrupted and, where that is due, tries again.
+- Killed after that and before the database's commit: the next start puts both back.
 - Killed after the commit and before the answer: all is there. To save the same state again is answered as repeated.
+- A home that an older Klaw left between the two lines: the message is there, the run's state still says running.
+  ``runs.delivered_of`` finds the message by its id, which follows from the run's id, and recovery records it.
 
 In none of them can a run say that it delivered what no log has. The database is never ahead of the logs.
 """
