@@ -12,9 +12,12 @@ from klaw.actor.log import keep_allowed_fields
 
 pytest_plugins = ["tests.support.hanging", "tests.support.models"]
 
-settings.register_profile("klaw", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("klaw")
+explore = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No example fails because the machine is slow."""
+settings.register_profile("explore", explore)
+settings.register_profile("klaw", explore, derandomize=True)
+settings.load_profile("klaw")
+"""The same examples every time; ``pytest --hypothesis-profile=explore`` looks for others."""
 
 CANARY = "canary-Жёлудь-7731"
 """Planted into messages; no log line may ever hold it (invariant private-logs)."""

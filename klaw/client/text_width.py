@@ -50,7 +50,7 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     cells = sum(map(width_of, text))
-    return cells + sum(width_of(before) == 1 for before, mark in pairwise(text) if mark == _AS_EMOJI)
+    return cells + sum(width_of(before) == 1 and before != " " for before, mark in pairwise(text) if mark == _AS_EMOJI)
 
 
 _JOINER = "\u200d"
