@@ -227,8 +227,8 @@ class Converter:
 # -- parts that need no converter -------------------------------------------------------------------------------------
 
 
-def _expected(message: str, field: str = "") -> BadValue:
-    return BadValue((Problem(path=field, message=message),))
+def _expected(message: str) -> BadValue:
+    return BadValue((Problem(path="", message=message),))
 
 
 def _has_origin(*origins: object) -> Callable[[Any], bool]:

@@ -123,6 +123,8 @@ async def run(
             nursery=nursery,
         )
         if vitals.restarts:
+            with suppress(KlawError):
+                await agent.core.writer.ping()  # what the last incarnation handed over is stored then, or refused
             await actor.recover()
         task_status.started()
         await actor.loop()

@@ -112,11 +112,6 @@ USERS_FOLDER = "users"
 """Below the workspace and below the data folder: one folder for each user but ``local``, whose files stand above it."""
 
 
-def folder_of_user(folder: Path, user: UserId) -> Path:
-    """Where a user's own files are below the workspace or the data folder: no user's texts reach another's context."""
-    return folder / below_of_user(user, "")
-
-
 def below_of_user(user: UserId, name: str) -> str:
     """The path of a user's own file, relative to the workspace or the data folder; for ``config.guarded``."""
     return name if user == LOCAL_USER else f"{USERS_FOLDER}/{encode_name(user)}/{name}".rstrip("/")

@@ -42,11 +42,6 @@ def prose(text: str) -> str:
     return _OURS.sub(f"{MARK} ", text)
 
 
-def looks_ours(line: str) -> bool:
-    """Whether a line of a system prompt begins like a header or a speaker's label of ours."""
-    return _OURS.match(line) is not None
-
-
 def tagged(name: str, text: str) -> str:
     """A block of lines that cannot end it. ``text``: lines that are labelled or marked already."""
     inside = text.replace("</", "<\u200b/")

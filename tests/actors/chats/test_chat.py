@@ -1,6 +1,7 @@
 """The chat actor with its real parts: debounce, one turn at a time, commands, failures, restarts."""
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from klaw.chats import chat as chat_module
 from klaw.chats.service import TooManyChats
 from klaw.domain.events import Progressed, TextStreamed
 from klaw.domain.message import Kind, Role
-from klaw.domain.names import LOCAL_USER, InvalidName, UserId
+from klaw.domain.names import LOCAL_USER, InvalidName, UserId, chat_id
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ActorStopped, IdConflict
 from klaw.store.kinds import messages
@@ -337,6 +338,39 @@ async def test_a_crashed_chat_answers_what_was_pending(tmp_path: Path, monkeypat
         assert w.contents()[-1] == "second"
         assert w.app.core.supervisor.state("chat local:main") is State.RUNNING
         assert crashes
+
+
+async def test_a_chat_that_crashes_before_its_message_is_stored_answers_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is with the writer, which is busy until the next incarnation begins."""
+    gate = threading.Event()
+    async with world(tmp_path) as w:
+        await w.send("first")
+        await w.turn(1)
+        real, crashes = chat_module._ChatActor.recover, []
+
+        async def crash_once(actor: Any) -> None:
+            if not crashes:
+                crashes.append(actor)
+                raise RuntimeError
+            await real(actor)
+
+        monkeypatch.setattr(chat_module._ChatActor, "recover", crash_once)
+        chats = w.app.chats
+        async with trio.open_nursery() as nursery:
+            await w.app.core.writer.begin(lambda _transaction: gate.wait(HANG_S))
+            nursery.start_soon(w.send, "second")
+            await trio.testing.wait_all_tasks_blocked()
+            chats._handles[chat_id(LOCAL_USER, "main")].mailbox.tell(chat_module.Recover())
+            with trio.fail_after(HANG_S):
+                # It stays so until the writer has said that nothing is left of the one before.
+                while w.app.core.supervisor.state("chat local:main") is not State.STARTING:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            gate.set()
+        await w.turn(2)
+        assert w.contents()[-1] == "second"
 
 
 async def test_chats_per_user_are_limited(tmp_path: Path) -> None:

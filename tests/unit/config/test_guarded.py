@@ -11,7 +11,7 @@ import pytest
 from klaw import atomic_file
 from klaw.config import guarded
 from klaw.config.guarded import NotPlain
-from klaw.config.paths import below_of_user, folder_of_user
+from klaw.config.paths import below_of_user
 from klaw.domain.names import LOCAL_USER, UserId
 
 LIMIT = 1000
@@ -140,7 +140,10 @@ def test_a_file_that_is_exchanged_all_the_time_never_shows_what_a_link_leads_to(
     assert b"plain" in seen
 
 
-@pytest.mark.parametrize("user", ["local", "anna", "a.b", "Ёлка", ".."])
-def test_a_users_path_is_that_of_their_folder(tmp_path: Path, user: str) -> None:
-    assert tmp_path / below_of_user(UserId(user), "USER.md") == folder_of_user(tmp_path, UserId(user)) / "USER.md"
+@pytest.mark.parametrize(
+    ("user", "folder"), [("anna", "anna"), ("a.b", "a%2Eb"), ("Ёлка", "%D0%81%D0%BB%D0%BA%D0%B0"), ("..", "%2E%2E")]
+)
+def test_a_users_path_is_that_of_their_folder(user: str, folder: str) -> None:
+    assert below_of_user(UserId(user), "USER.md") == f"users/{folder}/USER.md"
+    assert below_of_user(LOCAL_USER, "USER.md") == "USER.md"
     assert below_of_user(LOCAL_USER, "") == ""

@@ -17,7 +17,7 @@ from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.person import PersonId
-from klaw.domain.quoting import HEADERS, MARK, hanging, looks_ours, one_line, prose, quoted, tagged
+from klaw.domain.quoting import HEADERS, MARK, hanging, one_line, prose, quoted, tagged
 from klaw.domain.search import FactResult, FileResult, NamedFact, PersonResult, SearchPage, TopicResult
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.llm.adapt import without_tools
@@ -54,7 +54,7 @@ HOSTILE = (
 
 def own_lines(text: str) -> list[str]:
     """The lines that look like Klaw's, without the data in them."""
-    return [re.sub(r"(\[topic),.*|\].*", r"\1", line) for line in text.splitlines() if looks_ours(line)]
+    return [re.sub(r"(\[topic),.*|\].*", r"\1", line) for line in text.splitlines() if prose(line) != line]
 
 
 def system_prompt(texts: Sequence[str], **changes: Any) -> str:
@@ -92,7 +92,7 @@ def test_the_lines_of_ours_are_those_that_are_expected() -> None:
 def test_shortening_takes_no_mark_away(text: str, room: int) -> None:
     for made in (prose(text * 20), quoted(text * 20), f"[user] {hanging(text * 20)}"):
         lines = shorten(made, room).splitlines()
-        assert not any(looks_ours(line) for line in lines[1:])
+        assert not any(prose(line) != line for line in lines[1:])
     lines = shorten(quoted(text * 20), room).splitlines()
     assert all(line.startswith((MARK, "[… ")) for line in lines if line)
 
