@@ -35,6 +35,8 @@ from klaw.llm.parts import Llm
 from klaw.memory import parts as memory_parts
 from klaw.memory.parts import Memory
 from klaw.operations.slash import OperationCommands
+from klaw.runs import parts as task_parts
+from klaw.runs.parts import Tasks
 from klaw.store import writer as writer_actor
 from klaw.store.journal import Journal
 from klaw.store.reindex import actor as reindex_actor
@@ -43,8 +45,6 @@ from klaw.store.reindex.places import Places
 from klaw.store.reindex.values import Progress
 from klaw.store.sql import messages
 from klaw.store.store import open_store
-from klaw.subagents import parts as task_parts
-from klaw.subagents.parts import Tasks
 from klaw.toolbox import parts as tool_parts
 from klaw.toolbox.parts import Tools
 

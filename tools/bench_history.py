@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import TaskName, run_folder
-from klaw.subagents.transcripts import load
+from klaw.runs.transcripts import load
 from tests.support.transcripts import answer, as_bytes, calls, request, result
 
 RUNS = 5

@@ -60,6 +60,7 @@ from klaw.memory.recall.recall import Recall
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.operations.perform import OPERATOR, Call, perform
 from klaw.operations.usage import budget_json
+from klaw.runs.service import Scheduling
 from klaw.store.journal import COMMIT_LOG
 from klaw.store.readers import Readers
 from klaw.store.reindex.actor import Reindexer
@@ -67,7 +68,6 @@ from klaw.store.reindex.values import Options
 from klaw.store.sql import facts, messages, overview, replay, turns, usage, whereabouts
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.writer import Writer
-from klaw.subagents.service import Scheduling
 from klaw.toolbox.mcp.state import McpReport
 
 WRITER_PING_S = 5.0

@@ -23,7 +23,7 @@ from klaw.operations.operation import (
 from klaw.operations.text import Table
 
 if TYPE_CHECKING:
-    from klaw.subagents.service import Scheduling
+    from klaw.runs.service import Scheduling
 
 NOUN = Noun("runs", "list, show and cancel runs of tasks and subagents (docs/scheduling.md)")
 MAX_NOTE = 60
@@ -139,7 +139,7 @@ def status_of(run: dict[str, Any]) -> str:
 
 def as_json(scheduling: "Scheduling", run: Run, *, whole: bool = False) -> dict[str, Any]:
     """A run as JSON has it."""
-    from klaw.subagents.describe import run_json
+    from klaw.runs.describe import run_json
 
     return run_json(run, waits=scheduling.waits(run.id), whole=whole)
 

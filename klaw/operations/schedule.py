@@ -15,8 +15,8 @@ from klaw.operations.runs import RunFilters, as_json, list_of_runs, minute, run_
 from klaw.operations.text import Table
 
 if TYPE_CHECKING:
-    from klaw.subagents.describe import TaskView
-    from klaw.subagents.service import Scheduling
+    from klaw.runs.describe import TaskView
+    from klaw.runs.service import Scheduling
 
 NOUN = Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
 SHOWN_IN_CHAT = 50
@@ -29,7 +29,7 @@ class OfTask(OfUser):
 
 @attrs.frozen(kw_only=True)
 class TaskFields:
-    """Names and help of a task's fields; ``subagents.drafting`` checks their values, all of them together."""
+    """Names and help of a task's fields; ``runs.drafting`` checks their values, all of them together."""
 
     cron: str | None = argument("when it runs: five fields, for instance '0 9 * * MON-FRI'", metavar="FIELDS")
     zone: str | None = argument("time zone of --cron, for instance Europe/Berlin", metavar="ZONE")
@@ -193,7 +193,7 @@ def _heartbeat(answer: dict[str, Any]) -> Lines:
 
 
 def _told(view: "TaskView") -> dict[str, Any]:
-    from klaw.subagents.describe import task_json
+    from klaw.runs.describe import task_json
 
     return {"task": task_json(view)}
 
@@ -244,7 +244,7 @@ async def disable(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict
 @NOUN.operation("schedule_run", OfTask, cli="run", show=_started, changes=True)
 async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """Start a run now, whatever the schedule says, and do not wait for its end."""
-    from klaw.subagents.beginning import NotStarted
+    from klaw.runs.beginning import NotStarted
 
     run: Run
     try:
@@ -265,7 +265,7 @@ async def runs(asked: TaskRuns, user: UserId, scheduling: "Scheduling") -> dict[
 @NOUN.operation("heartbeat", Heartbeat, show=_heartbeat, changes=True, slash=_HEARTBEAT)
 async def heartbeat(asked: Heartbeat, user: UserId, chat: ChatId | None, scheduling: "Scheduling") -> dict[str, Any]:
     """Let the heartbeat speak in the chat where this is asked, or nowhere."""
-    from klaw.subagents.triggers import span
+    from klaw.runs.triggers import span
 
     if (asked.state or "").lower() == "off":
         await scheduling.pair_heartbeat(user, None)

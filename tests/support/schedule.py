@@ -9,7 +9,7 @@ import attrs
 from klaw.actor.clock import iso
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import Run, RunKind, RunStatus, Task, Trigger
-from klaw.subagents.due import Decision, Fire, Rules, State, TaskKey, decide
+from klaw.runs.due import Decision, Fire, Rules, State, TaskKey, decide
 
 
 def a_task(name: str, trigger: Trigger, *, since: float, user: UserId = LOCAL_USER, **more) -> Task:

@@ -7,7 +7,7 @@ import structlog
 
 from klaw.domain.names import LOCAL_USER
 from tests.actors.chats.world import world
-from tests.actors.subagents.test_scheduler import add, ended
+from tests.actors.runs.test_scheduler import add, ended
 from tests.support.llm_server import text_reply
 
 

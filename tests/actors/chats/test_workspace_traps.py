@@ -13,7 +13,7 @@ from klaw.agent import workspace as workspace_module
 from klaw.agent.workspace import Workspace
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import AGENT_FILES
-from klaw.subagents import heartbeat
+from klaw.runs import heartbeat
 from klaw.toolbox.skills.catalogue import Catalogue
 from tests.actors.chats.world import world
 from tests.unit.config.test_guarded import TRAPS

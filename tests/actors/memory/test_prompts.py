@@ -27,11 +27,11 @@ from klaw.memory.topics.reranker import Reranker
 from klaw.memory.topics.search import TopicHit, TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
+from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.store.kinds import facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import messages
 from klaw.store.store import Store
-from klaw.subagents.context import Inputs, assemble, instructions, situation
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
 from tests.support.making import START, new, running_store

@@ -27,8 +27,8 @@ from klaw.memory.summaries import rendering, tool_notes
 from klaw.memory.topics import merger, reranker
 from klaw.memory.topics.merger import Like
 from klaw.memory.topics.texts import render
-from klaw.subagents import context as run_context
-from klaw.subagents.context import situation
+from klaw.runs import context as run_context
+from klaw.runs.context import situation
 from tests.support.facts import fact
 from tests.support.making import dialogue, stored
 from tests.unit.context.test_assemble import MET, recalled, snapshot

@@ -1,0 +1,266 @@
+"""Beginning runs: the record is made, its limits are checked, and it is stored; what comes back can be started."""
+
+from typing import Protocol
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import iso
+from klaw.agent.agent import Agent
+from klaw.domain import tokens
+from klaw.domain.delivery import notice_message
+from klaw.domain.names import UserId, chat_id
+from klaw.domain.prompt_files import HEARTBEAT_FILE
+from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName
+from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
+from klaw.runs import heartbeat
+from klaw.runs.drafting import Request
+from klaw.runs.due import Fire
+from klaw.runs.limits import Refusal, day_of, refusal, spawn_refusal, tells_user, tokens_of
+from klaw.runs.live import OUTSIDE, QUEUED, LiveRun
+from klaw.runs.spending import LEAST_ANSWER_TOKENS, Allowance, Ledger
+from klaw.store.kinds import runs
+from klaw.store.sql import due_runs, tasks
+
+log = structlog.get_logger("klaw.scheduler")
+
+
+class NotStarted(KlawError):
+    """A run was not begun; the text says why and what can be done."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class Job:
+    """A stored run with what it needs to start."""
+
+    live: LiveRun
+    allowance: Allowance
+    timeout_s: float
+    over: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when its end is stored, or will not be."""
+
+    @property
+    def run(self) -> Run:
+        return self.live.run
+
+
+class SpawnOrder(Protocol):
+    """What ``Beginner.spawn`` reads of the scheduler's ``Spawn``."""
+
+    @property
+    def user(self) -> UserId: ...
+    @property
+    def request(self) -> Request: ...
+    @property
+    def parent(self) -> str | None: ...
+    @property
+    def notify(self) -> str | None: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def outside(self) -> bool: ...
+
+
+class Beginner:
+    """Begins runs of all kinds; owns the account of what is spent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.ledger = Ledger(agent.core.readers)
+
+    async def fire(self, fire: Fire) -> Job | Run:
+        """Begin the run of a task's fire time.
+
+        Returns:
+            What is to be started; or, of a run that is over already, its record: refused, and stored; or silent, and
+            not stored, a heartbeat that has nothing to look after.
+
+        Raises:
+            StorageError: nothing was stored; the fire time is not used up.
+        """
+        task = fire.task
+        kind = RunKind.HEARTBEAT if task.name == HEARTBEAT else RunKind.SCHEDULED
+        message = task.message
+        if kind is RunKind.HEARTBEAT:
+            message = await self._list_of(task.user) or ""
+        run = self._run(
+            task.user, task.name, kind, message, due=iso(fire.due), model=task.model, inject_into=task.inject_into
+        )
+        run = attrs.evolve(run, attempt=fire.attempt, note=fire.note)
+        if not message:
+            return attrs.evolve(run, status=RunStatus.SILENT, ended_at=run.started_at)
+        return await self._begin(run, task)
+
+    async def by_hand(self, user: UserId, name: TaskName) -> Job:
+        """Begin a run of a task that a person asked for.
+
+        Raises:
+            NoSuchTask: the user has no such task.
+            NotStarted: a limit forbids it, or the heartbeat has nothing to look after.
+            StorageError: it could not be stored.
+        """
+        task = await self._agent.core.readers.run(tasks.get, user, name)
+        if task is None:
+            raise NoSuchTask(f"there is no task {name}")
+        message = task.message
+        if name == HEARTBEAT:
+            message = await self._list_of(user) or ""
+            if not message:
+                raise NotStarted(f"{HEARTBEAT_FILE} is missing or says nothing")
+        run = self._run(user, name, RunKind.MANUAL, message, model=task.model, inject_into=task.inject_into)
+        run = attrs.evolve(run, details={QUEUED: True})
+        return _started(await self._begin(run, task))
+
+    async def spawn(self, order: SpawnOrder, unfinished: int) -> Job:
+        """Begin a subagent.
+
+        Args:
+            order: what is asked for.
+            unfinished: the user's spawned runs that are not over.
+
+        Raises:
+            NotStarted: a limit forbids it, or its name is a task's.
+            ConfigError: there is no such model.
+            StorageError: it could not be stored.
+        """
+        limits = self._agent.core.config.subagents
+        refused = spawn_refusal(
+            depth=order.depth,
+            unfinished=unfinished,
+            max_depth=limits.max_depth,
+            max_spawned=limits.max_spawned,
+        )
+        if refused is not None:
+            raise NotStarted(refused.note)
+        request = order.request
+        if await self._agent.core.readers.run(tasks.get, order.user, request.name) is not None:
+            raise NotStarted(f"{request.name} is the name of a task; give the subagent another one")
+        if request.model is not None:
+            self._agent.llm.router.route(request.model)
+        run = self._run(
+            order.user,
+            request.name,
+            RunKind.SPAWNED,
+            request.message,
+            model=request.model,
+            inject_into=request.inject_into,
+        )
+        details = {QUEUED: True, **({OUTSIDE: True} if order.outside else {})}
+        run = attrs.evolve(run, parent=order.parent, notify=order.notify, depth=order.depth, details=details)
+        return _started(await self._begin(run, None))
+
+    async def job_again(self, run: Run) -> Job:
+        """Get a stored run ready that was not started by this process."""
+        task = None
+        if run.kind is not RunKind.SPAWNED:
+            task = await self._agent.core.readers.run(tasks.get, run.user, run.task)
+        await self.ledger.open(run)
+        return self._job(run, task)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _begin(self, run: Run, task: Task | None) -> Job | Run:
+        await self.ledger.open(run)
+        try:
+            began = await self._begin_open(run, task)
+        except BaseException:
+            self.ledger.close(run)
+            raise
+        if not isinstance(began, Job):
+            self.ledger.close(run)
+        return began
+
+    async def _begin_open(self, run: Run, task: Task | None) -> Job | Run:
+        agent = self._agent
+        job = self._job(run, task)
+        needed = tokens.estimate(run.message) + LEAST_ANSWER_TOKENS
+        refused = refusal(job.allowance.limits, self.ledger.used(run), needed)
+        if refused is not None:
+            return await self._refuse(run, refused)
+        begun = await agent.core.writer.run(runs.begin, run)
+        if begun.repeated:
+            log.warning("run_repeated", run=begun.run.id)
+            return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
+        return job
+
+    async def _refuse(self, run: Run, refused: Refusal) -> Run:
+        """Store that a run was refused, and tell the user, once a day."""
+        agent = self._agent
+        since = day_of(run.started_at)
+        earlier = await agent.core.readers.run(due_runs.limited, run.user, since, refused.limit)
+        note = refused.note if run.note is None else f"{run.note}; {refused.note}"
+        over = attrs.evolve(
+            run, status=RunStatus.REFUSED, ended_at=run.started_at, error=refused.limit.value, note=note
+        )
+        listener = run.notify or run.inject_into
+        log.warning("run_refused", run=run.id, code=refused.limit.value)
+        if listener is not None and tells_user(refused, run, earlier):
+            told = attrs.evolve(over, details={"told": True})
+            text = f"{run.task} was not run: {refused.note}."
+            notice = notice_message(told, chat_id(run.user, listener), text, run.started_at)
+            try:
+                return (await agent.core.writer.run(runs.begin, told, notice)).run
+            except NoSuchChat:
+                log.warning("notice_not_delivered", run=run.id)
+        return (await agent.core.writer.run(runs.begin, over)).run
+
+    def _run(
+        self,
+        user: UserId,
+        name: TaskName,
+        kind: RunKind,
+        message: str,
+        *,
+        model: str | None,
+        inject_into: str | None,
+        due: str | None = None,
+    ) -> Run:
+        now = iso(self._agent.core.clock.now())
+        return Run(
+            id=self._agent.core.new_id(),
+            user=user,
+            task=name,
+            kind=kind,
+            due=due or now,
+            status=RunStatus.RUNNING,
+            message=message,
+            model=self._model(model),
+            inject_into=inject_into,
+            started_at=now,
+        )
+
+    def _model(self, name: str | None) -> str:
+        try:
+            return self._agent.llm.router.route(name, task="subagent").name
+        except ConfigError:
+            # It has gone from the configuration since: the run itself fails and says so.
+            return name or self._agent.core.config.routing.default
+
+    def _job(self, run: Run, task: Task | None) -> Job:
+        agent = self._agent
+        limits = agent.core.config.subagents
+        live = LiveRun(
+            run=run,
+            writer=agent.core.writer,
+            clock=agent.core.clock,
+            new_id=agent.core.new_id,
+            said=agent.memory.embedder.nudge,
+        )
+        allowance = Allowance(
+            ledger=self.ledger,
+            limits=tokens_of(task, max_tokens=limits.max_tokens, daily_tokens=limits.daily_tokens),
+        )
+        own = None if task is None else task.timeout_s
+        return Job(live=live, allowance=allowance, timeout_s=limits.timeout_s if own is None else own)
+
+    async def _list_of(self, user: UserId) -> str | None:
+        workspace = self._agent.workspace
+        return await workspace.within(None, heartbeat.read, workspace.folder, user)
+
+
+def _started(began: Job | Run) -> Job:
+    """What can be started. Raises NotStarted for a run that is over already."""
+    if isinstance(began, Run):
+        raise NotStarted(began.note or "it was asked for twice at the same moment")
+    return began

@@ -1,0 +1,178 @@
+"""The context of a subagent's run: system prompt, core memory, the task's last runs, then the request. Pure.
+
+No Auto-RAG and no sliding window: the history is a fixed number of runs, and what does not fit is left out run by run,
+oldest first.
+"""
+
+import json
+from collections.abc import Sequence
+
+import attrs
+
+from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, Layer, headed, layer
+from klaw.context.inputs import Budget
+from klaw.context.shorten import shorten
+from klaw.domain import tokens
+from klaw.domain.message import Role
+from klaw.domain.quoting import CORE_MEMORY_HEADER, one_line
+from klaw.domain.task import Run, RunKind
+from klaw.llm.types import ChatMessage
+from klaw.prompts import prompt
+from klaw.runs.transcripts import PastMessage, PastRun
+
+EMPTY_ANSWER = json.dumps({"silent": True})
+"""Shown for an empty answer of an earlier run: providers refuse empty messages, and this is the form that is wanted."""
+
+
+@attrs.frozen(kw_only=True)
+class Inputs:
+    """Everything that the context of one run is made from."""
+
+    system_prompt: str
+    """The workspace's prompt files, joined."""
+    instructions: str
+    """What a subagent is told of its work; the same in each run of the task, so that prompt caches keep it."""
+    core_memory: str
+    """The core memory, rendered; empty when there is none."""
+    history: Sequence[PastRun]
+    """The last complete runs, oldest first."""
+    situation: str
+    """What differs from run to run: the time, a note about lateness; stands before the request."""
+    request: str
+    """The task's message."""
+    tools_tokens: int
+    """Estimated tokens of the request's tool list."""
+    with_tools: bool
+    """Whether the model is offered tools; without, earlier calls are left out of the history."""
+    budget: Budget
+
+
+@attrs.frozen(kw_only=True)
+class RunContext:
+    """The finished context."""
+
+    messages: tuple[ChatMessage, ...]
+    layers: tuple[Layer, ...]
+    history: tuple[PastRun, ...]
+    """The earlier runs that are in it."""
+    left_out: int
+    """Earlier runs that did not fit."""
+    tokens: int
+    """Estimated tokens of the whole request."""
+
+
+def assemble(inputs: Inputs) -> RunContext:
+    """Make the messages of a run's first request."""
+    usable = inputs.budget.usable
+    fixed = [
+        layer(name, text, int(usable * FIXED_SHARE))
+        for name, text in (
+            ("system_prompt", inputs.system_prompt),
+            ("instructions", inputs.instructions),
+            ("core_memory", headed(CORE_MEMORY_HEADER, inputs.core_memory)),
+        )
+        if text
+    ]
+    whole = "\n\n".join(text for text in (inputs.situation, inputs.request) if text)
+    asked = shorten(whole, int(usable * PENDING_SHARE))
+    asked_tokens = tokens.estimate(asked) + tokens.PER_MESSAGE
+    left = usable - sum(layer.tokens for layer in fixed) - asked_tokens - inputs.tools_tokens
+    kept: list[PastRun] = []
+    past: list[ChatMessage] = []
+    past_tokens = 0
+    for run in reversed(inputs.history):
+        messages = run_messages(run, with_tools=inputs.with_tools)
+        cost = sum(map(_cost, messages))
+        if past_tokens + cost > left:
+            break
+        kept.insert(0, run)
+        past = [*messages, *past]
+        past_tokens += cost
+    system = "\n\n".join(layer.text for layer in fixed)
+    layers = (
+        *fixed,
+        Layer(name="history", text="", tokens=past_tokens, cut=len(kept) < len(inputs.history)),
+        Layer(name="pending", text="", tokens=asked_tokens, cut=asked != whole),
+        Layer(name="tools", text="", tokens=inputs.tools_tokens),
+    )
+    return RunContext(
+        messages=(
+            *([ChatMessage(role="system", content=system)] if system else []),
+            *past,
+            ChatMessage(role="user", content=asked),
+        ),
+        layers=layers,
+        history=tuple(kept),
+        left_out=len(inputs.history) - len(kept),
+        tokens=sum(layer.tokens for layer in layers),
+    )
+
+
+def run_messages(run: PastRun, *, with_tools: bool) -> list[ChatMessage]:
+    """An earlier run as messages of a request.
+
+    Each call is followed by its result; a call without a result and a result without a call are left out, as providers
+    refuse a request that has one. Neighbours of one role are joined.
+    """
+    made: list[ChatMessage] = []
+    for place, message in enumerate(run.messages):
+        match message.role:
+            case Role.USER:
+                _append(made, ChatMessage(role="user", content=message.content))
+            case Role.ASSISTANT if message.ends_a_run:
+                _append(made, ChatMessage(role="assistant", content=message.content.strip() or EMPTY_ANSWER))
+            case Role.ASSISTANT if with_tools:
+                made += _round(message, _results_after(run.messages, place))
+            case _:
+                pass
+    return made
+
+
+def _round(asking: PastMessage, results: dict[str, PastMessage]) -> list[ChatMessage]:
+    """One round of tool calls with its results; nothing when no call has a result."""
+    calls = tuple({call.id: call for call in asking.calls if call.id in results}.values())
+    if not calls:
+        return []
+    return [
+        ChatMessage(role="assistant", content=asking.content, tool_calls=calls),
+        *(ChatMessage(role="tool", content=results[call.id].content, tool_call_id=call.id) for call in calls),
+    ]
+
+
+def _results_after(messages: Sequence[PastMessage], place: int) -> dict[str, PastMessage]:
+    """The results up to the next assistant message: ids may be used again in a later round."""
+    found: dict[str, PastMessage] = {}
+    for message in messages[place + 1 :]:
+        if message.role is Role.ASSISTANT:
+            break
+        if message.call is not None:
+            found.setdefault(message.call, message)
+    return found
+
+
+def _append(made: list[ChatMessage], message: ChatMessage) -> None:
+    if made and made[-1].role == message.role and not made[-1].tool_calls:
+        made[-1] = attrs.evolve(made[-1], content=f"{made[-1].content}\n{message.content}")
+    else:
+        made.append(message)
+
+
+def _cost(message: ChatMessage) -> int:
+    arguments = sum(tokens.estimate(call.name) + tokens.estimate(call.arguments) for call in message.tool_calls)
+    return tokens.estimate(message.content) + arguments + tokens.PER_MESSAGE
+
+
+def instructions(run: Run, *, with_tools: bool) -> str:
+    """What a subagent is told about its work; the same for all runs of a task."""
+    parts = [prompt("subagent")]
+    if run.kind is RunKind.HEARTBEAT:
+        parts.append(prompt("subagent_heartbeat"))
+    elif run.inject_into is not None:
+        parts.append(prompt("subagent_deliver" if with_tools else "subagent_answer"))
+    return "\n\n".join(parts)
+
+
+def situation(run: Run) -> str:
+    """What differs from run to run."""
+    told = f"[{run.task}, due {run.due[:16].replace('T', ' ')} UTC, now {run.started_at[:16].replace('T', ' ')} UTC"
+    return f"{told}; {one_line(run.note)}]" if run.note else f"{told}]"

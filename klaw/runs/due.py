@@ -1,0 +1,272 @@
+"""Which tasks start now, and when to look again. Pure.
+
+The rules:
+
+- A fire time is over when a run of it is recorded, or when a later one has a run. So nothing fires twice, whatever
+  happens to the process or to the clock.
+- Misfire: after downtime, suspend or a busy time a task fires once, for its latest fire time; the run's note says how
+  late it is and how many fire times before it were skipped.
+- A task never overlaps itself: what comes due while it runs fires once when the run has ended.
+- At most ``Rules.max_concurrent`` runs; who has waited longest goes first.
+- A run that failed for a passing reason is tried again after 60 s, 120 s …, unless the task's next fire time comes
+  first. A one-shot that was interrupted is tried again once. Neither is when something of it was delivered already.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from klaw.actor.backoff import Backoff
+from klaw.actor.clock import from_iso
+from klaw.domain.names import UserId
+from klaw.domain.task import At, Run, RunStatus, Task, TaskName
+from klaw.runs.triggers import MAX_COUNTED, first_fire, missed, span
+
+TaskKey: TypeAlias = tuple[UserId, TaskName]
+
+MAX_SLEEP_S = 60.0
+"""The scheduler looks at least this often, so that a jump of the clock or a suspend is noticed."""
+LATE_S = 60.0
+"""A start that is later than this is said in the run's note."""
+PASSING_ERRORS = frozenset({"llm_unreachable", "llm_timeout", "llm_failed"})
+"""Error codes after which another attempt may work; a run's ``details["retryable"]``, where it stands, decides."""
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """The part of the configuration that decides."""
+
+    max_concurrent: int
+    """``subagents.maxConcurrent``: runs at the same time, of all kinds."""
+    retries: int
+    """``subagents.retries``: further attempts after failures."""
+    retry_s: float = 60.0
+    """Pause before the first of them; it doubles."""
+
+
+@attrs.frozen(kw_only=True)
+class State:
+    """What is known when the scheduler wakes."""
+
+    tasks: Sequence[Task]
+    attempts: Mapping[TaskKey, Sequence[Run]]
+    """Of each task the attempts, in their order, of its latest fire time **that is not after now** and has a run of
+    kind ``scheduled``. After a clock was set back there may be later ones; they count again when their time comes."""
+    running: Sequence[TaskKey]
+    """One for each run that goes on, of any kind; a task's own manual run keeps it from starting too."""
+    now: float
+    """Unix seconds."""
+    awake_since: float
+    """When the scheduler began to watch without a break: its start, or the last jump of the clock."""
+
+
+@attrs.frozen(kw_only=True)
+class Fire:
+    """A task's run that is to start."""
+
+    task: Task
+    due: int
+    """The fire time that it is for, in Unix seconds."""
+    attempt: int
+    ready_at: float
+    """Since when it could have started: the fire time, or the time of its retry."""
+    skipped: int = 0
+    """Earlier fire times that this run stands for too; ``MAX_COUNTED`` means that many or more."""
+    note: str | None = None
+
+    @property
+    def key(self) -> TaskKey:
+        return self.task.user, self.task.name
+
+
+@attrs.frozen(kw_only=True)
+class Decision:
+    """What to do now."""
+
+    start: tuple[Fire, ...]
+    waiting: tuple[Fire, ...]
+    """Due, but its task runs already or all places are taken. Ask again when a run ends."""
+    wake_at: float
+    """When to ask again at the latest, in Unix seconds: at most ``MAX_SLEEP_S`` from now."""
+
+
+def decide(state: State, rules: Rules) -> Decision:
+    """Say which runs start now, longest waiting first, and when to look again."""
+    ready: list[Fire] = []
+    wake_at = state.now + MAX_SLEEP_S
+    for task in state.tasks:
+        if not task.enabled:
+            continue
+        fire, later = _look(task, state.attempts.get((task.user, task.name), ()), state, rules)
+        if fire is not None:
+            ready.append(fire)
+        if later is not None:
+            wake_at = min(wake_at, later)
+    start, waiting = admit(ready, running=state.running, max_concurrent=rules.max_concurrent)
+    return Decision(start=start, waiting=waiting, wake_at=wake_at)
+
+
+def admit(
+    ready: Iterable[Fire], *, running: Sequence[TaskKey], max_concurrent: int
+) -> tuple[tuple[Fire, ...], tuple[Fire, ...]]:
+    """Divide what is ready into what starts and what waits: longest waiting first, no task beside itself.
+
+    Of fires that have waited equally long, those of the user with fewer runs go first.
+    """
+    busy = set(running)
+    runs_of = Counter(user for user, _ in running)
+    start: list[Fire] = []
+    waiting: list[Fire] = []
+    left = sorted(ready, key=lambda fire: (fire.ready_at, fire.key))
+    while left:
+        oldest = left[0].ready_at
+        fire = min((fire for fire in left if fire.ready_at == oldest), key=lambda fire: runs_of[fire.task.user])
+        left.remove(fire)
+        if fire.key in busy or len(running) + len(start) >= max_concurrent:
+            waiting.append(fire)
+        else:
+            start.append(fire)
+            busy.add(fire.key)
+            runs_of[fire.task.user] += 1
+    return tuple(start), tuple(waiting)
+
+
+def repeats_after_interruption(attempts: Sequence[Run]) -> bool:
+    """Whether a one-shot (a task with ``at``, or a spawned subagent) is tried again after the process ended in its
+    midst: once, and not when something of it was delivered."""
+    if not attempts or attempts[-1].status is not RunStatus.INTERRUPTED:
+        return False
+    interrupted = sum(run.status is RunStatus.INTERRUPTED for run in attempts)
+    return interrupted == 1 and not any(run.delivered for run in attempts)
+
+
+def is_retried(task: Task, attempts: Sequence[Run], rules: "Rules", *, now: float) -> bool:
+    """Whether another attempt follows the last of the attempts at a fire time, as far as can be known now."""
+    if not task.enabled:
+        return False
+    anchor = from_iso(task.anchor_at)
+    upcoming = first_fire(task.trigger, anchor, max(anchor, _latest_due(attempts)))
+    return _retry(task, attempts, anchor, upcoming, now, rules) is not None
+
+
+def next_fire(task: Task, attempts: Sequence[Run], *, now: float) -> int | None:
+    """The task's next fire time after now, in Unix seconds; None when it is disabled or has none."""
+    if not task.enabled:
+        return None
+    return first_fire(task.trigger, from_iso(task.anchor_at), max(now, _latest_due(attempts)))
+
+
+def _look(task: Task, attempts: Sequence[Run], state: State, rules: Rules) -> tuple[Fire | None, float | None]:
+    """What of a task is due now, and when something of it will be."""
+    anchor = from_iso(task.anchor_at)
+    floor = max(anchor, _latest_due(attempts))
+    if anchor > state.now:
+        # It was made while the clock was ahead. Its times count from when that was noticed.
+        anchor = min(state.awake_since, state.now)
+        floor = max(anchor, _latest_due(attempts))
+    upcoming = first_fire(task.trigger, anchor, floor)
+    if upcoming is not None and upcoming <= state.now:
+        found = missed(task.trigger, anchor=anchor, after=floor, now=state.now)
+        if found is not None:
+            fire = Fire(
+                task=task,
+                due=found.latest,
+                attempt=1,
+                ready_at=found.latest,
+                skipped=found.count - 1,
+                note=_note(found.latest, found.count - 1, attempts, state),
+            )
+            return fire, first_fire(task.trigger, anchor, found.latest)
+    retry = _retry(task, attempts, anchor, upcoming, state.now, rules)
+    if retry is None:
+        return None, upcoming
+    if retry.ready_at <= state.now:
+        return retry, upcoming
+    return None, retry.ready_at
+
+
+def _latest_due(attempts: Sequence[Run]) -> float:
+    return math.floor(from_iso(attempts[-1].due)) if attempts else -math.inf
+
+
+def _retry(
+    task: Task, attempts: Sequence[Run], anchor: float, upcoming: int | None, now: float, rules: Rules
+) -> Fire | None:
+    """The next attempt of the latest fire time; None when there is to be none."""
+    if not attempts or _latest_due(attempts) <= anchor:  # the task was changed or enabled since
+        return None
+    last = attempts[-1]
+    ended = min(from_iso(last.ended_at or last.started_at), now)
+    if repeats_after_interruption(attempts) and isinstance(task.trigger, At):
+        ready_at, why = ended, "a second attempt; Klaw was stopped during the first"
+    elif last.status is RunStatus.FAILED and _may_pass(last) and not any(run.delivered for run in attempts):
+        failures = sum(run.status is RunStatus.FAILED for run in attempts)
+        if failures > rules.retries:
+            return None
+        # A clock that was set back since must not make it wait for years: then it is tried at once.
+        pause = Backoff(rules.retry_s).pause_s(failures) if ended == from_iso(last.ended_at or last.started_at) else 0.0
+        ready_at, why = ended + pause, f"attempt {last.attempt + 1}; the one before failed ({last.error})"
+        if upcoming is not None and ready_at >= upcoming:
+            return None
+    else:
+        return None
+    due = math.floor(from_iso(last.due))
+    return Fire(task=task, due=due, attempt=last.attempt + 1, ready_at=ready_at, note=why)
+
+
+def _may_pass(run: Run) -> bool:
+    said = run.details.get("retryable")
+    return said if isinstance(said, bool) else run.error in PASSING_ERRORS
+
+
+def _note(due: int, skipped: int, attempts: Sequence[Run], state: State) -> str | None:
+    """How late a start is and why, and what was skipped; None when there is nothing to say."""
+    parts = []
+    if state.now - due >= LATE_S or skipped:
+        if due < state.awake_since:
+            why = "Klaw was not running, or the machine slept, or its clock was set"
+        elif attempts and from_iso(attempts[-1].ended_at or attempts[-1].started_at) > due:
+            why = "the run before was still going"
+        else:
+            why = "other runs had to end first"
+        parts.append(f"{span(state.now - due)} late: {why}")
+    if skipped:
+        number = f"{skipped} or more" if skipped >= MAX_COUNTED - 1 else str(skipped)
+        parts.append(f"earlier fire times skipped: {number}")
+    return "; ".join(parts) or None
+
+
+THRESHOLD_S = 5.0
+"""Smaller differences are a clock that is being steered, or a thread that had to wait."""
+
+
+@attrs.frozen(kw_only=True)
+class Watch:
+    """The two clocks when they were last looked at. The monotonic one stands still while a machine is suspended and
+    knows nothing of a clock that is set; the wall clock shows both."""
+
+    wall: float
+    """Unix seconds."""
+    monotonic: float
+    """Seconds of a clock that only goes forward, such as ``trio.current_time``."""
+
+    def look(self, *, wall: float, monotonic: float) -> "Look":
+        """Compare with the clocks now. Go on with the look's ``watch``."""
+        jump = (wall - self.wall) - (monotonic - self.monotonic)
+        return Look(
+            watch=Watch(wall=wall, monotonic=monotonic),
+            jump_s=jump if abs(jump) >= THRESHOLD_S else 0.0,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Look:
+    """What a look at the clocks showed."""
+
+    watch: Watch
+    jump_s: float
+    """How far the wall clock went beyond the time that passed: positive after suspend or when it was set forward,
+    negative when it was set back, 0 when it did not jump."""

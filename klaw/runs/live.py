@@ -1,0 +1,236 @@
+"""A run while it runs: the one place where its record changes, in the order in which things happen to it.
+
+Every write is shielded for a bounded time: a cancelled write may be stored or not, and the next one would contradict
+it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.backoff import Backoff
+from klaw.actor.clock import Clock, iso
+from klaw.domain import tokens
+from klaw.domain.delivery import delivery_message, notice_message
+from klaw.domain.message import Kind, NewMessage, Role
+from klaw.domain.names import ChatId, chat_id
+from klaw.domain.task import Run, RunStatus
+from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
+from klaw.llm.types import Usage
+from klaw.runs.ending import Verdict, undeliverable
+from klaw.store.kinds import runs
+from klaw.store.kinds.runs import Transcript
+from klaw.store.writer import Writer
+
+WRITE_S = 30.0
+"""A write that takes longer is given up. Whether it was stored is unknown then: nothing more is written from here, and
+``recovery.settle`` goes by what the store holds."""
+DISK_FULL = Backoff(1.0, 60.0)
+"""Pauses between attempts to store a run's end on a full disk."""
+CHANNEL = "scheduler"
+QUEUED = "queued"
+"""In a run's details, until it begins: it waits for a place, and a stop of Klaw is no attempt of it."""
+OUTSIDE = "outside"
+"""… of a spawned one: who spawned it had read something from outside."""
+
+T = TypeVar("T")
+log = structlog.get_logger("klaw.run")
+
+
+@attrs.define(kw_only=True, eq=False)
+class LiveRun:
+    """One run under way."""
+
+    run: Run
+    writer: Writer
+    clock: Clock
+    new_id: Callable[[], str]
+    said: Callable[[], None]
+    """Called when a message of it was stored in a chat."""
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    cancelled_because: str | None = None
+    undelivered: str | None = None
+    """A text for a chat that does not exist."""
+    ending: bool = False
+    """Its work is over; only its end is to be stored."""
+    _lost: bool = False
+    """A write was given up."""
+    _seq: int = 1
+    _lock: trio.Lock = attrs.Factory(trio.Lock)
+
+    def cancel(self, reason: str) -> bool:
+        """End it; what it delivered stays. False when it is ending anyway."""
+        if self.ending:
+            return False
+        if self.cancelled_because is None:
+            self.cancelled_because = reason
+            self.scope.cancel(reason=reason)
+        return True
+
+    @property
+    def target(self) -> ChatId | None:
+        """The chat that gets the result."""
+        return chat_id(self.run.user, self.run.inject_into) if self.run.inject_into is not None else None
+
+    def spend(self, usage: Usage) -> None:
+        """Count the tokens of one LLM call; they are stored with the run's next state."""
+        self.run = attrs.evolve(
+            self.run,
+            prompt_tokens=self.run.prompt_tokens + usage.prompt_tokens,
+            completion_tokens=self.run.completion_tokens + usage.completion_tokens,
+        )
+
+    def describe(self, **details: Any) -> None:
+        """Add to what the record tells of the run's course."""
+        self.run = attrs.evolve(self.run, details={**self.run.details, **details})
+
+    async def transcribe(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+        """Add a message to the transcript; durable when it returns.
+
+        Raises:
+            StorageFull: nothing was added.
+        """
+        async with self._lock:
+            message = self._message(role, kind, text, metadata)
+            await self._write(lambda: self.writer.run(runs.append_transcript, self.run, self._seq, [message]))
+            self._seq += 1
+
+    async def begin(self) -> None:
+        """Store that it waits no more; durable when it returns. From then on a stop of Klaw interrupts it."""
+        if self.run.details.get(QUEUED):
+            details = {name: value for name, value in self.run.details.items() if name != QUEUED}
+            self.run = attrs.evolve(self.run, details=details)
+            await self.save()
+
+    async def save(self) -> None:
+        """Store how far it is."""
+        async with self._lock:
+            await self._write(lambda: self.writer.run(runs.save, self.run))
+
+    async def deliver(self, text: str) -> None:
+        """Say something in the run's chat; durable, and counted in the run's record, when it returns.
+
+        Raises:
+            NoSuchChat: the chat is unknown or another user's; the text is kept for the record.
+            StorageFull: nothing was stored.
+        """
+        async with self._lock:
+            target = self.target
+            if target is None:
+                raise NoSuchChat("")
+            number = self.run.delivered + 1
+            said = attrs.evolve(self.run, delivered=number)
+            message = delivery_message(said, number, target, text, self._now())
+            try:
+                await self._write(lambda: self.writer.run(runs.save, said, delivery=message))
+            except NoSuchChat:
+                self.undelivered = text if self.undelivered is None else f"{self.undelivered}\n\n{text}"
+                raise
+            self.run = said
+            self.said()
+
+    async def end(self, verdict: Verdict, text: str, told: Callable[[Run, str], str | None]) -> Run:
+        """Store the end: final text, record, delivery and notice, all or nothing. Tried again while the disk is full.
+
+        Args:
+            verdict: how it ended.
+            text: the final text, for the record and, if the verdict says so, for the chat.
+            told: says of the ended run and its text what ``run.notify``, or else the run's chat, is told beside; None
+                for nothing.
+
+        Raises:
+            ActorStopped: the store is gone.
+            ActorTooSlow, StorageError: the end may be stored or not; see ``recovery.settle``.
+
+        Cancellation: while it waits for a full disk the end is not stored.
+        """
+        ended_at = self._now()  # the same at each attempt, so that a repetition is recognised
+        kept = text
+        if self.undelivered is not None and self.run.inject_into is not None:
+            kept = f"{self.undelivered}\n\n{text}" if text else self.undelivered
+            if not verdict.deliver and verdict.error is None:
+                verdict = undeliverable(self.run.inject_into)
+        failures = 0
+        while True:
+            try:
+                return await self._end(verdict, text, kept, told, ended_at)
+            except NoSuchChat as error:
+                if verdict.deliver:
+                    verdict = undeliverable(error.chat)
+                else:
+                    # The chat that is to be told of the end does not exist either; the record is what remains.
+                    told = _nothing
+            except StorageFull:
+                log.error("run_end_not_stored", code="storage_full")
+                failures += 1
+                await trio.sleep(DISK_FULL.pause_s(failures))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _end(
+        self, verdict: Verdict, text: str, kept: str, told: Callable[[Run, str], str | None], ended_at: str
+    ) -> Run:
+        async with self._lock:
+            ended = attrs.evolve(
+                self.run,
+                status=verdict.status,
+                ended_at=ended_at,
+                error=verdict.error,
+                note=verdict.note if self.run.note is None else _joined(self.run.note, verdict.note),
+                result=kept,
+                delivered=self.run.delivered + verdict.deliver,
+            )
+            last = None
+            if verdict.status in (RunStatus.DONE, RunStatus.SILENT) or (verdict.error is not None and kept):
+                message = self._message(Role.ASSISTANT, Kind.TEXT, text or kept or "(no final text)", {})
+                last = Transcript(first_seq=self._seq, messages=(message,))
+            delivery = said = None
+            if verdict.deliver and self.target is not None:
+                delivery = delivery_message(ended, ended.delivered, self.target, text, self._now())
+            listener = self.run.notify or self.run.inject_into
+            words = told(ended, kept)
+            if words is not None and listener is not None:
+                said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
+            await self._write(
+                lambda: self.writer.run(runs.save, ended, transcript=last, delivery=delivery, notice=said)
+            )
+            self.run = ended
+            if delivery is not None or said is not None:
+                self.said()
+            return ended
+
+    def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
+        return NewMessage(
+            id=self.new_id(),
+            chat=ChatId(""),  # the writer puts the folder's name there
+            user=self.run.user,
+            channel=CHANNEL,
+            role=role,
+            type=kind,
+            content=text,
+            tokens=tokens.estimate(text),
+            created_at=self._now(),
+            metadata=metadata,
+        )
+
+    def _now(self) -> str:
+        return iso(self.clock.now())
+
+    async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
+        if self._lost:
+            raise StorageError("an earlier write of this run was given up, and may have been stored or not")
+        with trio.CancelScope(deadline=trio.current_time() + WRITE_S, shield=True):
+            return await write()
+        self._lost = True
+        raise ActorTooSlow(f"the store did not take a run's state within {WRITE_S:g} s")
+
+
+def _nothing(_run: Run, _text: str) -> None:
+    return None
+
+
+def _joined(first: str, second: str | None) -> str:
+    return first if second is None else f"{first}; {second}"

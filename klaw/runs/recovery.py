@@ -1,0 +1,156 @@
+"""After a start: runs that the last process left under way are interrupted, and what was to run once is tried again.
+And the same for one run whose own task broke: its record is put right from what the store holds.
+
+All steps look only at what is stored, so being killed between or within them does no harm: the next start goes on.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import Clock, iso
+from klaw.actor.failure import error_class
+from klaw.actor.mailbox import answer_within
+from klaw.domain.delivery import notice_message
+from klaw.domain.names import chat_id
+from klaw.domain.task import Run, RunKind, RunStatus
+from klaw.errors import ActorStopped, KlawError, NoSuchChat
+from klaw.runs.live import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
+from klaw.store.kinds import runs as stored_runs
+from klaw.store.readers import Readers
+from klaw.store.sql import due_runs, runs
+from klaw.store.writer import Writer
+
+INTERRUPTED = "Klaw was stopped while it ran"
+AGAIN = "a second attempt; Klaw was stopped during the first"
+
+log = structlog.get_logger("klaw.scheduler")
+
+
+async def recover(readers: Readers, writer: Writer, clock: Clock, new_id: Callable[[], str]) -> list[Run]:
+    """Put the records right.
+
+    Returns:
+        Stored runs that are to be started, the oldest first: those that still waited for a place, which is no attempt,
+        and second attempts of what was asked for once (spawned subagents, tasks run by hand). Those of one-shot tasks
+        follow from their records (``due.decide``).
+
+    Raises:
+        StorageFull: the records could not be written; ask again later.
+    """
+    running = await readers.run(runs.running)
+    again = [run for run in running if run.details.get(QUEUED) is True]
+    left = [run for run in running if run not in again]
+    for run in left:
+        await _interrupt(run, readers, writer, clock)
+    for run in await readers.run(due_runs.to_repeat):
+        second = attrs.evolve(
+            run,
+            id=new_id(),
+            attempt=run.attempt + 1,
+            status=RunStatus.RUNNING,
+            started_at=iso(clock.now()),
+            ended_at=None,
+            prompt_tokens=0,
+            completion_tokens=0,
+            error=None,
+            note=AGAIN,
+            result="",
+            details={QUEUED: True, **{key: run.details[key] for key in (OUTSIDE,) if key in run.details}},
+        )
+        begun = await writer.run(stored_runs.begin, second)
+        if not begun.repeated:
+            again.append(begun.run)
+    if left:
+        log.warning("runs_interrupted", count=len(left))
+    return sorted(again, key=lambda run: run.due)
+
+
+async def settle(run: Run, readers: Readers, writer: Writer, clock: Clock, *, error: str, note: str) -> Run:
+    """End a run whose own task could not: what the store holds of it counts. Returns it as it is stored, as soon as
+    the store works.
+
+    Args:
+        run: the run, by its id; its state may be behind the store's.
+        error, note: for the record, if it had not ended there.
+
+    Raises:
+        ActorStopped: the store is gone.
+
+    Cancellation: it is found as interrupted at the next start.
+    """
+    failures = 0
+    while True:
+        try:
+            with answer_within(WRITE_S, "the store"):
+                return await _settle(run, readers, writer, clock, error, note)
+        except ActorStopped:
+            raise
+        except (KlawError, trio.TooSlowError) as failure:
+            log.error("run_end_not_stored", run=run.id, error=error_class(failure))
+            failures += 1
+            await trio.sleep(DISK_FULL.pause_s(failures))
+
+
+async def _settle(run: Run, readers: Readers, writer: Writer, clock: Clock, error: str, note: str) -> Run:
+    await writer.ping()  # what was asked for before, and given up, has been done or refused now
+    stored = await readers.run(runs.get, run.user, run.id)
+    if stored is None or stored.status.over:
+        return stored or run
+    ended = await _with_traces(stored, readers, clock, status=RunStatus.FAILED, note=note)
+    if ended.status is not RunStatus.FAILED or ended.error is not None:
+        return await _save(ended, None, writer, clock)
+    ended = attrs.evolve(ended, error=error)
+    if run.kind is RunKind.SPAWNED:
+        return await _save(ended, f"The subagent {run.task} has ended (failed): {note}.", writer, clock)
+    told = None if run.kind is RunKind.HEARTBEAT else f"The task {run.task} did not succeed: {note}."
+    return await _save(ended, told, writer, clock)
+
+
+async def _interrupt(run: Run, readers: Readers, writer: Writer, clock: Clock) -> None:
+    ended = await _with_traces(run, readers, clock, status=RunStatus.INTERRUPTED, note=INTERRUPTED)
+    told = None
+    if ended.status is RunStatus.INTERRUPTED and run.kind is not RunKind.HEARTBEAT:
+        if not ended.delivered and ended.attempt > 1:
+            told = f"{run.task} was not finished: Klaw was stopped twice while it ran."
+        elif ended.delivered and run.kind is RunKind.SPAWNED:
+            told = f"The subagent {run.task} was ended by a stop of Klaw; what it had delivered stays."
+    await _save(ended, told, writer, clock)
+
+
+async def _with_traces(run: Run, readers: Readers, clock: Clock, *, status: RunStatus, note: str) -> Run:
+    """The run's end as the chats know it.
+
+    A process that died between the logs of a delivery or of an end left its messages without the run's new state.
+    """
+    said = await readers.run(runs.delivered_of, run.user, run.id)
+    result = run.result or (said[-1].content if said else "")
+    error = run.error
+    told = await readers.run(runs.notice_of, run.user, run.id)
+    if told is not None and told.metadata.get("status") in set(RunStatus):
+        # The chat was told of the end: so it had ended, and must not be tried again.
+        status = RunStatus(told.metadata["status"])
+        error = told.metadata.get("error")
+        result = result or ("" if status is RunStatus.INTERRUPTED else told.content)
+    return attrs.evolve(
+        run,
+        status=status,
+        error=error,
+        ended_at=iso(clock.now()),
+        note=note if run.note is None else f"{run.note}; {note}",
+        delivered=max(run.delivered, len(said)),
+        result=result,
+    )
+
+
+async def _save(ended: Run, told: str | None, writer: Writer, clock: Clock) -> Run:
+    """Store the end, and tell whoever waits for it, if there is such a chat."""
+    listener = ended.notify or ended.inject_into
+    if told is not None and listener is not None:
+        notice = notice_message(ended, chat_id(ended.user, listener), told, iso(clock.now()))
+        with suppress(NoSuchChat):
+            return (await writer.run(stored_runs.save, ended, notice=notice)).run
+    return (await writer.run(stored_runs.save, ended)).run

@@ -1,0 +1,227 @@
+"""One run: its context, the conversation with the model and its tools, and its end. A child task of the scheduler."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import iso
+from klaw.actor.failure import error_class, where
+from klaw.agent.agent import Agent
+from klaw.agent.conversation import Call, Conversation, Ending, Outcome, describe_failure
+from klaw.agent.recorder import Recorder
+from klaw.context.inputs import Budget
+from klaw.context.standing import standing
+from klaw.domain.message import Kind, Role
+from klaw.domain.task import Run, RunKind, RunStatus
+from klaw.domain.text import clean
+from klaw.errors import ActorStopped, ProviderError
+from klaw.llm.client import Meter
+from klaw.llm.slots import Priority
+from klaw.llm.types import ChatMessage, Delta, Usage
+from klaw.runs import transcripts
+from klaw.runs.context import Inputs, assemble, instructions, situation
+from klaw.runs.due import Rules, is_retried
+from klaw.runs.ending import Verdict, judge, notice
+from klaw.runs.limits import Limit, Refusal, day_of, refusal, tells_user
+from klaw.runs.live import OUTSIDE, LiveRun
+from klaw.runs.spending import Allowance, LimitReached
+from klaw.store.sql import due_runs, facts, runs, tasks
+from klaw.toolbox.spec import ToolContext, Trail
+
+log = structlog.get_logger("klaw.run")
+
+
+async def carry_out(live: LiveRun, agent: Agent, allowance: Allowance, *, timeout_s: float) -> None:
+    """Carry a begun run out, and store its end.
+
+    Expected failures end it with a status that says so.
+
+    Args:
+        live: the run; afterwards it holds the last state.
+        agent: see ``Agent``.
+        allowance: what it may spend.
+        timeout_s: deadline of the whole run, without the storing of its end.
+
+    Raises:
+        ActorStopped: the store is gone; the run is found as interrupted at the next start.
+        Exception: its end may be stored or not; see ``recovery.settle``.
+
+    Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
+    """
+    course = _Course(live=live, agent=agent, allowance=allowance, meter=agent.llm.meter())
+    verdict, text = await course.run(timeout_s)
+    live.describe(usage=course.meter.record())
+    # No checkpoint in between: a cancellation either counts here, or is told that it came too late.
+    live.ending = True
+    if live.cancelled_because is not None:
+        verdict, text = Verdict(status=RunStatus.CANCELLED, note=live.cancelled_because), ""
+    tells = await _tells(agent, live.run, verdict)
+    if tells and verdict.error is not None and (live.run.notify or live.run.inject_into) is not None:
+        live.describe(told=True)
+    await live.end(verdict, text, partial(notice, tells=tells))
+    log.info("run_ended", status=live.run.status.value, code=live.run.error)
+
+
+@attrs.define(kw_only=True)
+class _Course:
+    """The host of a run's conversation."""
+
+    live: LiveRun
+    agent: Agent
+    allowance: Allowance
+    meter: Meter
+    _with_tools: bool = False
+
+    async def run(self, timeout_s: float) -> tuple[Verdict, str]:
+        """How the run ends, and its final text."""
+        live = self.live
+        try:
+            with trio.move_on_after(timeout_s), live.scope:
+                return await self._work()
+        except ActorStopped:
+            raise
+        except LimitReached as error:
+            return Verdict(status=RunStatus.FAILED, error=error.refused.limit, note=error.refused.note), ""
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the record says so and other runs go on
+            code, note = describe_failure(error)
+            log.warning("run_failed", code=code, error=error_class(error), where=where(error))
+            if isinstance(error, ProviderError):
+                live.describe(retryable=error.retryable)
+            return Verdict(status=RunStatus.FAILED, error=code, note=note), ""
+        note = f"it did not end within {timeout_s:g} s"
+        return Verdict(status=RunStatus.TIMED_OUT, error="timeout", note=note), ""
+
+    async def _work(self) -> tuple[Verdict, str]:
+        live, agent = self.live, self.agent
+        run = live.run
+        await live.begin()
+        await live.transcribe(Role.USER, Kind.TEXT, run.message, {})
+        route = agent.llm.router.route(run.model, task="subagent")
+        about = ToolContext(
+            user=run.user,
+            chat=None,
+            run=run.id,
+            task=run.task,
+            deliver_to=live.target,
+            depth=run.depth,
+            model=route.name,
+            trail=Trail(outside=run.details.get(OUTSIDE) is True),
+        )
+        offers = route.tools and agent.core.config.processing.max_tool_call_rounds
+        tools = agent.tools.executor.toolbox.describe(about) if offers else ()
+        self._with_tools = bool(tools)
+        recorder = Recorder(store=self._keep)
+        conversation = Conversation(
+            agent=agent, host=self, hooks=recorder, route=route, meter=self.meter, about=about, tools=tools
+        )
+        outcome = await conversation.run(self.allowance.left(run))
+        claimed = conversation.claims.account
+        live.describe(**_account(outcome), **({"save_claim": claimed} if claimed else {}))
+        text = clean(outcome.text).strip()
+        reached = self._reached(conversation.reply_tokens) if outcome.ending is Ending.BUDGET else None
+        return judge(live.run, text, reached), text
+
+    def _reached(self, needed: int) -> Refusal:
+        """The limit that ended the conversation."""
+        run, limits = self.live.run, self.allowance.limits
+        note = f"the limit of one run is {limits.run} tokens"
+        return refusal(limits, self.allowance.ledger.used(run), needed) or Refusal(limit=Limit.RUN, note=note)
+
+    async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
+        """Store a message of a round of tools."""
+        await self.live.transcribe(role, kind, text, metadata)
+        if kind is Kind.TOOL_CALL:
+            await self.live.save()  # what was spent counts against the day's limits also after a crash
+
+    # -- the host of the conversation ------------------------------------------------------------------------------
+
+    async def context(self, budget: Budget, tools_tokens: int) -> tuple[ChatMessage, ...]:
+        """See ``Host.context``."""
+        agent, run = self.agent, self.live.run
+        fixed = await agent.workspace.fetch(run.user)
+        core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, run.user))
+        load = partial(
+            transcripts.load,
+            agent.core.paths.conversations,
+            run.user,
+            run.task,
+            runs=agent.core.config.context.subagent_history,
+            max_tokens=budget.usable,
+        )
+        context = assemble(
+            Inputs(
+                system_prompt=fixed.system_prompt,
+                instructions=instructions(run, with_tools=self._with_tools),
+                core_memory=core.text,
+                history=await agent.core.files.run(load, abandon=True),
+                situation=situation(run),
+                request=run.message,
+                tools_tokens=tools_tokens,
+                with_tools=self._with_tools,
+                budget=budget,
+            )
+        )
+        self.live.describe(earlier_runs=[past.id for past in context.history], **core.describe())
+        return context.messages
+
+    @asynccontextmanager
+    async def call(self, estimated: int, most: int) -> AsyncIterator[Call]:
+        """See ``Host.call``: after the calls that somebody waits for, and within the limits."""
+        live = self.live
+        async with self.agent.llm.slots.slot(Priority.BACKGROUND):
+            with self.allowance.ledger.call(live.run, self.allowance.limits, estimated, most) as call:
+
+                def count(usage: Usage) -> None:
+                    call.count(usage)
+                    live.spend(usage)
+
+                yield Call(answer_tokens=call.answer_tokens, count=count)
+
+    def heard(self, delta: Delta) -> None:
+        """See ``Host.heard``: nobody watches."""
+
+
+async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
+    """Whether the user is told of a failure: not while another attempt follows, and once a day for each task (of what
+    a person asked for by hand always) and for each limit."""
+    if verdict.error is None or run.kind is RunKind.SPAWNED:
+        return True
+    today = day_of(run.started_at)
+    if verdict.error in set(Limit):
+        earlier = await agent.core.readers.run(due_runs.limited, run.user, today, verdict.error)
+        return tells_user(Refusal(limit=Limit(verdict.error), note=""), run, earlier)
+    if run.kind is RunKind.MANUAL:
+        return True
+    if await agent.core.readers.run(due_runs.told, run.user, run.task, today):
+        return False
+    return not await _is_retried(agent, run, verdict)
+
+
+async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
+    """Whether another attempt follows a run that ends so; a task that was removed meanwhile has none."""
+    task = await agent.core.readers.run(tasks.get, run.user, run.task)
+    if task is None:
+        return False
+    now = agent.core.clock.now()
+    earlier = await agent.core.readers.run(runs.attempts, run.user, run.task, run.kind, run.due)
+    ended = attrs.evolve(run, status=verdict.status, error=verdict.error, ended_at=iso(now))
+    attempts = [*(other for other in earlier if other.id != run.id), ended]
+    rules = Rules(
+        max_concurrent=agent.core.config.subagents.max_concurrent, retries=agent.core.config.subagents.retries
+    )
+    return is_retried(task, attempts, rules, now=now)
+
+
+def _account(outcome: Outcome) -> dict[str, object]:
+    return {
+        "rounds": outcome.rounds,
+        "calls": list(outcome.calls),
+        "llm_calls": outcome.llm_calls,
+        "ending": outcome.ending.value,
+        "finish_reason": outcome.finish_reason,
+    }

@@ -1,0 +1,375 @@
+"""The scheduler: starts tasks on time, spawned subagents at once, and keeps the account of all runs.
+
+Who sends to it: ``service.Scheduling``, on behalf of tools, slash commands and the admin socket. It owns the runs under
+way, the queue of runs that wait for a place, and today's spending. Tasks and runs themselves are in the store: a run is
+stored before it starts, so a fire time is used up once, whatever happens to the process.
+"""
+
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeAlias, assert_never
+
+import attrs
+import structlog
+import trio
+
+from klaw.actor.clock import from_iso, iso
+from klaw.actor.failure import error_class, where
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.agent.agent import Agent
+from klaw.domain.names import UserId
+from klaw.domain.task import Run, RunKind, RunStatus, TaskName
+from klaw.domain.text import plural
+from klaw.errors import ActorStopped, KlawError
+from klaw.runs import heartbeat
+from klaw.runs.beginning import Beginner, Job, NotStarted
+from klaw.runs.drafting import Request
+from klaw.runs.due import Decision, Fire, Rules, State, TaskKey, Watch, decide
+from klaw.runs.recovery import recover, settle
+from klaw.runs.run import carry_out
+from klaw.store.sql import due_runs, tasks
+
+CAPACITY = 256
+CANCELLED = "cancelled by the user"
+BROKEN = "an internal error occurred; the log has its place"
+LEAST_PAUSE_S = 0.01
+STORAGE_PAUSE_S = 30.0
+"""After an error of the store nothing is begun for so long."""
+
+log = structlog.get_logger("klaw.scheduler")
+
+
+@attrs.frozen(kw_only=True)
+class Spawn:
+    """Start a subagent, at once and once. Answers its run, stored."""
+
+    user: UserId
+    request: Request
+    parent: str | None
+    """Id of the run that asks."""
+    notify: str | None
+    """Name of the chat that is told of the end."""
+    depth: int
+    outside: bool
+    """See ``Scheduling.spawn``."""
+    reply: Reply[Run]
+
+
+@attrs.frozen(kw_only=True)
+class RunNow:
+    """Run a task now, whatever its trigger says. Answers its run, stored."""
+
+    user: UserId
+    name: TaskName
+    reply: Reply[Run]
+
+
+@attrs.frozen(kw_only=True)
+class CancelRun:
+    """End a run. Answers whether it was under way or waited."""
+
+    user: UserId
+    run: str
+    reply: Reply[bool]
+
+
+@attrs.frozen
+class Changed:
+    """Tasks were changed: look again."""
+
+
+@attrs.frozen
+class Over:
+    """A run's own child task has ended."""
+
+    job: Job
+
+
+Msg: TypeAlias = Spawn | RunNow | CancelRun | Changed | Over
+
+
+class Scheduler:
+    """Handle of the scheduler."""
+
+    def __init__(self) -> None:
+        self.mailbox: Mailbox[Msg] = Mailbox("subagents.scheduler", CAPACITY)
+        self.live: dict[str, Job] = {}
+        """Runs under way, by id; the tools of a run find it here."""
+        self.queued: deque[Job] = deque()
+        """Stored runs that wait for a place."""
+        self.wake_at: float | None = None
+        """When it looks again at the latest, in Unix seconds."""
+        self.failing: dict[TaskKey, str] = {}
+        """Tasks whose last run failed, with its error code."""
+
+    def problems(self) -> dict[str, str]:
+        """Whether tasks failed at their last run. All users see this: a number, no names."""
+        if not self.failing:
+            return {}
+        failed = plural(len(self.failing), "task")
+        return {"tasks_failed": f"{failed} failed at the last run; /tasks and `klaw runs` say why"}
+
+    def nudge(self) -> None:
+        """Say that tasks were changed. Never waits: what a full mailbox drops is seen when it has been worked off."""
+        if not self.mailbox.closed:
+            self.mailbox.tell(Changed())
+
+
+async def run(vitals: Vitals, task_status: Started, *, scheduler: Scheduler, agent: Agent) -> None:
+    """One incarnation. Ends when the mailbox is closed and the runs under way have ended.
+
+    Cancellation: runs under way are found as interrupted by the next incarnation.
+    """
+    scheduler.live.clear()
+    scheduler.queued.clear()
+    async with trio.open_nursery() as nursery:
+        actor = _Actor(vitals=vitals, scheduler=scheduler, agent=agent, nursery=nursery)
+        await actor.recover()
+        task_status.started()
+        await actor.loop()
+
+
+@attrs.define(kw_only=True)
+class _Actor:
+    vitals: Vitals
+    scheduler: Scheduler
+    agent: Agent
+    nursery: trio.Nursery
+    beginner: Beginner = attrs.field(init=False)
+    watch: Watch = attrs.field(init=False)
+    awake_since: float = attrs.field(init=False)
+    passed: dict[TaskKey, Run] = attrs.Factory(dict)
+    """Heartbeats that had nothing to do: they leave no record in the store."""
+    not_before: float = float("-inf")
+    """Trio time before which nothing is begun, because the store failed."""
+
+    def __attrs_post_init__(self) -> None:
+        self.beginner = Beginner(self.agent)
+        self.awake_since = self.agent.core.clock.now()
+        self.watch = Watch(wall=self.awake_since, monotonic=trio.current_time())
+
+    async def recover(self) -> None:
+        """Put the records right of runs that the last process, or the last incarnation, left under way."""
+        self.vitals.doing("recovering")
+        agent = self.agent
+        for again in await recover(agent.core.readers, agent.core.writer, agent.core.clock, agent.core.new_id):
+            self.scheduler.queued.append(await self.beginner.job_again(again))
+        for record in await agent.core.readers.run(due_runs.last_of_tasks):
+            self._remember(record)
+
+    async def loop(self) -> None:
+        """Work until the mailbox is closed."""
+        while True:
+            self.vitals.doing("looking for what is due")
+            wake_at = await self._start_due()
+            self.vitals.doing("runs in progress" if self.scheduler.live else "waiting")
+            message = None
+            with trio.move_on_at(wake_at):
+                try:
+                    message = await self.scheduler.mailbox.receive()
+                except trio.EndOfChannel:
+                    self.vitals.doing("finishing the last runs")
+                    return
+            if message is not None:  # handled outside of the deadline: half a start would leave a run that nobody owns
+                await self._handle(message)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def _handle(self, message: Msg) -> None:
+        match message:
+            case Spawn():
+                unfinished = [*self.scheduler.live.values(), *self.scheduler.queued]
+                spawned = sum(job.run.user == message.user and job.run.kind is RunKind.SPAWNED for job in unfinished)
+                await self._begin(message, self.beginner.spawn, message, spawned)
+            case RunNow():
+                if any((job.run.user, job.run.task) == (message.user, message.name) for job in self.scheduler.queued):
+                    # One more would do the same again; and so the queue has a bound.
+                    message.reply.fail(NotStarted(f"a run of {message.name} waits for its turn already"))
+                    return
+                await self._begin(message, self.beginner.by_hand, message.user, message.name)
+            case CancelRun():
+                message.reply.set(await self._cancel(message))
+            case Changed():
+                pass
+            case Over():
+                self._forget(message.job)
+            case _:
+                assert_never(message)
+
+    async def _begin(self, message: Spawn | RunNow, begin: Callable[..., Awaitable[Job]], *args: Any) -> None:
+        try:
+            job = await begin(*args)
+        except ActorStopped:
+            raise
+        except KlawError as error:
+            message.reply.fail(error)
+            return
+        self.scheduler.queued.append(job)
+        message.reply.set(job.run)
+
+    async def _cancel(self, message: CancelRun) -> bool:
+        job = self.scheduler.live.get(message.run)
+        if job is not None and job.run.user == message.user:
+            return job.live.cancel(CANCELLED)
+        for job in self.scheduler.queued:
+            if job.run.id == message.run and job.run.user == message.user:
+                # It is stored as running; its own task stores the end, so that nobody waits here for a full disk.
+                self.scheduler.queued.remove(job)
+                job.live.cancel(CANCELLED)
+                self._launch(job)
+                return True
+        return False
+
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    async def _start_due(self) -> float:
+        """Start what waits or is due. Returns the Trio time at which to look again at the latest."""
+        self._look_at_the_clocks()
+        if self.scheduler.mailbox.closed:
+            return math.inf  # shutting down: what is due now is due at the next start too
+        if trio.current_time() < self.not_before:
+            return self.not_before
+        try:
+            return await self._start_tasks()
+        except ActorStopped:
+            raise
+        except (KlawError, trio.TooSlowError) as error:
+            # The fire times are not used up: what could not be begun is due when the store works again.
+            log.error("tasks_not_started", error=error_class(error))
+            self.not_before = trio.current_time() + STORAGE_PAUSE_S
+            return self.not_before
+
+    async def _start_tasks(self) -> float:
+        rules = Rules(
+            max_concurrent=self.agent.core.config.subagents.max_concurrent,
+            retries=self.agent.core.config.subagents.retries,
+        )
+        tried: set[tuple[TaskKey, int, int]] = set()
+        started = True
+        while started:
+            started = False
+            decision = self._decide(await self._state(), rules)
+            for fire in decision.start:
+                # Whoever has waited longest goes first, be it a task or what was asked for at once.
+                self._start_queued(before=fire.ready_at)
+                attempt = fire.key, fire.due, fire.attempt
+                if attempt in tried or not self._has_room(fire.key):
+                    continue
+                tried.add(attempt)
+                started = True
+                await self._fire(fire)
+        self._start_queued(before=math.inf)
+        self.scheduler.wake_at = decision.wake_at
+        return trio.current_time() + max(LEAST_PAUSE_S, decision.wake_at - self.agent.core.clock.now())
+
+    def _decide(self, state: State, rules: Rules) -> Decision:
+        """Like ``decide``; a stored task that cannot be understood (its journal is damaged) stops no other."""
+        try:
+            return decide(state, rules)
+        except Exception as error:  # noqa: BLE001 - the culprit is looked for below
+            log.error("task_unusable", error=error_class(error), where=where(error))
+            usable = []
+            for task in state.tasks:
+                try:
+                    decide(attrs.evolve(state, tasks=[task]), rules)
+                except Exception:  # noqa: BLE001 - told above; the status shows it
+                    self.scheduler.failing[task.user, task.name] = "unusable"
+                else:
+                    usable.append(task)
+            return decide(attrs.evolve(state, tasks=usable), rules)
+
+    async def _state(self) -> State:
+        agent = self.agent
+        now = agent.core.clock.now()
+        every = await agent.core.readers.run(partial(tasks.everybodys, enabled_only=True))
+        attempts = await agent.core.readers.run(due_runs.latest_attempts, iso(now))
+        for key, run in self.passed.items():
+            if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
+                attempts[key] = [run]
+        interval_s = agent.core.config.heartbeat.interval_s
+        known = {(task.user, task.name) for task in every}
+        for key in self.scheduler.failing.keys() - known:
+            del self.scheduler.failing[key]  # it was removed or disabled
+        return State(
+            tasks=[timed for task in every if (timed := heartbeat.timed(task, interval_s)) is not None],
+            attempts=attempts,
+            running=[(job.run.user, job.run.task) for job in self.scheduler.live.values()],
+            now=now,
+            awake_since=self.awake_since,
+        )
+
+    async def _fire(self, fire: Fire) -> None:
+        self.vitals.doing("starting a task")
+        began = await self.beginner.fire(fire)
+        if isinstance(began, Job):
+            self._launch(began)
+        elif began.status is RunStatus.REFUSED:
+            self._remember(began)
+        else:
+            self.passed[fire.key] = began
+
+    def _start_queued(self, *, before: float) -> None:
+        """Start what was asked for at once, as far as there are places, the oldest first.
+
+        Args:
+            before: only what was asked for up to this moment, in Unix seconds.
+        """
+        for job in [*self.scheduler.queued]:
+            if from_iso(job.run.due) <= before and self._has_room((job.run.user, job.run.task)):
+                self.scheduler.queued.remove(job)
+                self._launch(job)
+
+    def _has_room(self, key: TaskKey) -> bool:
+        """Whether there is a place, and the task does not run already."""
+        live = self.scheduler.live.values()
+        if len(live) >= self.agent.core.config.subagents.max_concurrent:
+            return False
+        return all((job.run.user, job.run.task) != key for job in live)
+
+    def _launch(self, job: Job) -> None:
+        self.scheduler.live[job.run.id] = job
+        self.nursery.start_soon(self._carry_out, job)
+
+    async def _carry_out(self, job: Job) -> None:
+        structlog.contextvars.bind_contextvars(user=job.run.user, run=job.run.id)
+        try:
+            await carry_out(job.live, self.agent, job.allowance, timeout_s=job.timeout_s)
+        except ActorStopped:
+            raise
+        except Exception as error:  # noqa: BLE001 - one broken run must not end the others
+            log.error("run_broken", error=error_class(error), where=where(error))
+            agent = self.agent
+            job.live.run = await settle(
+                job.run, agent.core.readers, agent.core.writer, agent.core.clock, error="internal", note=BROKEN
+            )
+        finally:
+            self.scheduler.mailbox.tell_self(Over(job))
+
+    # -- the account -----------------------------------------------------------------------------------------------
+
+    def _forget(self, job: Job) -> None:
+        self.scheduler.live.pop(job.run.id, None)
+        self.beginner.ledger.close(job.run)
+        self._remember(job.run)
+        job.over.set()
+
+    def _remember(self, run: Run) -> None:
+        """Note whether a task's last run failed, for the status."""
+        if run.status.over and run.kind is not RunKind.SPAWNED:
+            if run.error is not None:
+                self.scheduler.failing[run.user, run.task] = run.error
+            else:
+                self.scheduler.failing.pop((run.user, run.task), None)
+
+    def _look_at_the_clocks(self) -> None:
+        now = self.agent.core.clock.now()
+        look = self.watch.look(wall=now, monotonic=trio.current_time())
+        self.watch = look.watch
+        if look.jump_s:
+            log.warning("clock_jumped", seconds=round(look.jump_s, 1))
+            self.awake_since = now

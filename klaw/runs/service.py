@@ -1,0 +1,374 @@
+"""What people and models can ask of tasks and runs: the same for tools, slash commands and the admin socket.
+
+No actor: it checks what it is given, reads and writes the store, and asks the scheduler. Everything is done for one
+user, and touches nothing of another.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+
+from klaw.actor.clock import Clock, from_iso, iso
+from klaw.actor.mailbox import answer_within
+from klaw.actor.reply import Reply
+from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
+from klaw.domain.names import InvalidName, UserId, chat_id
+from klaw.domain.prompt_files import HEARTBEAT_FILE
+from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
+from klaw.errors import NoSuchTask, Problem, TaskError
+from klaw.runs import drafting, heartbeat
+from klaw.runs.describe import TaskView
+from klaw.runs.due import TaskKey, next_fire
+from klaw.runs.ending import NO_SUCH_CHAT
+from klaw.runs.scheduler import CancelRun, RunNow, Scheduler, Spawn
+from klaw.runs.triggers import next_fires
+from klaw.store.kinds import tasks as stored_tasks
+from klaw.store.readers import Readers
+from klaw.store.sql import due_runs, messages, runs, tasks
+from klaw.store.writer import Writer
+
+ANSWER_S = 30.0
+MAX_TASKS = 200
+"""Tasks that one user may have."""
+SHOWN_FIRES = 3
+UNDELIVERED_DAYS = 30
+"""Results that could not be delivered are counted for so long."""
+
+
+@attrs.frozen(kw_only=True)
+class Overview:
+    """All users' tasks and runs in figures, for whoever runs the server."""
+
+    tasks: int
+    enabled: int
+    next_fire: float | None
+    """When the next task fires, in Unix seconds; None when none will."""
+    next_task: TaskKey | None
+    running: int
+    queued: int
+    failing: Mapping[TaskKey, str]
+    """Tasks whose last run failed, with its error code."""
+    undelivered: int
+    """Runs of the last ``UNDELIVERED_DAYS`` whose result could not be delivered, because the chat does not exist."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For the status."""
+        following = None
+        if self.next_fire is not None and self.next_task is not None:
+            following = {"at": iso(self.next_fire), "user": self.next_task[0], "task": self.next_task[1]}
+        failing = [{"user": user, "task": task, "error": code} for (user, task), code in sorted(self.failing.items())]
+        return {
+            "count": self.tasks,
+            "enabled": self.enabled,
+            "next": following,
+            "running": self.running,
+            "queued": self.queued,
+            "failing": failing,
+            "undelivered": self.undelivered,
+        }
+
+
+class Scheduling:
+    """Tasks and runs of users.
+
+    Args:
+        default_zone: IANA zone of cron tasks that name none.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        readers: Readers,
+        writer: Writer,
+        config: EngineConfig,
+        clock: Clock,
+        *,
+        default_zone: str,
+    ) -> None:
+        self._scheduler = scheduler
+        self._readers = readers
+        self._writer = writer
+        self._config = config
+        self._clock = clock
+        self._zone = default_zone
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    async def add(self, user: UserId, raw: Mapping[str, Any]) -> TaskView:
+        """Make a task of raw fields (see ``drafting``).
+
+        Raises:
+            TaskError: fields are wrong; all are named.
+            TaskExists: the user has a task of this name.
+            StorageError: it could not be stored.
+        """
+        task = drafting.draft(raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
+        if len(await self._readers.run(tasks.of_user, user)) >= MAX_TASKS:
+            raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
+        task = await self._writer.run(stored_tasks.put, task, "new")
+        self._scheduler.nudge()
+        return await self._view(task)
+
+    async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> TaskView:
+        """Change the given fields of a task. A run that goes on keeps what it was begun with.
+
+        Raises:
+            TaskError: fields are wrong; all are named.
+            NoSuchTask: the user has no task of this name.
+            StorageError: it could not be stored.
+        """
+        task = await self._task(user, name)
+        if task.name == HEARTBEAT and set(raw) - {"name", "enabled", "model", "maxTokens", "dailyTokens", "timeout"}:
+            problem = "the heartbeat's chat is set with /heartbeat, its list is HEARTBEAT.md"
+            raise TaskError([Problem(path="name", message=problem)])
+        changed = drafting.edit(task, raw, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
+        if changed is not task:
+            await self._writer.run(stored_tasks.put, changed, "existing")
+            self._scheduler.nudge()
+        return await self._view(changed)
+
+    async def enable(self, user: UserId, name: str, enabled: bool, *, now: bool = False) -> TaskView:
+        """Switch a task on or off; fire times that passed while it was off are over. Raises as ``edit``."""
+        return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
+
+    async def remove(self, user: UserId, name: str) -> Task:
+        """Remove a task; its runs stay, and one that goes on is carried out.
+
+        Raises:
+            NoSuchTask: the user has no task of this name.
+        """
+        removed = await self._writer.run(stored_tasks.remove, user, _name(name), iso(self._clock.now()))
+        self._scheduler.nudge()
+        return removed
+
+    async def task(self, user: UserId, name: str) -> TaskView:
+        """One task. Raises NoSuchTask."""
+        return await self._view(await self._task(user, name))
+
+    async def tasks(self, user: UserId) -> list[TaskView]:
+        """All tasks of a user, by name."""
+        return [await self._view(task) for task in await self._readers.run(tasks.of_user, user)]
+
+    async def pair_heartbeat(self, user: UserId, chat: str | None) -> Task | None:
+        """Let the heartbeat speak in a chat, or nowhere. Returns it as it is now."""
+        now = iso(self._clock.now())
+        present = await self._readers.run(tasks.get, user, HEARTBEAT)
+        if chat is None:
+            if present is not None:
+                await self._writer.run(stored_tasks.remove, user, HEARTBEAT, now)
+                self._scheduler.nudge()
+            return None
+        task = (
+            attrs.evolve(present, inject_into=chat, enabled=True, updated_at=now)
+            if present is not None
+            else Task(
+                user=user,
+                name=HEARTBEAT,
+                trigger=Every(seconds=max(60, self._config.heartbeat.interval_s)),
+                message=HEARTBEAT_FILE,
+                inject_into=chat,
+                created_at=now,
+                updated_at=now,
+                anchor_at=now,
+            )
+        )
+        await self._writer.run(stored_tasks.put, task, "new" if present is None else "existing")
+        self._scheduler.nudge()
+        return task
+
+    @property
+    def heartbeat_s(self) -> int:
+        """Pause between heartbeats; 0 when the configuration has them off."""
+        return self._config.heartbeat.interval_s
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    async def run_now(self, user: UserId, name: str) -> Run:
+        """Run a task now.
+
+        Raises:
+            NoSuchTask: the user has no task of this name.
+            NotStarted: a limit forbids it.
+            StorageError: it could not be stored.
+            ActorStopped, ActorTooSlow: the scheduler did not answer.
+        """
+
+        def request(reply: Reply[Run]) -> RunNow:
+            return RunNow(user=user, name=_name(name), reply=reply)
+
+        with answer_within(ANSWER_S, "the scheduler"):
+            return await self._scheduler.mailbox.ask(request)
+        raise AssertionError("answer_within always raises on time-out")
+
+    async def spawn(
+        self,
+        user: UserId,
+        raw: Mapping[str, Any],
+        *,
+        parent: str | None = None,
+        notify: str | None = None,
+        depth: int = 0,
+        outside: bool = False,
+    ) -> Run:
+        """Start a subagent, at once and once.
+
+        Args:
+            user: whose it is.
+            raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``drafting.request``).
+            parent: id of the run that asks for it.
+            notify: name of the chat that is told when it ends.
+            depth: 0 from a chat, else one more than the parent's.
+            outside: who asks has read something from outside: the request may be that one's words.
+
+        Raises:
+            TaskError: fields are wrong; all are named.
+            NotStarted: a limit forbids it, or the name is a task's.
+            ConfigError: there is no such model.
+            StorageError: it could not be stored.
+            ActorStopped, ActorTooSlow: the scheduler did not answer.
+        """
+        order = drafting.request(raw, providers=self._providers)
+
+        def request(reply: Reply[Run]) -> Spawn:
+            return Spawn(
+                user=user, request=order, parent=parent, notify=notify, depth=depth, outside=outside, reply=reply
+            )
+
+        with answer_within(ANSWER_S, "the scheduler"):
+            return await self._scheduler.mailbox.ask(request)
+        raise AssertionError("answer_within always raises on time-out")
+
+    async def cancel(self, user: UserId, run: str) -> bool:
+        """End a run that is under way or waits. False when there is none of this id.
+
+        Raises:
+            ActorStopped, ActorTooSlow: the scheduler did not answer.
+        """
+
+        def request(reply: Reply[bool]) -> CancelRun:
+            return CancelRun(user=user, run=run, reply=reply)
+
+        with answer_within(ANSWER_S, "the scheduler"):
+            return await self._scheduler.mailbox.ask(request)
+        raise AssertionError("answer_within always raises on time-out")
+
+    async def end(self, user: UserId, run: str) -> None:
+        """End a run, and return when its end is stored; at once when it does not go on. Raises like ``cancel``."""
+        jobs = (*self._scheduler.live.values(), *self._scheduler.queued)
+        job = next((each for each in jobs if each.run.id == run and each.run.user == user), None)
+        if job is not None and await self.cancel(user, run):
+            with answer_within(ANSWER_S, "the run"):
+                await job.over.wait()
+
+    async def run(self, user: UserId, run: str) -> Run | None:
+        """A run by its id, with what it has spent so far."""
+        job = self._scheduler.live.get(run)
+        if job is not None and job.run.user == user:
+            return job.run
+        return await self._readers.run(runs.get, user, run)
+
+    async def runs(
+        self,
+        user: UserId,
+        *,
+        task: str | None = None,
+        status: RunStatus | None = None,
+        before: str | None = None,
+        limit: int = 20,
+    ) -> list[Run]:
+        """A user's runs, the newest first. Raises NoSuchTask for a name that none can have."""
+        name = None if task is None else _name(task)
+
+        def read(connection: Any) -> list[Run]:
+            return runs.newest(connection, user, task=name, status=status, before=before, limit=limit)
+
+        return await self._readers.run(read)
+
+    def unfinished(self, user: UserId) -> list[Run]:
+        """A user's runs that go on or wait for a place, in the order in which they were begun."""
+        jobs = [*self._scheduler.live.values(), *self._scheduler.queued]
+        return [job.run for job in jobs if job.run.user == user]
+
+    def waits(self, run: str) -> bool:
+        """Whether a running run still waits for a place."""
+        return any(job.run.id == run for job in self._scheduler.queued)
+
+    # -- everybody's -----------------------------------------------------------------------------------------------
+
+    async def overview(self) -> Overview:
+        """How all users' tasks and runs stand. Raises StorageError."""
+        now = self._clock.now()
+        every = await self._readers.run(partial(tasks.everybodys, enabled_only=False))
+        attempts = await self._readers.run(due_runs.latest_attempts, iso(now))
+        since = iso(now - UNDELIVERED_DAYS * 86_400)
+        undelivered = await self._readers.run(runs.count_failed, NO_SUCH_CHAT, since)
+        timed = [task for each in every if (task := heartbeat.timed(each, self.heartbeat_s)) is not None]
+        fires = [
+            (moment, (task.user, task.name))
+            for task in timed
+            if (moment := next_fire(task, attempts.get((task.user, task.name), ()), now=now)) is not None
+        ]
+        moment, key = min(fires, default=(None, None))
+        return Overview(
+            tasks=len(every),
+            enabled=sum(task.enabled for task in every),
+            next_fire=moment,
+            next_task=key,
+            running=len(self._scheduler.live),
+            queued=len(self._scheduler.queued),
+            failing=dict(self._scheduler.failing),
+            undelivered=undelivered,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _providers(self) -> frozenset[str]:
+        return frozenset({LOCAL_PROVIDER, *self._config.providers})
+
+    async def _task(self, user: UserId, name: str) -> Task:
+        task = await self._readers.run(tasks.get, user, _name(name))
+        if task is None:
+            raise NoSuchTask(f"there is no task {_name(name)}")
+        return task
+
+    async def _view(self, task: Task) -> TaskView:
+        now = self._clock.now()
+        attempts = (await self._readers.run(due_runs.latest_attempts, iso(now))).get((task.user, task.name), [])
+        last = await self.runs(task.user, task=task.name, limit=1)
+        timed = heartbeat.timed(task, self._config.heartbeat.interval_s)
+        fires: tuple[float, ...] = ()
+        if timed is not None and timed.enabled:
+            first = next_fire(timed, attempts, now=now)
+            if first is not None:
+                following = next_fires(
+                    timed.trigger, anchor=from_iso(timed.anchor_at), after=first, count=SHOWN_FIRES - 1
+                )
+                fires = (first, *following)
+        return TaskView(
+            task=timed or task,
+            zone=task.trigger.zone if isinstance(task.trigger, Cron) else self._zone,
+            next_fires=fires,
+            last=last[0] if last else None,
+            running=any(
+                job.run.task == task.name and job.run.user == task.user for job in self._scheduler.live.values()
+            ),
+            warning=await self._warning(task) if timed is not None else "heartbeats are off in the configuration",
+        )
+
+    async def _warning(self, task: Task) -> str | None:
+        if task.inject_into is None:
+            return None
+        if await self._readers.run(messages.session, chat_id(task.user, task.inject_into)) is None:
+            return f"there is no chat {task.inject_into} yet: until there is, results stay in the records of the runs"
+        return None
+
+
+def _name(text: str) -> TaskName:
+    """A name that a task may have. Raises NoSuchTask: what cannot be a name is nobody's."""
+    try:
+        return task_name(text)
+    except InvalidName as error:
+        raise NoSuchTask(str(error)) from error

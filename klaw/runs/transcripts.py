@@ -1,0 +1,245 @@
+"""Loading a task's last complete runs from its transcripts: from the end, and no more than is needed.
+
+The transcripts are the truth here, not the database. All functions block; run them in a thread under a limiter.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import structlog
+
+from klaw.actor.failure import error_class
+from klaw.domain import tokens
+from klaw.domain.message import Kind, Role
+from klaw.domain.names import UserId, user_id
+from klaw.domain.task import TaskName, run_folder, task_name
+from klaw.llm.types import ToolCall
+from klaw.store.jsonl import TOO_LONG, lines_backwards
+
+_MAX_RUN_ID = 128
+
+
+@attrs.frozen(kw_only=True)
+class PastMessage:
+    """One line of a run's transcript."""
+
+    role: Role
+    kind: Kind
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    """What an assistant message of type ``tool_call`` asks for."""
+    call: str | None = None
+    """Id of the call that a tool message answers."""
+
+    @property
+    def ends_a_run(self) -> bool:
+        return self.role is Role.ASSISTANT and self.kind is not Kind.TOOL_CALL
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens in a request, the arguments of calls included."""
+        arguments = sum(tokens.estimate(call.name) + tokens.estimate(call.arguments) for call in self.calls)
+        return tokens.estimate(self.content) + arguments + tokens.PER_MESSAGE
+
+
+@attrs.frozen(kw_only=True)
+class PastRun:
+    """A complete run: it begins with the request and ends with an answer."""
+
+    id: str
+    messages: tuple[PastMessage, ...]
+    """Oldest first."""
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens in a request."""
+        return sum(message.tokens for message in self.messages)
+
+
+def read_line(record: Mapping[str, Any]) -> tuple[str, PastMessage]:
+    """The run and the message of one line of a transcript.
+
+    Raises:
+        KeyError, TypeError or ValueError: the line is malformed.
+    """
+    metadata = _mapping(record["metadata"])
+    run = _text(metadata["run"])
+    if not 1 <= len(run) <= _MAX_RUN_ID:
+        raise ValueError("the run's id has a wrong length")
+    role, kind = Role(record["role"]), Kind(record["type"])
+    calls: tuple[ToolCall, ...] = ()
+    if kind is Kind.TOOL_CALL:
+        if not isinstance(metadata["calls"], list):
+            raise TypeError("calls are not a list")
+        calls = tuple(_call(_mapping(call)) for call in metadata["calls"])
+    call = _text(metadata["call"]) if role is Role.TOOL else None
+    return run, PastMessage(role=role, kind=kind, content=_text(record["content"]), calls=calls, call=call)
+
+
+class Collector:
+    """Takes lines newest first and keeps the newest complete runs. Lines of several runs may be mixed.
+
+    Args:
+        runs: so many runs are wanted.
+        max_tokens: no more are wanted once the collected runs reach this.
+    """
+
+    def __init__(self, *, runs: int, max_tokens: int) -> None:
+        self._runs = runs
+        self._max_tokens = max_tokens
+        self._kept: dict[str, list[PastMessage]] = {}
+        self._incomplete: set[str] = set()
+        self._begun: dict[str, int] = {}
+        """Tokens of the runs whose request is found, so that they are whole."""
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether only further lines of the collected runs are of use."""
+        return len(self._begun) >= self._runs or sum(self._begun.values()) >= self._max_tokens
+
+    def add(self, run: str, message: PastMessage) -> bool:
+        """Take the next line. Returns False when it shows that no further line is needed."""
+        if run not in self._kept:
+            if self.has_enough:
+                return False
+            if run in self._incomplete:
+                return True
+            if not message.ends_a_run:
+                self._incomplete.add(run)
+                return True
+            self._kept[run] = []
+        self._kept[run].append(message)
+        if message.role is Role.USER:
+            self._begun[run] = sum(kept.tokens for kept in self._kept[run])
+        return True
+
+    def result(self) -> tuple[PastRun, ...]:
+        """The runs, oldest first."""
+        whole = [run for run in self._kept if run in self._begun][: self._runs]
+        return tuple(PastRun(id=run, messages=tuple(reversed(self._kept[run]))) for run in reversed(whole))
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(id=_text(call["id"]), name=_text(call["name"]), arguments=_text(call["arguments"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    value.encode()  # a lone surrogate cannot be sent to any model: UnicodeEncodeError is a ValueError
+    return value.replace("\0", "")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return value
+
+
+MAX_LINE_BYTES = 1024 * 1024
+"""A longer line would fill any model's context; it is left out."""
+MAX_PARSED_BYTES = 16 * 1024 * 1024
+"""Lines that are parsed for one history; reached only when many of the newest runs are incomplete or very long."""
+MAX_SCANNED_BYTES = 256 * 1024 * 1024
+"""Bytes that are read for one history, those of lines that are left out included."""
+
+_LOG = re.compile(r"\d{4}-\d{2}-\d{2}\.jsonl", re.ASCII)
+"""One file a day, so names sort by age."""
+
+log = structlog.get_logger("klaw.runs")
+
+
+def load(conversations: Path, user: UserId, name: TaskName, *, runs: int, max_tokens: int) -> tuple[PastRun, ...]:
+    """The last complete runs of a task, oldest first; empty when it has none.
+
+    What cannot be read is left out, with one warning for each file.
+
+    Args:
+        conversations: the folder of all transcripts.
+        runs: at most so many (``context.subagentHistory``).
+        max_tokens: older runs are not looked for once those found have so many estimated tokens.
+
+    Raises:
+        InvalidName: ``user`` or ``name`` breaks its rule.
+    """
+    if runs <= 0 or max_tokens <= 0:
+        return ()
+    folder = conversations / run_folder(user_id(user), task_name(name))
+    collector = Collector(runs=runs, max_tokens=max_tokens)
+    left = _Left(parsed=MAX_PARSED_BYTES, scanned=MAX_SCANNED_BYTES)
+    for file in _files(folder):
+        if not _collect(folder / file, collector, left):
+            break
+        if left.parsed <= 0 or left.scanned <= 0:
+            log.warning("history_cut", name=name, bytes=MAX_SCANNED_BYTES - max(0, left.scanned))
+            break
+    return collector.result()
+
+
+@attrs.define
+class _Left:
+    """Bytes that may still be used."""
+
+    parsed: int
+    scanned: int
+
+
+def _files(folder: Path) -> list[str]:
+    """Names of the transcripts, newest first. Files of other names are not ours."""
+    try:
+        names = [name for name in os.listdir(folder) if _LOG.fullmatch(name)]  # noqa: PTH208 - thousands of names
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("history_unreadable", file=folder.name, error=error_class(error))
+        return []
+    return sorted(names, reverse=True)
+
+
+def _collect(path: Path, collector: Collector, left: _Left) -> bool:
+    """Give the file's lines to the collector, last first. Returns False when no more are needed."""
+    warned = False
+
+    def warn(error: str) -> None:
+        nonlocal warned
+        if not warned:
+            log.warning("malformed_line", file=path.name, error=error)
+        warned = True
+
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other side
+            warn("NotAFile")
+            return True
+        for line in lines_backwards(path, longest=MAX_LINE_BYTES, at_most=left.scanned):
+            if left.parsed <= 0:
+                return True
+            if line == TOO_LONG:
+                warn("TooLong")
+                continue
+            left.parsed -= len(line)
+            try:
+                run, message = read_line(_object(line))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                warn(error_class(error))
+                continue
+            if not collector.add(run, message):
+                return False
+    except OSError as error:
+        warn(error_class(error))
+        return True
+    left.scanned -= status.st_size
+    return True
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    record = json.loads(line.decode())
+    if not isinstance(record, dict):
+        raise TypeError("not an object")
+    return record

@@ -1,0 +1,262 @@
+"""Triggers: reading them from text, and when they fire. Pure.
+
+All fire times are whole seconds of Unix time, so that one and the same fire time always compares equal, also after it
+went through a record as ISO-8601.
+"""
+
+import datetime as dt
+import math
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import attrs
+
+from klaw.actor.clock import from_iso, iso
+from klaw.domain.names import InvalidName
+from klaw.domain.task import At, Cron, Every, Trigger
+from klaw.domain.zones import zone as zone_of
+from klaw.errors import Problem, TaskError
+from klaw.runs.cron import BadExpression, fires, moment_of, normalise
+
+MIN_EVERY_S = 60
+MAX_EVERY_S = 366 * 86_400
+MAX_AHEAD_S = 50 * 366 * 86_400
+"""A one-shot further ahead is a mistake in the year."""
+MAX_COUNTED = 1000
+"""Missed fire times are counted up to here; the time of counting stays in the milliseconds."""
+
+_MAX_TEXT = 64
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
+_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
+_DATE_AND_TIME = re.compile(r"[0-9-]{8,10}[Tt ][0-9:.,]{2,16}([Zz]|[+-][0-9:]{2,8})?", re.ASCII)
+
+
+@attrs.frozen(kw_only=True)
+class Missed:
+    """Fire times that came and were not used."""
+
+    latest: int
+    """The last of them, in Unix seconds."""
+    count: int
+    """How many there are, the last one included; at most ``MAX_COUNTED``."""
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_cron(expression: Any, zone: Any) -> Cron:
+    """A cron trigger of five fields and the name of a zone. Raises TaskError for ``cron`` and ``zone``."""
+    problems = []
+    written = known = ""
+    try:
+        written = normalise(_text(expression))
+    except (BadExpression, TypeError) as error:
+        problems.append(Problem(path="cron", message=str(error)))
+    try:
+        known = read_zone(zone)
+    except TaskError as error:
+        problems += error.problems
+    if problems:
+        raise TaskError(problems)
+    return Cron(expression=written, zone=known)
+
+
+def read_zone(zone: Any) -> str:
+    """Check the name of a time zone. Raises TaskError for ``zone``."""
+    try:
+        return zone_of(_text(zone)).key
+    except (InvalidName, TypeError) as error:
+        raise TaskError([Problem(path="zone", message=str(error))]) from error
+
+
+def read_every(interval: Any) -> Every:
+    """An interval: seconds as a number, or a text such as ``90s``, ``30m``, ``2h``, ``1d`` or ``1h30m``.
+
+    Raises TaskError for ``every``.
+    """
+    try:
+        seconds = read_duration(interval)
+    except ValueError as error:
+        raise TaskError([Problem(path="every", message=str(error))]) from error
+    if not MIN_EVERY_S <= seconds <= MAX_EVERY_S:
+        message = f"must be from {MIN_EVERY_S} seconds to {MAX_EVERY_S // 86_400} days, got {span(seconds)}"
+        raise TaskError([Problem(path="every", message=message)])
+    return Every(seconds=seconds)
+
+
+def read_duration(value: Any) -> int:
+    """Whole seconds of ``90``, ``"90"``, ``"30m"`` or ``"1h30m"``. Raises ValueError, which says the form."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value <= 10**9:
+            return value
+    elif isinstance(value, str) and len(value) <= _MAX_TEXT:
+        text = value.strip().lower()
+        if _SECONDS.fullmatch(text):
+            return int(text)
+        if text and (parts := _DURATION.fullmatch(text)):
+            return sum(int(part or 0) * _UNITS[unit] for part, unit in zip(parts.groups(), "dhms", strict=True))
+    raise ValueError("must be a duration such as 90s, 30m, 2h, 1d or 1h30m, or a number of seconds")
+
+
+def read_at(text: Any, *, zone: Any = None, now: float, allow_past: bool = False) -> At:
+    """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one on the clock of ``zone``.
+
+    Args:
+        now: Unix seconds.
+        allow_past: a moment that is over becomes ``now``; else it is refused.
+
+    Raises:
+        TaskError: for ``at``, or for ``zone``.
+    """
+    moment = _moment(text, zone)
+    if moment > now + MAX_AHEAD_S:
+        raise TaskError([Problem(path="at", message="must be within the next 50 years")])
+    if moment <= now:
+        if not allow_past:
+            message = f"is over: it was {span(now - moment)} ago; give a later time, or ask for it now"
+            raise TaskError([Problem(path="at", message=message)])
+        moment = math.floor(now)
+    return At(instant=iso(moment))
+
+
+def _moment(text: Any, zone: Any) -> int:
+    known = None if zone is None else read_zone(zone)
+    form = "must be a date and time in ISO-8601 with an offset, such as 2026-12-24T18:00+01:00"
+    if not isinstance(text, str) or len(text) > _MAX_TEXT or not _DATE_AND_TIME.fullmatch(text.strip()):
+        raise TaskError([Problem(path="at", message=form)])
+    try:
+        when = dt.datetime.fromisoformat(text.strip())
+        if when.tzinfo is None:
+            if known is None:
+                raise TaskError([Problem(path="at", message=f"has no offset; it {form}, or come with a zone")])
+            return moment_of(when.replace(microsecond=0), _zone(known))
+        return math.floor(when.timestamp())
+    except (ValueError, OverflowError) as error:
+        raise TaskError([Problem(path="at", message=form)]) from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"must be a text, got {type(value).__name__}")
+    return value
+
+
+# -- firing ----------------------------------------------------------------------------------------------------------
+
+
+def next_fires(trigger: Trigger, *, anchor: float, after: float, count: int) -> tuple[int, ...]:
+    """The next fire times, in Unix seconds.
+
+    Args:
+        anchor: the task's ``anchor_at`` in Unix seconds: fire times up to here are over, and intervals are counted
+            from it.
+        after: only fire times after this moment.
+        count: at most so many; a one-shot has one.
+    """
+    return tuple(islice(_fires(trigger, anchor, after), count))
+
+
+@lru_cache(maxsize=4096)
+def first_fire(trigger: Trigger, anchor: float, after: float) -> int | None:
+    """The first fire time after ``anchor`` and ``after``; None when there is none.
+
+    It is remembered: a scheduler asks the same for every task each time it wakes.
+    """
+    return next(_fires(trigger, anchor, after), None)
+
+
+def missed(trigger: Trigger, *, anchor: float, after: float, now: float) -> Missed | None:
+    """The fire times after ``anchor`` and ``after``, up to and with ``now``; None when there are none."""
+    times = _fires(trigger, anchor, after)
+    counted = 0
+    latest = None
+    for moment in times:
+        if moment > now:
+            break
+        counted, latest = counted + 1, moment
+        if counted == MAX_COUNTED:
+            latest = _latest(trigger, anchor, after, now)
+            break
+    return None if latest is None else Missed(latest=latest, count=counted)
+
+
+def _fires(trigger: Trigger, anchor: float, after: float) -> Iterator[int]:
+    after = max(after, anchor)
+    match trigger:
+        case Cron():
+            yield from fires(trigger.expression, _zone(trigger.zone), after)
+        case Every():
+            start = math.floor(anchor)
+            number = max(1, math.floor((after - start) / trigger.seconds))
+            while True:
+                moment = start + number * trigger.seconds
+                if moment > after:
+                    yield moment
+                number += 1
+        case At():
+            moment = math.floor(from_iso(trigger.instant))
+            if moment > after:
+                yield moment
+
+
+def _latest(trigger: Trigger, anchor: float, after: float, now: float) -> int:
+    """The last fire time up to ``now``, when it is known that there is one: from ever further back."""
+    back = 3600.0
+    while True:
+        found = None
+        for moment in _fires(trigger, anchor, max(after, now - back)):
+            if moment > now:
+                break
+            found = moment
+        if found is not None:
+            return found
+        back *= 4
+
+
+def _zone(name: str) -> ZoneInfo:
+    """The zone of a task that was stored: it was there then; another machine may lack it, so UTC stands in."""
+    try:
+        return zone_of(name)
+    except InvalidName:
+        return zone_of("UTC")
+
+
+# -- showing ---------------------------------------------------------------------------------------------------------
+
+
+def shown(trigger: Trigger) -> str:
+    """A trigger in one line, in the words in which it is given."""
+    match trigger:
+        case Cron():
+            return f"cron {trigger.expression} {trigger.zone}"
+        case Every():
+            return f"every {_short(trigger.seconds)}"
+        case At():
+            return f"at {trigger.instant}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in words, two units at most: ``3 h 20 min``."""
+    left = max(0, math.floor(seconds))
+    parts: list[str] = []
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        number, left = divmod(left, unit)
+        if number or (parts and left):
+            parts.append(f"{number} {name}")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if not part.startswith("0 ")) or "0 s"
+
+
+def _short(seconds: int) -> str:
+    text = ""
+    for name, unit in reversed(_UNITS.items()):
+        number, seconds = divmod(seconds, unit)
+        if number:
+            text += f"{number}{name}"
+    return text or "0s"
