@@ -37,9 +37,9 @@ DEBOUNCE_MS = 600_000
 def run_server(home: str, fsync_ms: float, profile: str | None) -> None:
     """The server's process: prints its address when it listens."""
     from klaw.actor import log
+    from klaw.app.serve import serve
     from klaw.config.load import parse
     from klaw.config.paths import Paths
-    from klaw.serve import serve
 
     def slow_fsync(descriptor: int) -> None:
         end = time.monotonic() + fsync_ms / 1000

@@ -41,8 +41,8 @@ from klaw.domain import tokens
 from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Candidate, Decision
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
-from klaw.memory.onnx.model import EmbeddingModel
 from klaw.memory.recall import pack as pack_module
 from klaw.memory.recall import rank
 from klaw.memory.recall import recall as recall_module

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
 from klaw.actor.clock import SystemClock, iso
+from klaw.app.serve import settle_garbage_collector
 from klaw.config.paths import Paths
 from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
@@ -41,7 +42,6 @@ from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
 from klaw.memory.search.search import MemorySearch
-from klaw.serve import settle_garbage_collector
 from klaw.store import connect, migrations
 from klaw.store.readers import open_readers
 from klaw.store.sql import messages, meta, vector_codes, vector_search, vectors

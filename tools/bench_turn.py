@@ -38,8 +38,8 @@ from klaw.config.paths import Paths
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage, vectors_id
-from klaw.memory.onnx.model import EmbeddingModel
 from klaw.store.kinds import messages
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds import vectors as stored_vectors

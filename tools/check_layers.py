@@ -26,7 +26,6 @@ LAYERS = (
     {"gateway"},
     {"admin", "client", "doctor", "setup"},
     {"app"},
-    {"serve"},
     {"cli"},
     {"__main__"},
 )

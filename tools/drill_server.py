@@ -69,7 +69,7 @@ class DyingJournal(Journal):
 
 
 if __name__ == "__main__":
-    import klaw.app
+    import klaw.app.app
 
-    klaw.app.Journal = DyingJournal  # type: ignore[misc]
+    klaw.app.app.Journal = DyingJournal  # type: ignore[misc]
     sys.exit(main())

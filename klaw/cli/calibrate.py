@@ -10,7 +10,7 @@ from klaw.config.paths import Paths
 from klaw.errors import KlawError, ModelError
 
 if TYPE_CHECKING:
-    from klaw.memory.onnx.calibration import Measured, Talk
+    from klaw.memory.embed.calibration import Measured, Talk
     from klaw.models.manifest import Calibration
 
 THREADS = 2
@@ -29,11 +29,11 @@ def calibrate_command(args: argparse.Namespace) -> int:
 
 def _calibrate(args: argparse.Namespace) -> dict[str, Any]:
     # Imported here: they load ONNX Runtime, which no other command needs.
+    from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure
+    from klaw.memory.embed.describe import describe
+    from klaw.memory.embed.model import EmbeddingModel
     from klaw.memory.embed.passage import RECIPE
-    from klaw.memory.onnx.calibration import TOO_ALIKE, built_in, measure
-    from klaw.memory.onnx.describe import describe
-    from klaw.memory.onnx.model import EmbeddingModel
-    from klaw.memory.onnx.texts import read_talk
+    from klaw.memory.embed.texts import read_talk
     from klaw.models.calibrations import store
     from klaw.models.manifest import Calibration
 

@@ -18,7 +18,7 @@ from klaw.memory.embed.passage import passage, vectors_id
 
 if TYPE_CHECKING:
     from klaw.config.schema import EmbeddingConfig
-    from klaw.memory.onnx.model import EmbeddingModel
+    from klaw.memory.embed.model import EmbeddingModel
     from klaw.store.reindex.values import Progress, Report
     from klaw.store.sql.vectors import Unembedded
 
@@ -131,7 +131,7 @@ class _Model:
     @classmethod
     def load(cls, config: "EmbeddingConfig", paths: Paths) -> "_Model":
         """The configured model. Raises ModelError."""
-        from klaw.memory.onnx.model import EmbeddingModel
+        from klaw.memory.embed.model import EmbeddingModel
 
         folder = config.path or paths.models_dir / config.model
         return cls(EmbeddingModel.load(folder, threads=config.threads, batch_tokens=config.batch_tokens))

@@ -51,10 +51,10 @@ def _serve(arguments: argparse.Namespace) -> None:
     import trio
 
     from klaw.actor import log as logging
+    from klaw.app.serve import serve
     from klaw.config.load import load
     from klaw.config.paths import Paths
     from klaw.config.unresolved import unresolved_secrets
-    from klaw.serve import serve
 
     paths = Paths.resolve(arguments.home)
     config_file = Path(arguments.config) if arguments.config else paths.config_file

@@ -24,7 +24,7 @@ def check_embedding(paths: Paths, config: EngineConfig, stored: str | None, *, w
         return ok("embedding_model", "embedding.enabled is false: recall is full-text only")
     folder = config.embedding.path or paths.models_dir / config.embedding.model
     try:
-        from klaw.memory.onnx.describe import describe
+        from klaw.memory.embed.describe import describe
 
         model_id = vectors_id(describe(folder).model_id)
         damage = _damage(folder) if whole else None

@@ -1,4 +1,4 @@
-"""The server's real parts in the test's own process: everything that ``klaw.app.running`` builds, without listeners."""
+"""The server's real parts in the test's own process: all that ``running`` of klaw.app builds, without listeners."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 
 from klaw.actor.clock import new_id
-from klaw.app import App, recover_chats, running
+from klaw.app.app import App, recover_chats, running
 from klaw.config.load import load
 from klaw.config.paths import Paths
 from klaw.domain.events import Noticed

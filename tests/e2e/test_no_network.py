@@ -31,7 +31,7 @@ from pathlib import Path
 import httpx2, onnx, opentelemetry.trace, trio
 from genai_prices.data_snapshot import get_snapshot
 from onnx import TensorProto, helper
-from klaw.memory.onnx.model import EmbeddingModel
+from klaw.memory.embed.model import EmbeddingModel
 
 model = EmbeddingModel.load(Path(sys.argv[2]), threads=1, batch_tokens=512)
 assert model.embed(["hello", "привет"], kind="passage").shape == (2, model.dimension)
@@ -138,5 +138,5 @@ def test_onnx_runtime_is_imported_in_one_place() -> None:
         for path in (REPOSITORY / folder).rglob("*.py")
         if "import onnxruntime" in path.read_text() or "from onnxruntime" in path.read_text()
     }
-    assert found - {str(Path(__file__).relative_to(REPOSITORY))} == {"klaw/memory/onnx/session.py"}
+    assert found - {str(Path(__file__).relative_to(REPOSITORY))} == {"klaw/memory/embed/session.py"}
     assert sys.modules["klaw"].__file__ == str(REPOSITORY / "klaw" / "__init__.py")

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import trio
 
-from klaw.memory.onnx.model import EmbeddingModel
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.store.sql import vectors
 from tests.e2e.inside import inside
 from tests.support.llm_server import serve_llm

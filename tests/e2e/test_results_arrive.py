@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from klaw.actor.clock import iso
-from klaw.app import running
+from klaw.app.app import running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER

@@ -143,7 +143,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
     tmp_path: Path, embedding_model_dir: Path
 ) -> None:
     """Across languages, where no word is shared; otherwise the reason is named and words alone are searched."""
-    from klaw.memory.onnx.model import EmbeddingModel
+    from klaw.memory.embed.model import EmbeddingModel
 
     database, config = tmp_path / "klaw.db", EngineConfig(auto_rag=DEFAULT)
     model = await trio.to_thread.run_sync(lambda: EmbeddingModel.load(embedding_model_dir, threads=2))

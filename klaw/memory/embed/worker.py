@@ -31,7 +31,7 @@ from klaw.store.sql.passages import PassageVector, Unembedded
 from klaw.store.writer import Writer
 
 if TYPE_CHECKING:
-    from klaw.memory.onnx.model import EmbeddingModel  # loads ONNX Runtime; imported when a model is
+    from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime; imported when a model is
 
 BACKFILL_ROWS = 128
 """Rows fetched at once from the database; they are embedded in batches of ``embedding.batchTokens``."""
@@ -113,8 +113,8 @@ async def _load(
 
     One that replaces another has to prove first that it works: after that the other's vectors are gone.
     """
-    from klaw.memory.onnx.model import EmbeddingModel
-    from klaw.memory.onnx.proof import prove
+    from klaw.memory.embed.model import EmbeddingModel
+    from klaw.memory.embed.proof import prove
 
     def load() -> EmbeddingModel:
         return EmbeddingModel.load(

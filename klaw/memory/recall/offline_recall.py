@@ -102,7 +102,7 @@ async def _load(
         return off, "embedding_off"
     if stored_model is None:
         return off, "no_vectors"
-    from klaw.memory.onnx.model import EmbeddingModel  # loads ONNX Runtime
+    from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
 
     try:
         model = await Threads("onnx", 1).run(lambda: EmbeddingModel.load(folder, threads=config.embedding.threads))

@@ -8,9 +8,9 @@ import attrs
 import pytest
 import trio
 
-import klaw.serve
+import klaw.app.serve
 from klaw.admin.commands import Commands, Sources
-from klaw.app import App, running
+from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from tests.support.waiting import HANG_S
@@ -41,7 +41,7 @@ def sources(app: App) -> Sources:
 
 def sources_of(app: App) -> Sources:
     """What the commands read, of a server without listeners."""
-    return attrs.evolve(klaw.serve.sources_of(app, list, lambda: "127.0.0.1:8181"), version="9.9.9")
+    return attrs.evolve(klaw.app.serve.sources_of(app, list, lambda: "127.0.0.1:8181"), version="9.9.9")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from klaw.actor.vitals import Vitals
 from klaw.admin import commands as commands_module
 from klaw.admin.commands import Commands, Sources
 from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Status, Tasks
-from klaw.app import App
+from klaw.app.app import App
 from klaw.domain.events import Noticed, TurnEnded
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway.hub import ChatEvent, StoredOnce

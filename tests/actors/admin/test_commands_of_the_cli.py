@@ -14,7 +14,7 @@ import trio
 from klaw.actor.supervisor import ActorSpec
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands
-from klaw.app import App, running
+from klaw.app.app import App, running
 from klaw.cli import actors, admin_call
 from klaw.cli.actors import actors_command
 from klaw.cli.admin_call import NoServer, Refused, call

@@ -15,9 +15,9 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.admin import notify
 from klaw.admin.notify import Check, Notifier, listener_check, watchdog_interval_s, writer_check
-from klaw.app import App
+from klaw.app.app import App
+from klaw.app.serve import _tell
 from klaw.errors import ActorStopped
-from klaw.serve import _tell
 from klaw.store.reindex.values import Progress
 from tests.support.waiting import HANG_S
 

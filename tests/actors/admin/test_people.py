@@ -9,7 +9,7 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
-from klaw.app import App
+from klaw.app.app import App
 from klaw.cli.main import parser
 from klaw.domain.person import MAX_NAME, MAX_RELATION
 from tests.actors.admin.test_commands_of_the_cli import served

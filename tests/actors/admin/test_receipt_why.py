@@ -9,7 +9,7 @@ import pytest
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, Receipt
-from klaw.app import App, running
+from klaw.app.app import App, running
 from klaw.cli.receipt import receipt_command
 from klaw.config.load import parse
 from klaw.config.paths import Paths

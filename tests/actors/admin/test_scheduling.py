@@ -9,7 +9,7 @@ import trio
 from klaw.actor.clock import iso
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
-from klaw.app import App
+from klaw.app.app import App
 from tests.support.waiting import HANG_S
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}

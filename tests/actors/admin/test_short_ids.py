@@ -7,7 +7,7 @@ import pytest
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest
-from klaw.app import running
+from klaw.app.app import running
 from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths

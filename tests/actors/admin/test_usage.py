@@ -11,7 +11,7 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
-from klaw.app import App, running
+from klaw.app.app import App, running
 from klaw.cli.main import parser
 from klaw.cli.status import status_command
 from klaw.config.load import parse as parse_config

@@ -12,7 +12,7 @@ import trio
 
 from klaw.admin.commands import Commands
 from klaw.admin.requests import MAX_QUERY, BadRequest, Query, Why, parse
-from klaw.app import App, running
+from klaw.app.app import App, running
 from klaw.cli.why import lines, why_command
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths

@@ -12,7 +12,7 @@ import trio.lowlevel
 import trio.testing
 
 from klaw.actor.vitals import State
-from klaw.app import recover_chats
+from klaw.app.app import recover_chats
 from klaw.chats import chat as chat_module
 from klaw.chats.service import TooManyChats
 from klaw.domain.events import Progressed, TextStreamed

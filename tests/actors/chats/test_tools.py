@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import trio
 
 from klaw.agent.conversation import LAST_ROUND
-from klaw.app import recover_chats
+from klaw.app.app import recover_chats
 from klaw.context.repair import INTERRUPTED
 from klaw.domain.events import TextStreamed, ToolUsed
 from klaw.domain.message import Kind, Message, Role

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import trio
 
-from klaw.app import App, running
+from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Event, MessageStored, TurnEnded

@@ -20,8 +20,8 @@ from klaw.config.schema import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.memory.embed import worker as actor
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
-from klaw.memory.onnx.model import EmbeddingModel
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import vector_search, vectors
 from klaw.store.store import Store

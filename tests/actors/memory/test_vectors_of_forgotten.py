@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from klaw.domain.names import UserId
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage
-from klaw.memory.onnx.model import EmbeddingModel
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.sql import meta, topic_vectors, topics, vectors

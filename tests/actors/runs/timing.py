@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-import klaw.app
+import klaw.app.app
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import Run
 from klaw.runs import due
@@ -102,7 +102,7 @@ async def timed(
 ) -> AsyncIterator[Timed]:
     """Args: ``start``: the wall clock's first moment; ``longest_sleep_s``: how often the scheduler looks at least."""
     clock = TestClock(start)
-    monkeypatch.setattr(klaw.app, "SystemClock", lambda: clock)
+    monkeypatch.setattr(klaw.app.app, "SystemClock", lambda: clock)
     monkeypatch.setattr(due, "MAX_SLEEP_S", longest_sleep_s)
     sections.setdefault("processing", {"debounceMs": 0})
     async with world(home, **sections) as here:

@@ -12,7 +12,7 @@ import pytest
 from klaw.cli.calibrate import calibrate_command
 from klaw.cli.main import parser
 from klaw.cli.models import list_command
-from klaw.memory.onnx.model import EmbeddingModel
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.models.progress import silent
 from klaw.models.pull import pull, status
 from tests.support.models import spec_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.onnx.tokens import SentencePieceTokenizer
+from klaw.memory.embed.model import EmbeddingModel
+from klaw.memory.embed.tokens import SentencePieceTokenizer
 from tests.support.source_engine import SourceEngine
 
 TEXTS = [

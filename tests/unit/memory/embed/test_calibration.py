@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from klaw.errors import ModelError
+from klaw.memory.embed import calibration
+from klaw.memory.embed.calibration import Talk, built_in, measure, of_messages
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage
-from klaw.memory.onnx import calibration
-from klaw.memory.onnx.calibration import Talk, built_in, measure, of_messages
-from klaw.memory.onnx.model import EmbeddingModel
-from klaw.memory.onnx.texts import read_talk
+from klaw.memory.embed.texts import read_talk
 
 
 def test_the_built_in_texts_give_what_conversations_gave(embedding_model_dir: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Literal
 import attrs
 
 from klaw.errors import ModelError
-from klaw.memory.onnx.session import GRAPH_FILE
-from klaw.memory.onnx.tokens import TOKENIZER_FILE
+from klaw.memory.embed.session import GRAPH_FILE
+from klaw.memory.embed.tokens import TOKENIZER_FILE
 from klaw.models.calibrations import read_beside
 from klaw.models.manifest import (
     MANIFEST_FILE,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from klaw.errors import ModelError
-from klaw.memory.onnx.calibration import Talk, of_messages
+from klaw.memory.embed.calibration import Talk, of_messages
 
 
 def read_talk(path: Path) -> Talk:

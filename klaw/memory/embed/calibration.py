@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from klaw.errors import ModelError
+from klaw.memory.embed.dialogues import DIALOGUES
 from klaw.memory.embed.passage import RECIPE, Passage, passage
-from klaw.memory.onnx.dialogues import DIALOGUES
 
 MAX_QUERIES = 60
 """Of a conversation; more are thinned out evenly: 60 by 120 pairs put the mean's own error below 0.001."""

@@ -10,12 +10,12 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 
 from klaw.errors import ModelError
+from klaw.memory.embed.batches import Window, cut_windows, plan_batches
+from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure
+from klaw.memory.embed.describe import Description, describe
 from klaw.memory.embed.passage import RECIPE, Passage
-from klaw.memory.onnx.batches import Window, cut_windows, plan_batches
-from klaw.memory.onnx.calibration import TOO_ALIKE, built_in, measure
-from klaw.memory.onnx.describe import Description, describe
-from klaw.memory.onnx.session import EncoderSession, Float32
-from klaw.memory.onnx.tokens import Tokenizer, load_tokenizer
+from klaw.memory.embed.session import EncoderSession, Float32
+from klaw.memory.embed.tokens import Tokenizer, load_tokenizer
 from klaw.models.manifest import Calibration
 
 Kind: TypeAlias = Literal["query", "passage"]

@@ -19,7 +19,7 @@ from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands, Sources
 from klaw.admin.notify import Notifier
-from klaw.app import App, operation_parts, recover_chats, running
+from klaw.app.app import App, operation_parts, recover_chats, running
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
@@ -48,7 +48,7 @@ async def serve(
         config: the configuration.
         paths: where files are.
         on_ready: told the WebSocket address once everything listens.
-        fsync: see ``klaw.app.running``.
+        fsync: see ``klaw.app.app.running``.
 
     Raises:
         StorageError, ConfigError: it cannot start; possibly in an ExceptionGroup.

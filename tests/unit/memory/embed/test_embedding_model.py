@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from klaw.errors import ModelError
+from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import RECIPE
-from klaw.memory.onnx.model import EmbeddingModel
 
 ODD_TEXTS = {
     "empty": "",

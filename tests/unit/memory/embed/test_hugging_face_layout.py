@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from klaw.errors import ModelError
-from klaw.memory.onnx.model import EmbeddingModel
+from klaw.memory.embed.model import EmbeddingModel
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "query", "passage", ":", "hello", "мир"]
 HIDDEN = 8

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from klaw.errors import ModelError
-from klaw.memory.onnx.calibration import TOO_ALIKE
+from klaw.memory.embed.calibration import TOO_ALIKE
 
 if TYPE_CHECKING:
-    from klaw.memory.onnx.model import EmbeddingModel, Kind
+    from klaw.memory.embed.model import EmbeddingModel, Kind
 
 _TEXTS = (
     "My sister Anna is allergic to peanuts.",
