@@ -12,9 +12,9 @@ from klaw.actor.threads import Threads
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.domain.events import EventSink
-from klaw.store.readers import Readers
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.store import Store
-from klaw.store.writer import Writer
 
 Problems: TypeAlias = Callable[[], Mapping[str, str]]
 """Tells what is degraded in one part now: code to text, in words for users."""

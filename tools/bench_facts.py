@@ -19,9 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import iso
 from klaw.domain.fact import Fact, FactId, FactSource, Origin
 from klaw.domain.names import UserId
-from klaw.store import connect, migrations
-from klaw.store.sql import facts, passages, vectors
-from klaw.store.sql.passages import PassageVector
+from klaw.store import migrations
+from klaw.store.engine import connect
+from klaw.store.search import passages, vectors
+from klaw.store.search.passages import PassageVector
+from klaw.store.sql import facts
 
 MODEL, DIMENSION, RUNS = "bench", 384, 40
 

@@ -54,9 +54,9 @@ from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.sql.candidates import Depth, Scope, read_messages, search_lists
+from klaw.store.search.candidates import Depth, Scope, read_messages, search_lists
+from klaw.store.search.tokenizer import stem
 from klaw.store.store import Store
-from klaw.store.tokenizer import stem
 from tests.support.making import running_store
 
 MODEL = "multilingual-e5-small"

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.reindex.actor import Reindexer
-from klaw.store.reindex.offline import reindex
-from klaw.store.reindex.values import Options
+from klaw.store.rebuild.actor import Reindexer
+from klaw.store.rebuild.offline import reindex
+from klaw.store.rebuild.values import Options
 from klaw.store.store import Store
 from tests.support.making import new
 from tests.support.reindexing import ended, reindexing_store

@@ -42,11 +42,13 @@ from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
 from klaw.memory.search.search import MemorySearch
-from klaw.store import connect, migrations
-from klaw.store.readers import open_readers
-from klaw.store.sql import messages, meta, vector_codes, vector_search, vectors
-from klaw.store.sql.candidates import Scope, search_lists
-from klaw.store.sql.history_search import HistoryFilters, search_history
+from klaw.store import migrations
+from klaw.store.engine import connect, meta
+from klaw.store.engine.readers import open_readers
+from klaw.store.search import vector_codes, vector_search, vectors
+from klaw.store.search.candidates import Scope, search_lists
+from klaw.store.search.history_search import HistoryFilters, search_history
+from klaw.store.sql import messages
 
 CHATS = 50
 READERS = 2

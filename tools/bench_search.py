@@ -32,9 +32,9 @@ from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.query import read_search_words
 from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch
+from klaw.store.engine.readers import Readers
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.readers import Readers
-from klaw.store.sql.history_search import HistoryFilters, search_history
+from klaw.store.search.history_search import HistoryFilters, search_history
 from tests.support.making import running_store
 from tools.bench_recall import MODEL, CachedModel, load
 

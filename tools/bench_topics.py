@@ -56,11 +56,11 @@ from klaw.memory.topics.chooser import TopicChooser
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search.candidates import Scope
+from klaw.store.search.tokenizer import stem, words
 from klaw.store.sql import topics
-from klaw.store.sql.candidates import Scope
 from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
-from klaw.store.tokenizer import stem, words
 from tests.support.making import START, new, running_store, stored
 from tests.support.scripted import Scripted, TestClock, archiving, client, lines_of, one_topic, split_answer
 from tools.bench_recall import MODEL, CachedModel, load

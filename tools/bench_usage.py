@@ -23,10 +23,10 @@ from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import Spent, record
 from klaw.store import migrations
-from klaw.store.connect import prepare_writer
+from klaw.store.engine.connect import prepare_writer
+from klaw.store.search.tokenizer import register
 from klaw.store.sql import messages, turns, usage
 from klaw.store.sql.usage import By, UsageFilters
-from klaw.store.tokenizer import register
 
 CHATS, USERS, MODELS, DAYS = 50, 4, 5, 90
 START, DAY_S = 1_760_000_000.0, 86_400

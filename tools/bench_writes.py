@@ -31,7 +31,7 @@ from klaw.actor.clock import iso
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.store.connect import prepare_reader
+from klaw.store.engine.connect import prepare_reader
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.messages import Appended

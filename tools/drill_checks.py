@@ -17,7 +17,7 @@ from klaw.domain.message import Message
 from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
 from klaw.store import records
-from klaw.store.journal import COMMIT_LOG
+from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.offline import read_offline
 from klaw.store.run_records import RUNS, RunState, is_transcript, parse_run
 

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 
 from klaw.cli.main import main
-from klaw.store.journal import Entry, Journal
+from klaw.store.engine.journal import Entry, Journal
 
 POINTS = ("before", "between", "logs", "commit", "after", "begun")
 

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
 from klaw.memory.forget import finding
-from klaw.store import forget_logs
-from klaw.store.journal import Journal
+from klaw.store.engine.journal import Journal
+from klaw.store.forget import logs as forget_logs
 from tests.support import making, turns
 from tools.memory_work import OPERATIONS, Work, finish_background
 

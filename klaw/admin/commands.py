@@ -61,13 +61,13 @@ from klaw.memory.summaries.summarizer import Summarizer
 from klaw.operations.perform import OPERATOR, Call, perform
 from klaw.operations.usage import budget_json
 from klaw.runs.service import Scheduling
-from klaw.store.journal import COMMIT_LOG
-from klaw.store.readers import Readers
-from klaw.store.reindex.actor import Reindexer
-from klaw.store.reindex.values import Options
-from klaw.store.sql import facts, messages, overview, replay, turns, usage, whereabouts
+from klaw.store.engine.journal import COMMIT_LOG
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
+from klaw.store.rebuild.actor import Reindexer
+from klaw.store.rebuild.values import Options
+from klaw.store.sql import facts, message_location, messages, overview, replay, turns, usage
 from klaw.store.sql.usage import UsageFilters
-from klaw.store.writer import Writer
 from klaw.toolbox.mcp.state import McpReport
 
 WRITER_PING_S = 5.0
@@ -245,7 +245,7 @@ class Commands:
         answer = turn_json(turn)
         if turn is None or request.why is None:
             return answer
-        message = why.choose(await readers.run(whereabouts.find, recalled.check_message(request.why, turn)))
+        message = why.choose(await readers.run(message_location.find, recalled.check_message(request.why, turn)))
         told = recalled.explain_message(turn, message)
         if recalled.needs_search(told):
             stored = await readers.run(replay.stored_recall, turn)
@@ -255,12 +255,12 @@ class Commands:
 
     async def _why(self, request: Why) -> dict[str, Any]:
         sources, target = self._sources, why.check_why(request)
-        message = why.choose(await sources.readers.run(whereabouts.find, target))
+        message = why.choose(await sources.readers.run(message_location.find, target))
         fixed = await Workspace(sources.paths.workspace, sources.paths.data_dir).fetch(message.user)
         kept = await sources.readers.run(facts.standing, message.user)
         fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
         about = await sources.readers.run(
-            whereabouts.locate,
+            message_location.locate,
             message,
             why.words_of(message),
             turns=why.TURNS,

@@ -14,7 +14,7 @@ from klaw.admin.requests import BadRequest
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.memory.forget.finding import NothingToForget
 from klaw.memory.forget.forget import Forgetter, Preview
-from klaw.store.forget_logs import Held
+from klaw.store.forget.logs import Held
 
 
 async def run_forget(forgetter: Forgetter, request: Forget) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import trio
 from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
-from klaw.store.writer import Writer
+from klaw.store.engine.writer import Writer
 
 ACTOR_NAME = "systemd.watchdog"
 CHECK_S = 5.0

@@ -18,9 +18,9 @@ from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.reasons import place_of, reason, remedy
 from klaw.memory.recall.recall import CONSIDERED, Recall
-from klaw.store.readers import Readers
+from klaw.store.engine.readers import Readers
+from klaw.store.sql.message_location import Target
 from klaw.store.sql.replay import StoredRecall
-from klaw.store.sql.whereabouts import Target
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""

@@ -25,7 +25,7 @@ from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
-from klaw.store.reindex.values import Progress
+from klaw.store.rebuild.values import Progress
 
 EXTEND_S = 120
 """So long systemd waits for the next sign of a long start; it is told every few seconds."""

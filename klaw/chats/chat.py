@@ -29,10 +29,10 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import KlawError
+from klaw.store.forget.derivation import SHOWN
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds.messages import Appended
 from klaw.store.sql import messages, turns
-from klaw.store.sql.derivation import SHOWN
 from klaw.store.sql.pending import read_rows
 
 MAX_BATCH = 64

@@ -13,8 +13,8 @@ from klaw.context.standing import standing
 from klaw.domain.chosen import ChosenTopics
 from klaw.domain.recall import NOTHING, Recalled
 from klaw.llm.client import Meter
+from klaw.store.search.candidates import Scope
 from klaw.store.sql import facts
-from klaw.store.sql.candidates import Scope
 from klaw.store.sql.pending import ChatRows
 
 

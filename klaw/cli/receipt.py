@@ -56,7 +56,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin.requests import BadRequest, Receipt, parse_args
     from klaw.operations.short_ids import MOST_TOLD, only
     from klaw.store.offline import read_offline
-    from klaw.store.sql import whereabouts
+    from klaw.store.sql import message_location
     from klaw.store.sql.overview import find_turn
     from klaw.store.sql.short_ids import beginning_with
 
@@ -70,7 +70,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
         if turn is None or request.why is None:
             return answer
         target = recalled.check_message(request.why, turn)
-        message = why.choose(read_offline(paths.database, whereabouts.find, target))
+        message = why.choose(read_offline(paths.database, message_location.find, target))
     except BadRequest as error:
         raise Refused(error.code, line(str(error))) from None
     told = recalled.explain_message(turn, message)

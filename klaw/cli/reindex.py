@@ -19,8 +19,8 @@ from klaw.memory.embed.passage import passage, vectors_id
 if TYPE_CHECKING:
     from klaw.config.schema import EmbeddingConfig
     from klaw.memory.embed.model import EmbeddingModel
-    from klaw.store.reindex.values import Progress, Report
-    from klaw.store.sql.vectors import Unembedded
+    from klaw.store.rebuild.values import Progress, Report
+    from klaw.store.search.vectors import Unembedded
 
 POLL_S = 0.3
 """Between two questions to a server how far it is."""
@@ -69,7 +69,7 @@ def reindex_command(args: argparse.Namespace) -> int:
 
 
 def _drop(paths: Paths, *, as_json: bool) -> int:
-    from klaw.store.reindex.offline import drop
+    from klaw.store.rebuild.offline import drop
 
     freed = drop(paths.database)
     if as_json:
@@ -85,8 +85,8 @@ def _drop(paths: Paths, *, as_json: bool) -> int:
 def _here(paths: Paths, args: argparse.Namespace, painter: "Painter") -> dict[str, Any]:
     from klaw.actor import log as logging
     from klaw.config.load import load
-    from klaw.store.reindex.offline import reindex
-    from klaw.store.reindex.values import Options
+    from klaw.store.rebuild.offline import reindex
+    from klaw.store.rebuild.values import Options
 
     config, _warnings = load(paths.config_file)
     logging.configure("error", "auto")  # what is skipped is counted in the report

@@ -46,20 +46,20 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.config.load import load
     from klaw.context.standing import standing
     from klaw.store.offline import read_offline
-    from klaw.store.sql import facts, whereabouts
+    from klaw.store.sql import facts, message_location
 
     log.configure("error", "auto")
     config, _ = load(paths.config_file)
     try:
         request = parse_args(Why, {name: value for name, value in wanted.items() if value is not None})
         target = why.check_why(request)
-        message = why.choose(read_offline(paths.database, whereabouts.find, target))
+        message = why.choose(read_offline(paths.database, message_location.find, target))
         fixed = Workspace(paths.workspace, paths.data_dir).read(message.user)
         kept = read_offline(paths.database, facts.standing, message.user)
         fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
         about = read_offline(
             paths.database,
-            whereabouts.locate,
+            message_location.locate,
             message,
             why.words_of(message),
             turns=why.TURNS,

@@ -14,7 +14,7 @@ from klaw.doctor.finding import Finding, Level, ok, problem
 from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
-from klaw.store.logcheck import LogReport, read_logs
+from klaw.store.engine.logcheck import LogReport, read_logs
 from klaw.store.offline import read_offline
 from klaw.store.sql import checkup as sql
 from klaw.store.sql.kept_checkup import kept_checked

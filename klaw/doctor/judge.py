@@ -6,8 +6,8 @@ from typing import Any
 from klaw.doctor.finding import Finding, listed, ok, problem, warning
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
-from klaw.store.logcheck import LogReport
-from klaw.store.set_aside import FOLDER
+from klaw.store.engine.logcheck import LogReport
+from klaw.store.engine.set_aside import FOLDER
 from klaw.store.sql.checkup import Covered, Schema
 from klaw.store.sql.kept_checkup import KeptChecked
 from klaw.store.sql.topic_checkup import TopicsChecked

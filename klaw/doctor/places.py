@@ -20,7 +20,7 @@ from klaw.doctor.finding import Finding, listed, ok, problem, warning
 from klaw.domain.text import plural
 from klaw.errors import ConfigError
 from klaw.gateway.auth import load_access, tokens_file
-from klaw.store.journal import COMMIT_LOG, LOCK_FILE
+from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE
 
 LITTLE_SPACE_BYTES = 1 << 30
 NO_SPACE_BYTES = 100 << 20

@@ -31,12 +31,13 @@ from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.sessions import Chunk, Row, cut
 from klaw.memory.topics.splitter import divide
 from klaw.memory.topics.texts import embedding_text
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.topics import TopicDraft
-from klaw.store.readers import Readers
-from klaw.store.sql import memory_journal, messages, topic_changes, topic_vectors, topics, vectors
+from klaw.store.search import vectors
+from klaw.store.sql import memory_journal, messages, topic_changes, topic_vectors, topics
 from klaw.store.sql.topic_vectors import TopicVector
-from klaw.store.writer import Writer
 
 ACTOR_NAME = "memory.archivist"
 SWEEP_S = 60.0

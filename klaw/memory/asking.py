@@ -26,8 +26,8 @@ from klaw.llm.router import Task
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, ToolDescription
 from klaw.prompts import prompt
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import usage as stored_usage
-from klaw.store.writer import Writer
 
 ANSWER_S = 900.0
 """A model that does not answer within this time has failed; that of a small machine reads a long prompt for minutes."""

@@ -37,8 +37,9 @@ from klaw.memory.topics.control import TopicControl
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
-from klaw.store.reindex.actor import Reindexer
-from klaw.store.sql import meta, vectors
+from klaw.store.engine import meta
+from klaw.store.rebuild.actor import Reindexer
+from klaw.store.search import vectors
 
 
 @attrs.frozen(kw_only=True)

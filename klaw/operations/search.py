@@ -28,7 +28,7 @@ from klaw.operations.text import Line, Marked, Shown, minute
 if TYPE_CHECKING:
     from klaw.memory.search.search import MemorySearch
     from klaw.memory.search.search_order import Cursor
-    from klaw.store.readers import Readers
+    from klaw.store.engine.readers import Readers
 
 NOUN = Noun("search", "search all that was said, by words and by meaning")
 
@@ -149,8 +149,8 @@ async def search(
 ) -> dict[str, Any]:
     """Search all that was said, by words and by meaning."""
     from klaw.memory.search.search_order import Cursor
+    from klaw.store.search.history_search import HistoryFilters
     from klaw.store.sql import messages
-    from klaw.store.sql.history_search import HistoryFilters
 
     chat = chat_of(asked.chat, user, any_user=asker.user is None and asked.user is None)
     page = _page(asked.page)

@@ -21,9 +21,9 @@ from klaw.domain.task import Run, RunStatus
 from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
 from klaw.runs.ending import Verdict, undeliverable
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import runs
 from klaw.store.kinds.runs import Transcript
-from klaw.store.writer import Writer
 
 WRITE_S = 30.0
 """A write that takes longer is given up. Whether it was stored is unknown then: nothing more is written from here, and

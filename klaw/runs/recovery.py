@@ -19,10 +19,10 @@ from klaw.domain.names import chat_id
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
 from klaw.runs.live import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import runs as stored_runs
-from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, runs
-from klaw.store.writer import Writer
 
 INTERRUPTED = "Klaw was stopped while it ran"
 AGAIN = "a second attempt; Klaw was stopped during the first"

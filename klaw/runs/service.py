@@ -24,10 +24,10 @@ from klaw.runs.due import TaskKey, next_fire
 from klaw.runs.ending import NO_SUCH_CHAT
 from klaw.runs.scheduler import CancelRun, RunNow, Scheduler, Spawn
 from klaw.runs.triggers import next_fires
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import tasks as stored_tasks
-from klaw.store.readers import Readers
 from klaw.store.sql import due_runs, messages, runs, tasks
-from klaw.store.writer import Writer
 
 ANSWER_S = 30.0
 MAX_TASKS = 200

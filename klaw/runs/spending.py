@@ -17,7 +17,7 @@ from klaw.domain.task import Run, TaskName
 from klaw.errors import KlawError
 from klaw.llm.types import Usage
 from klaw.runs.limits import Refusal, Tokens, Used, answer_tokens, day_of, refusal
-from klaw.store.readers import Readers
+from klaw.store.engine.readers import Readers
 from klaw.store.sql import runs
 
 Key: TypeAlias = tuple[UserId, TaskName]

@@ -13,8 +13,8 @@ import attrs
 
 from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.names import UserId
+from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
-from klaw.store.tables import Table
 
 MEMORY = "memory"
 MAX_MEMBERS = 1_000_000

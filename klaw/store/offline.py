@@ -8,9 +8,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 
 from klaw.errors import StorageError
-from klaw.store.connect import prepare_reader
-from klaw.store.damage import DAMAGE
-from klaw.store.readers import Readers, open_readers
+from klaw.store.engine.connect import prepare_reader
+from klaw.store.engine.damage import DAMAGE
+from klaw.store.engine.readers import Readers, open_readers
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,16 +12,18 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import KlawError, StorageError, StoreDamaged
-from klaw.store import connect, core_files, forget_logs, migrations
-from klaw.store.damage import DAMAGE, DAMAGED
-from klaw.store.database import CLOSE_S, Database, open_database
-from klaw.store.journal import Journal
-from klaw.store.readers import Readers, open_readers
-from klaw.store.reconcile import reconcile
-from klaw.store.reindex.missing import is_missing, make_missing
-from klaw.store.reindex.places import Places, recover
-from klaw.store.reindex.values import Progress, Tally
-from klaw.store.writer import Writer
+from klaw.store import core_files, migrations
+from klaw.store.engine import connect
+from klaw.store.engine.damage import DAMAGE, DAMAGED
+from klaw.store.engine.database import CLOSE_S, Database, open_database
+from klaw.store.engine.journal import Journal
+from klaw.store.engine.readers import Readers, open_readers
+from klaw.store.engine.reconcile import reconcile
+from klaw.store.engine.writer import Writer
+from klaw.store.forget import logs as forget_logs
+from klaw.store.rebuild.files import Places, recover
+from klaw.store.rebuild.missing import is_missing, make_missing
+from klaw.store.rebuild.values import Progress, Tally
 
 log = structlog.get_logger("klaw.store")
 

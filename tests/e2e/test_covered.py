@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import trio
 
-from klaw.store.connect import prepare_writer
+from klaw.store.engine.connect import prepare_writer
 from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home

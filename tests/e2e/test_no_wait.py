@@ -6,7 +6,7 @@ import numpy as np
 import trio
 
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.store.sql import vectors
+from klaw.store.search import vectors
 from tests.e2e.inside import inside
 from tests.support.llm_server import serve_llm
 from tests.support.server import write_home

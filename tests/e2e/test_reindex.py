@@ -9,8 +9,8 @@ import trio
 
 from klaw.cli.admin_call import call
 from klaw.config.paths import Paths
-from klaw.store.reindex.compare import MIN_COSINE
-from klaw.store.reindex.offline import drop
+from klaw.store.rebuild.compare import MIN_COSINE
+from klaw.store.rebuild.offline import drop
 from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.models import models_dir

@@ -10,7 +10,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import StorageError
 from klaw.store.kinds import messages
 from klaw.store.kinds import usage as stored_usage
-from klaw.store.reindex.values import Options
+from klaw.store.rebuild.values import Options
 from klaw.store.sql import background, usage
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store

@@ -14,7 +14,7 @@ import pytest
 
 from klaw.actor.clock import iso
 from klaw.domain.message import Message
-from klaw.store import connect
+from klaw.store.engine import connect
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from klaw.domain.message import Message, Role
-from klaw.store import codes, connect, migrations
-from klaw.store.sql import code_cache, messages, vector_codes, vectors
-from klaw.store.sql.code_cache import CodeCache
+from klaw.store import migrations
+from klaw.store.engine import connect
+from klaw.store.search import code_cache, vector_codes, vectors
+from klaw.store.search import vector_quantizer as codes
+from klaw.store.search.code_cache import CodeCache
+from klaw.store.sql import messages
 from tests.support.making import START, new
 
 DIMENSION = 64

@@ -23,11 +23,12 @@ from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.memory import coverage as coverage_actor
 from klaw.memory.coverage import Coverage, Pace
-from klaw.store.connect import prepare_writer
+from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search import fulltext, vectors
 from klaw.store.sql import coverage as sql
-from klaw.store.sql import fulltext, messages, vectors
+from klaw.store.sql import messages
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.making import new, running_store

@@ -24,8 +24,9 @@ from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages, tasks, vectors
 from klaw.store.kinds.facts import FactVector
-from klaw.store.sql import facts, memory_journal, passages
-from klaw.store.sql.passages import PassageVector
+from klaw.store.search import passages
+from klaw.store.search.passages import PassageVector
+from klaw.store.sql import facts, memory_journal
 from tests.support.facts import fact
 from tests.support.making import START, new, running_store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
@@ -162,7 +163,7 @@ async def test_facts_change_while_the_server_reindexes(tmp_path: Path) -> None:
     await fill(tmp_path)
     async with reindexing_store(tmp_path) as (store, reindexer):
         known = await store.readers.run(facts.of_user, LOCAL)
-        from klaw.store.reindex.values import Options
+        from klaw.store.rebuild.values import Options
 
         await reindexer.start(Options())
         number = 0

@@ -7,9 +7,9 @@ import pytest
 
 from klaw.doctor.places import is_in_use
 from klaw.errors import StorageError
-from klaw.store.journal import COMMIT_LOG, LOCK_FILE, Entry, Journal
+from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE, Entry, Journal
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.reindex.values import ReindexRefused
+from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.sql import messages
 from klaw.store.store import open_store
 from tests.support import reindexing

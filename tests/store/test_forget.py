@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.forget_logs import Cleaner
+from klaw.store.forget import forgetting
+from klaw.store.forget.logs import Cleaner
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.forgetting import clean_logs
-from klaw.store.sql import facts, forgetting, messages, summaries, topics
+from klaw.store.sql import facts, messages, summaries, topics
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
 from tests.support.making import running_store
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
@@ -147,7 +148,7 @@ async def test_not_during_a_reindex(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys, trio
 from pathlib import Path
-from klaw.store.journal import Journal
+from klaw.store.engine.journal import Journal
 from klaw.memory.forget.forget import Forgetter
 from klaw.store import writer as writer_module, forget_logs
 from tests.support.forgetting import forgetter

@@ -11,12 +11,14 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import forget as forget_module
 from klaw.memory.slash_forget import ForgetAnswers
-from klaw.store import connect, forget_logs
+from klaw.store.engine import connect
+from klaw.store.forget import forgetting
+from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.forget_scope import Extra
 from klaw.store.kinds import facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds.forgetting import clean_logs
-from klaw.store.sql import forgetting, messages
-from klaw.store.sql.forget_scope import Extra
+from klaw.store.sql import messages
 from klaw.store.sql.summaries import copy_path
 from klaw.store.store import Store
 from tests.support.facts import fact

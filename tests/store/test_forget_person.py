@@ -12,11 +12,12 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.memory.forget.forget import NothingToForget
+from klaw.store.forget import forgetting
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs
 from klaw.store.kinds import topics as stored_topics
-from klaw.store.sql import facts, forgetting, messages, topics
+from klaw.store.sql import facts, messages, topics
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
 from tests.store.test_forget import KILLED, REPOSITORY

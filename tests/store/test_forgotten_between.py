@@ -12,11 +12,12 @@ from klaw.domain.names import UserId
 from klaw.errors import SourceForgotten
 from klaw.memory.facts.facts import Facts
 from klaw.memory.people.people import People
+from klaw.store.engine import meta
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import people as stored_people
-from klaw.store.sql import facts, meta
+from klaw.store.sql import facts
 from klaw.store.store import Store
-from klaw.store.writer import Writer
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from klaw.domain.fact import FactId
-from klaw.store import halves
-from klaw.store.journal import Entry
+from klaw.store.engine import journal_groups
+from klaw.store.engine.journal import Entry
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.sql import facts, people
 from tests.support.facts import fact
@@ -87,14 +87,14 @@ def test_a_person_keeps_the_names_of_who_it_turned_out_to_be(tmp_path: Path) -> 
 def test_a_whole_change_and_what_the_database_has_stay(tmp_path: Path) -> None:
     trio.run(_supersede, tmp_path)
     content = _log(tmp_path).read_bytes()
-    assert halves.cut(tmp_path, 0) == 0
+    assert journal_groups.cut(tmp_path, 0) == 0
     assert _log(tmp_path).read_bytes() == content
     shutil.copy(_log(tmp_path), tmp_path / "kept")
     lines = content.splitlines(keepends=True)
     _log(tmp_path).write_bytes(b"".join(lines[:-1]))  # damage: the database has the whole change
-    assert halves.cut(tmp_path, 3) == 0
-    assert halves.cut(tmp_path, 2) == 1
-    assert halves.cut(tmp_path, 2) == 0
+    assert journal_groups.cut(tmp_path, 3) == 0
+    assert journal_groups.cut(tmp_path, 2) == 1
+    assert journal_groups.cut(tmp_path, 2) == 0
     assert _log(tmp_path).read_bytes() == lines[0]
 
 
@@ -104,11 +104,11 @@ def test_a_change_over_two_logs_is_cut_in_both(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "2026-10.jsonl").write_text('{"entry":1}\n{"entry":2,"until":4}\n')
     (folder / "2026-11.jsonl").write_text('{"entry":3,"until":4}\n')
-    assert halves.cut(tmp_path, 1) == 2
+    assert journal_groups.cut(tmp_path, 1) == 2
     assert (folder / "2026-10.jsonl").read_text() == '{"entry":1}\n'
     assert (folder / "2026-11.jsonl").read_text() == ""
     (folder / "2026-11.jsonl").write_text('{"entry":3,"until":4}\n{"entry":4}\n')
-    assert halves.cut(tmp_path, 1) == 0
+    assert journal_groups.cut(tmp_path, 1) == 0
 
 
 def test_only_lines_of_the_memory_journal_are_joined() -> None:
@@ -117,5 +117,9 @@ def test_only_lines_of_the_memory_journal_are_joined() -> None:
         Entry("memory/2026-11.jsonl", '{"entry":1}'),
         Entry("memory/2026-11.jsonl", '{"entry":2}'),
     )
-    assert halves.joined([chat, one]) == [chat, one]
-    assert [each.line for each in halves.joined([one, chat, two])] == ['{"entry":1,"until":2}', chat.line, two.line]
+    assert journal_groups.joined([chat, one]) == [chat, one]
+    assert [each.line for each in journal_groups.joined([one, chat, two])] == [
+        '{"entry":1,"until":2}',
+        chat.line,
+        two.line,
+    ]

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from klaw.actor.clock import iso
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
-from klaw.store import connect, migrations
+from klaw.store import migrations
+from klaw.store.engine import connect, meta
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.sql import frequent_words, history_search, messages, meta, vector_codes, vector_search, vectors
-from klaw.store.sql.candidates import Depth, Scope, search_lists
-from klaw.store.sql.history_search import HistoryFilters, search_history
+from klaw.store.search import frequent_words, history_search, vector_codes, vector_search, vectors
+from klaw.store.search.candidates import Depth, Scope, search_lists
+from klaw.store.search.history_search import HistoryFilters, search_history
+from klaw.store.sql import messages
 from tests.support.making import START, new, running_store
 
 DIMENSION = 64

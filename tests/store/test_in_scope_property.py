@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from klaw.domain.message import Kind, Message, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.store import migrations
-from klaw.store.connect import prepare_writer
-from klaw.store.sql import messages, vectors
-from klaw.store.sql.candidates import Depth, Scope, read_messages, search_lists
-from klaw.store.sql.history_search import HistoryFilters, search_history
-from klaw.store.sql.history_search import read_messages as read_history
+from klaw.store.engine.connect import prepare_writer
+from klaw.store.search import vectors
+from klaw.store.search.candidates import Depth, Scope, read_messages, search_lists
+from klaw.store.search.history_search import HistoryFilters, search_history
+from klaw.store.search.history_search import read_messages as read_history
+from klaw.store.sql import messages
 from tests.support.making import new
 
 DIMENSION = 8

@@ -12,9 +12,10 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import SchemaTooNew
 from klaw.memory.recall.stopwords import search_words
 from klaw.store import migrations
-from klaw.store.connect import prepare_writer
+from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import fulltext, messages
+from klaw.store.search import fulltext
+from klaw.store.sql import messages
 from tests.support.making import new, running_store
 
 SAID = (

@@ -11,9 +11,10 @@ from klaw.config.paths import Paths
 from klaw.doctor.checkup import Checkup, check_up
 from klaw.doctor.finding import Level
 from klaw.doctor.places import Server
-from klaw.store.journal import COMMIT_LOG
+from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import content, messages
+from klaw.store.rebuild import content
+from klaw.store.sql import messages
 from tests.support.forgetting import forgetter
 from tests.support.making import new, running_store
 from tests.support.odd_lines import HALF, LINES, changed, copied, dumped, logs, make_home, put

@@ -15,7 +15,7 @@ from klaw.errors import NoSuchPerson, StorageError
 from klaw.memory.people.people import CannotUndoPerson, SamePerson
 from klaw.store.kinds import people as stored_people
 from klaw.store.kinds import topics
-from klaw.store.reindex.values import Options
+from klaw.store.rebuild.values import Options
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
 from tests.support.forgetting import lose_database

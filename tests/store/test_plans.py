@@ -5,8 +5,9 @@ from pathlib import Path
 
 import apsw
 
-from klaw.store import connect
-from klaw.store.sql import background, forget_scope, topic_changes, topics
+from klaw.store.engine import connect
+from klaw.store.forget import forget_scope
+from klaw.store.sql import background, topic_changes, topics
 from tests.support.making import running_store
 
 STATEMENTS = {

@@ -20,8 +20,8 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages, vectors
-from klaw.store.sql import candidates
-from klaw.store.sql.candidates import Scope
+from klaw.store.search import candidates
+from klaw.store.search.candidates import Scope
 from klaw.store.store import Store
 from tests.support.making import START, new, running_store
 from tests.support.waiting import HANG_S

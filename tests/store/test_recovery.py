@@ -17,10 +17,11 @@ import trio
 from klaw.domain.message import Kind, Role
 from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
-from klaw.store.journal import COMMIT_LOG, Entry, Journal
+from klaw.store.engine.journal import COMMIT_LOG, Entry, Journal
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import fulltext, messages, turns
-from klaw.store.tokenizer import register
+from klaw.store.search import fulltext
+from klaw.store.search.tokenizer import register
+from klaw.store.sql import messages, turns
 from tests.support.making import new, running_store
 from tests.support.turns import record
 

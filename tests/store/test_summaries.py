@@ -29,7 +29,7 @@ from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted
 from klaw.store import changes
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import summaries as stored_summaries
-from klaw.store.reindex.values import Options
+from klaw.store.rebuild.values import Options
 from klaw.store.sql import coverage, memory_journal, messages, summaries
 from klaw.store.sql.pending import read_rows
 from klaw.store.store import Store

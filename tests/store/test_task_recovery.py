@@ -19,15 +19,16 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Run, RunStatus, Task, TaskName
-from klaw.store import changes, connect, migrations, run_records
-from klaw.store.commit import Request, commit_group
-from klaw.store.journal import Journal
+from klaw.store import changes, migrations, run_records
+from klaw.store.engine import connect
+from klaw.store.engine.commit import Request, commit_group
+from klaw.store.engine.journal import Journal
+from klaw.store.engine.logcheck import read_logs
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import tasks as stored_tasks
 from klaw.store.kinds.runs import Transcript
-from klaw.store.logcheck import read_logs
-from klaw.store.reindex.values import Tally
+from klaw.store.rebuild.values import Tally
 from klaw.store.sql import memory_journal, messages, runs, tasks, turns
 from tests.support.making import START, new, running_store
 from tests.support.reindexing import digests_of

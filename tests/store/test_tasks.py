@@ -22,9 +22,10 @@ from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import tasks as stored_tasks
 from klaw.store.kinds.runs import Transcript
-from klaw.store.sql import fulltext, messages, pending, runs, tasks
+from klaw.store.search import fulltext
+from klaw.store.search.tokenizer import register
+from klaw.store.sql import messages, pending, runs, tasks
 from klaw.store.store import Store
-from klaw.store.tokenizer import register
 from tests.support.making import START, new, running_store
 from tests.support.tasks import exchange, result, run_of, task
 

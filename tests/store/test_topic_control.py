@@ -22,7 +22,7 @@ from klaw.memory.topics import control as control_module
 from klaw.memory.topics.control import TopicRefused
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.reindex.values import Options
+from klaw.store.rebuild.values import Options
 from klaw.store.sql import messages, topic_changes, topic_vectors, topics
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.store import Store

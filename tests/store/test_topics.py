@@ -20,12 +20,13 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
-from klaw.store import connect, migrations
+from klaw.store import migrations
+from klaw.store.engine import connect
 from klaw.store.kinds import messages
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.reindex.actor import Reindexer
-from klaw.store.reindex.values import Options
+from klaw.store.rebuild.actor import Reindexer
+from klaw.store.rebuild.values import Options
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.store import Store
@@ -382,7 +383,7 @@ def test_ids_of_an_older_schema_belong_to_no_topic(tmp_path: Path) -> None:
 CHILD = """
 import os, signal, sys, trio
 from pathlib import Path
-from klaw.store.journal import Journal
+from klaw.store.engine.journal import Journal
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.sql import topics
 from tests.support.making import running_store

@@ -16,10 +16,10 @@ from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import FIELDS, Spent, add, record
 from klaw.store import migrations
-from klaw.store.connect import prepare_writer
+from klaw.store.engine.connect import prepare_writer
+from klaw.store.search.tokenizer import register
 from klaw.store.sql import messages, runs, turns, usage
 from klaw.store.sql.usage import UsageFilters
-from klaw.store.tokenizer import register
 from tests.support.making import START, new
 
 DAY_S = 86_400

@@ -7,10 +7,12 @@ import pytest
 
 from klaw.domain.message import Kind, Role
 from klaw.errors import StorageError
-from klaw.store import connect, migrations
+from klaw.store import migrations
+from klaw.store.engine import connect
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.sql import messages, vectors
+from klaw.store.search import vectors
+from klaw.store.sql import messages
 from tests.support.making import new, running_store
 
 VECTOR = b"\0\0\x80\x3f" + bytes(12)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from klaw.memory.recall.stopwords import content_words, search_words
 from klaw.store import migrations
-from klaw.store.connect import prepare_writer
-from klaw.store.sql import fulltext, messages
-from klaw.store.tokenizer import is_lone, pairs, segments, stem, words
+from klaw.store.engine.connect import prepare_writer
+from klaw.store.search import fulltext
+from klaw.store.search.tokenizer import is_lone, pairs, segments, stem, words
+from klaw.store.sql import messages
 from tests.support.making import new
 
 BEGINNING, END = "⟦", "⟧"

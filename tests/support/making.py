@@ -14,8 +14,8 @@ from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
-from klaw.store import writer as writer_actor
-from klaw.store.journal import Journal
+from klaw.store.engine import writer as writer_actor
+from klaw.store.engine.journal import Journal
 from klaw.store.store import Store, open_store
 
 _count = itertools.count(1)

@@ -18,7 +18,7 @@ from klaw.memory.embed import worker as embedder_actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
-from klaw.store.sql.candidates import Scope
+from klaw.store.search.candidates import Scope
 from klaw.store.store import Store
 from tests.support.making import new, running_store
 from tests.support.waiting import HANG_S

@@ -14,17 +14,17 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.domain.message import Kind, Role
-from klaw.store import connect
-from klaw.store import writer as writer_actor
-from klaw.store.journal import Journal
+from klaw.store.engine import connect
+from klaw.store.engine import writer as writer_actor
+from klaw.store.engine.journal import Journal
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.reindex import actor as reindex_actor
-from klaw.store.reindex.actor import Reindexer, ReindexStatus
-from klaw.store.reindex.compare import digests
-from klaw.store.reindex.offline import reindex
-from klaw.store.reindex.places import Places
-from klaw.store.reindex.values import Embeds, Options, Progress, Report
+from klaw.store.rebuild import actor as reindex_actor
+from klaw.store.rebuild.actor import Reindexer, ReindexStatus
+from klaw.store.rebuild.compare import digests
+from klaw.store.rebuild.files import Places
+from klaw.store.rebuild.offline import reindex
+from klaw.store.rebuild.values import Embeds, Options, Progress, Report
 from klaw.store.store import Store, open_store
 from tests.support.making import new, running_store
 from tests.support.turns import record

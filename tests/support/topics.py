@@ -8,7 +8,7 @@ import apsw
 
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
-from klaw.store import connect
+from klaw.store.engine import connect
 from klaw.store.kinds import messages, topics
 from klaw.store.kinds.topics import TopicDraft
 from klaw.store.sql import topic_vectors

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from klaw.domain.names import UserId
+from klaw.store.engine.transaction import Transaction
+from klaw.store.engine.writer import Writer
 from klaw.store.sql.background import DAY, DrawnDay
-from klaw.store.transaction import Transaction
-from klaw.store.writer import Writer
 
 Real = Callable[..., Awaitable[Any]]
 

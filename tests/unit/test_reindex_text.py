@@ -8,7 +8,7 @@ import pytest
 
 from klaw.cli import reindex as command
 from klaw.cli.reindex import Painter, lines
-from klaw.store.reindex.values import Report, Side, TableComparison, Tally, Vectors
+from klaw.store.rebuild.values import Report, Side, TableComparison, Tally, Vectors
 
 
 class Terminal(io.StringIO):

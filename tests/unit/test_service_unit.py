@@ -14,7 +14,7 @@ from klaw.cli.complain import EX_CONFIG
 from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
 from klaw.llm.local import process
-from klaw.store import database, writer
+from klaw.store.engine import database, writer
 from tests.support.waiting import HANG_S
 
 UNIT = Path(__file__).parents[2] / "conf" / "klaw.service"

@@ -24,11 +24,12 @@ from klaw.domain.embedding import EmbedderState
 from klaw.errors import ModelError, StorageFull, VectorsDamaged
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable, EmbedQuery
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
+from klaw.store.engine import meta
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.readers import Readers
-from klaw.store.sql import meta, passages, vectors
-from klaw.store.sql.passages import PassageVector, Unembedded
-from klaw.store.writer import Writer
+from klaw.store.search import passages, vectors
+from klaw.store.search.passages import PassageVector, Unembedded
 
 if TYPE_CHECKING:
     from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime; imported when a model is

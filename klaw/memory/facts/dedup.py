@@ -7,7 +7,7 @@ kept.
 """
 
 from klaw.memory.recall.stopwords import content_words
-from klaw.store.tokenizer import stem, words
+from klaw.store.search.tokenizer import stem, words
 
 NEAR_COSINE = 0.97
 """Rephrasings of one statement lie at 0.97 to 0.995."""

@@ -17,11 +17,12 @@ from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, FactExists, KlawError, NoSuchFact
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds.facts import FactVector
-from klaw.store.readers import Readers
-from klaw.store.sql import facts, memory_journal, passages, vectors
-from klaw.store.writer import Writer
+from klaw.store.search import passages, vectors
+from klaw.store.sql import facts, memory_journal
 
 EMBED_S = 2.0
 """How long a save waits for its text's vector; without it the embedder makes it later."""

@@ -21,14 +21,15 @@ from klaw.domain.person import PersonId, normal_name
 from klaw.domain.task import run_folder, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import KlawError
-from klaw.store.forget_cleaner import record_of
-from klaw.store.readers import Readers
+from klaw.store.engine.readers import Readers
+from klaw.store.forget import naming
+from klaw.store.forget.cleaner import record_of
+from klaw.store.forget.derivation import FileMade, RunText, effects_of
+from klaw.store.forget.forget_scope import Extra
+from klaw.store.forget.naming import Named
 from klaw.store.records import CONVERSATIONS
-from klaw.store.sql import facts, messages, naming, people, topics, whereabouts
-from klaw.store.sql.derivation import FileMade, RunText, effects_of
-from klaw.store.sql.forget_scope import Extra
-from klaw.store.sql.naming import Named
-from klaw.store.sql.whereabouts import Target
+from klaw.store.sql import facts, message_location, messages, people, topics
+from klaw.store.sql.message_location import Target
 
 MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""
@@ -134,7 +135,7 @@ async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool
         return Wanted(user=user, facts=(FactId(rest),))
     if colon and kind == "person":
         return await _person(readers, rest, user, with_messages=with_messages)
-    found = await readers.run(whereabouts.find, _message_target(text, user))
+    found = await readers.run(message_location.find, _message_target(text, user))
     if not found and "#" not in text and await _who(readers, text, user):
         return await _person(readers, text, user, with_messages=with_messages)
     if len(found) != 1:

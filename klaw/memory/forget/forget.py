@@ -21,25 +21,19 @@ from klaw.domain.names import ChatId, UserId
 from klaw.errors import StorageError
 from klaw.memory.forget import finding
 from klaw.memory.forget.finding import NothingToForget, Wanted, of_runs
-from klaw.store import forget_logs
-from klaw.store.forget_cleaner import Cleaner
-from klaw.store.forget_logs import Held
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
+from klaw.store.forget import derivation, forget_words, forgetting, naming, quoting
+from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.cleaner import Cleaner
+from klaw.store.forget.derivation import FileMade
+from klaw.store.forget.forget_scope import Scope
+from klaw.store.forget.forgotten import Forgot
+from klaw.store.forget.logs import Held
+from klaw.store.forget.naming import Named
+from klaw.store.forget.quoting import Looked
 from klaw.store.kinds import forgetting as stored_forgetting
-from klaw.store.readers import Readers
-from klaw.store.sql import (
-    derivation,
-    forget_words,
-    forgetting,
-    messages,
-    naming,
-    quoting,
-)
-from klaw.store.sql.derivation import FileMade
-from klaw.store.sql.forget_scope import Scope
-from klaw.store.sql.forgotten import Forgot
-from klaw.store.sql.naming import Named
-from klaw.store.sql.quoting import Looked
-from klaw.store.writer import Writer
+from klaw.store.sql import messages
 
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""

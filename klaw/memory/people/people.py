@@ -23,11 +23,11 @@ from klaw.domain.person import (
     relation_text,
 )
 from klaw.errors import KlawError, NoSuchPerson
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import people
-from klaw.store.readers import Readers
 from klaw.store.sql import memory_journal
 from klaw.store.sql import people as sql
-from klaw.store.writer import Writer
 
 
 class CannotUndoPerson(KlawError):

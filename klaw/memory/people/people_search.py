@@ -10,7 +10,7 @@ from klaw.domain.names import UserId
 from klaw.domain.naming import Finder, folded, word_forms
 from klaw.domain.person import PersonId
 from klaw.domain.search import NamedFact, PersonResult
-from klaw.store.readers import Readers
+from klaw.store.engine.readers import Readers
 from klaw.store.sql import people_search as sql
 
 MOST = 3

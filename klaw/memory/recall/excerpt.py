@@ -15,7 +15,7 @@ from itertools import pairwise
 import attrs
 
 from klaw.domain import tokens
-from klaw.store.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
+from klaw.store.search.tokenizer import READ_WHOLE_CHARACTERS, find_form, forms, forms_in, is_lone, stem, words
 
 MAX_READ_CHARACTERS = 8_000
 """Of a longer text only so much, from a little before most of the matches on, is read: a turn makes many excerpts."""

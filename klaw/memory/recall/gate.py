@@ -19,7 +19,7 @@ from klaw.domain.recall import Candidate, Decision
 from klaw.memory.recall.pack import LINE_TOKENS
 from klaw.memory.recall.rank import Ranked
 from klaw.memory.recall.stopwords import is_about_us
-from klaw.store.tokenizer import stem
+from klaw.store.search.tokenizer import stem
 
 ENOUGH_OVERLAP = 1 / 3
 """Share of the query's content words in one message that shows relevance without a near vector …"""

@@ -14,9 +14,9 @@ from klaw.errors import ModelError
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.recall import Recall
+from klaw.store.engine.readers import Readers, open_readers
 from klaw.store.offline import read_offline
-from klaw.store.readers import Readers, open_readers
-from klaw.store.sql import vectors
+from klaw.store.search import vectors
 
 READERS = 1
 

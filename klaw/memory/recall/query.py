@@ -7,7 +7,7 @@ import attrs
 from klaw.memory.recall.dates import Period, find_periods
 from klaw.memory.recall.gate import is_command, is_sum
 from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, is_light, search_words
-from klaw.store.tokenizer import stem, words
+from klaw.store.search.tokenizer import stem, words
 
 MAX_WORDS = 64
 """Content words of a query that full text looks for; a longer query is cut."""

@@ -13,7 +13,7 @@ import attrs
 from klaw.domain.message import SESSION_PAUSE_S
 from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
-from klaw.store.sql.candidates import Lists, Place
+from klaw.store.search.candidates import Lists, Place
 
 RRF_K = 60
 """Constant of Reciprocal Rank Fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""

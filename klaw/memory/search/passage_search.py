@@ -16,13 +16,14 @@ from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResu
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.rank import reciprocal_rank_fusion
-from klaw.store.readers import Readers
-from klaw.store.sql import chunks, facts, passages, tool_notes
+from klaw.store.engine.readers import Readers
+from klaw.store.search import passages
+from klaw.store.search.history_search import HistoryFilters
+from klaw.store.search.passages import PassageKind
+from klaw.store.search.tokenizer import stem
+from klaw.store.sql import chunks, facts, tool_notes
 from klaw.store.sql.chunks import StoredChunk
-from klaw.store.sql.history_search import HistoryFilters
-from klaw.store.sql.passages import PassageKind
 from klaw.store.sql.tool_notes import StoredNote
-from klaw.store.tokenizer import stem
 
 DEPTH = 50
 """Of each list."""

@@ -29,17 +29,17 @@ from klaw.memory.recall.rank import mix, rank
 from klaw.memory.search.passage_search import Entry, find_kept, how_found, read_kept
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicHit, TopicSearch
-from klaw.store.readers import Readers
-from klaw.store.sql.candidates import Lists
-from klaw.store.sql.history_search import (
+from klaw.store.engine.readers import Readers
+from klaw.store.search.candidates import Lists
+from klaw.store.search.history_search import (
     HistoryFilters,
     HistoryFound,
     history_end,
     read_messages,
     search_history,
 )
+from klaw.store.search.tokenizer import stem
 from klaw.store.sql.topic_search import TopicFilters
-from klaw.store.tokenizer import stem
 
 DEPTH = 200
 """How many results each list gives to the fusion; those by words share their scores with their neighbours."""

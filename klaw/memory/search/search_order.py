@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.memory.recall.rank import Ranked
-from klaw.store.sql.candidates import HEAD_CHARACTERS
-from klaw.store.tokenizer import words
+from klaw.store.search.candidates import HEAD_CHARACTERS
+from klaw.store.search.tokenizer import words
 
 
 def matches_first(ranked: Sequence[Ranked]) -> list[Ranked]:

@@ -28,12 +28,13 @@ from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide
 from klaw.memory.topics.texts import embedding_text, part_summary, shorten
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.topics import TopicDraft, UndoneTopics
-from klaw.store.readers import Readers
-from klaw.store.sql import memory_journal, topics, vectors
+from klaw.store.search import vectors
+from klaw.store.sql import memory_journal, topics
 from klaw.store.sql.topic_vectors import TopicVector
-from klaw.store.writer import Writer
 
 MAX_MERGED = 50
 """Topics of one merge."""

@@ -5,8 +5,8 @@ from klaw.domain.core_memory import Document
 from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, StorageError
 from klaw.store import core_files
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql.core_memory import CORE, CorePut
-from klaw.store.transaction import Transaction
 
 
 def change(tx: Transaction, user: UserId, section: str, key: str | None, value: str | None, at: str) -> Document:

@@ -7,9 +7,10 @@ import attrs
 from klaw.domain.fact import Fact, FactId, InvalidFact, check
 from klaw.domain.names import UserId
 from klaw.errors import FactExists, NoSuchFact, StorageError
-from klaw.store.sql import facts, passages
-from klaw.store.sql.passages import PassageVector
-from klaw.store.transaction import Transaction
+from klaw.store.engine.transaction import Transaction
+from klaw.store.search import passages
+from klaw.store.search.passages import PassageVector
+from klaw.store.sql import facts
 
 
 @attrs.frozen(kw_only=True)

@@ -14,16 +14,19 @@ from klaw.domain.core_memory import Document
 from klaw.domain.fact import FactId
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable, StorageError
-from klaw.store import changes, core_files, forget_logs
+from klaw.store import changes, core_files
 from klaw.store.changes import Change
-from klaw.store.forget_cleaner import Cleaner
-from klaw.store.sql import forgetting, memory_journal, meta, people, person_past, tasks
+from klaw.store.engine import meta
+from klaw.store.engine.transaction import Stopped, Transaction
+from klaw.store.forget import forgetting
+from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.cleaner import Cleaner
+from klaw.store.forget.forget_scope import Extra, Scope, scope
+from klaw.store.forget.forgetting import FORGET
+from klaw.store.forget.forgotten import Forgetting, Forgot
+from klaw.store.forget.quoting import Looked
+from klaw.store.sql import memory_journal, people, person_past, tasks
 from klaw.store.sql.core_memory import CORE, CorePut
-from klaw.store.sql.forget_scope import Extra, Scope, scope
-from klaw.store.sql.forgetting import FORGET
-from klaw.store.sql.forgotten import Forgetting, Forgot
-from klaw.store.sql.quoting import Looked
-from klaw.store.transaction import Stopped, Transaction
 
 NOTHING_ELSE = Extra()
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql import chunks
 from klaw.store.sql.chunks import Chunk, MemoryFile
-from klaw.store.transaction import Transaction
 
 
 def put(tx: Transaction, file: MemoryFile, pieces: Sequence[Chunk]) -> None:

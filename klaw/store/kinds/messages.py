@@ -8,8 +8,8 @@ from klaw.domain.message import Message, NewMessage
 from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
 from klaw.store import records
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql import messages, turns
-from klaw.store.transaction import Transaction
 
 
 @attrs.frozen

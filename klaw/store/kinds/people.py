@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from klaw.domain.names import UserId
 from klaw.domain.person import InvalidPerson, Mention, Person, PersonId, check
 from klaw.errors import NoSuchPerson, StorageError
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql import people
-from klaw.store.transaction import Transaction
 
 
 def change(

@@ -23,9 +23,9 @@ from klaw.domain.names import name_of, user_of
 from klaw.domain.task import Run, task_name
 from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, RunOver, StorageError
 from klaw.store import run_records
+from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds.messages import Appended, append_one
 from klaw.store.sql import messages, runs
-from klaw.store.transaction import Transaction
 
 
 @attrs.frozen(kw_only=True)

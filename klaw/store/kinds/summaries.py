@@ -6,9 +6,9 @@ import attrs
 
 from klaw.domain.summary import NewSummary, Summary, ToolNote, check
 from klaw.errors import SummaryOutdated
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql import messages, summaries
 from klaw.store.sql.summaries import SUMMARY, Failure, SummaryPut
-from klaw.store.transaction import Transaction
 
 
 def put(

@@ -5,8 +5,8 @@ from typing import Literal
 from klaw.domain.names import UserId
 from klaw.domain.task import Task, TaskName, task_name
 from klaw.errors import NoSuchTask, TaskExists
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql import tasks
-from klaw.store.transaction import Transaction
 
 
 def put(tx: Transaction, task: Task, expected: Literal["new", "existing"]) -> Task:

@@ -12,11 +12,11 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import NoSuchChange, NoSuchTopic, StorageError, TopicChanged
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql import topic_changes, topic_vectors, topics
 from klaw.store.sql.topic_changes import TOPIC
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.sql.topics import Author, TopicMark, TopicsPut, TopicState
-from klaw.store.transaction import Transaction
 
 _MOST = 1 << 62
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from klaw.domain.names import ChatId, UserId
+from klaw.store.engine.transaction import Transaction
 from klaw.store.sql.background import SPENT, Charge
-from klaw.store.transaction import Transaction
 
 
 def note_spent(

@@ -7,12 +7,13 @@ import apsw
 from klaw.actor.failure import error_class
 from klaw.domain.coverage import Damage
 from klaw.errors import StorageError
-from klaw.store.sql import coverage, passages, vector_codes, vectors
+from klaw.store.engine.transaction import Transaction
+from klaw.store.engine.writer import Writer
+from klaw.store.search import passages, vector_codes, vectors
+from klaw.store.search.passages import FLOAT_BYTES, PassageVector
+from klaw.store.search.vectors import Prepared
+from klaw.store.sql import coverage
 from klaw.store.sql.coverage import Repaired
-from klaw.store.sql.passages import FLOAT_BYTES, PassageVector
-from klaw.store.sql.vectors import Prepared
-from klaw.store.transaction import Transaction
-from klaw.store.writer import Writer
 
 
 def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:

@@ -1,4 +1,4 @@
--- Messages, their full-text index, sessions, turns and meta. Vectors: see klaw/store/sql/vectors.py, because the
+-- Messages, their full-text index, sessions, turns and meta. Vectors: see klaw/store/search/vectors.py, because the
 -- dimension of the vec0 table depends on the embedding model.
 
 CREATE TABLE meta (

@@ -11,8 +11,8 @@ import attrs
 from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain.names import ChatId, UserId
 from klaw.store.changes import Change, Kind, RowIds, ranges
+from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
-from klaw.store.tables import Table
 
 _DRAWN = "SELECT rowid FROM drawn_messages WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2))"
 

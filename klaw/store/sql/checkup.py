@@ -8,10 +8,12 @@ import attrs
 from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.names import ChatId
 from klaw.store import migrations
-from klaw.store.line_inserter import FARTHEST
-from klaw.store.logcheck import Numbers, Told
-from klaw.store.sql import content, coverage, memory_journal, runs, turns, vectors
-from klaw.store.sql.reading import snapshot
+from klaw.store.engine.line_inserter import FARTHEST
+from klaw.store.engine.logcheck import Numbers, Told
+from klaw.store.engine.reading import snapshot
+from klaw.store.rebuild import content
+from klaw.store.search import vectors
+from klaw.store.sql import coverage, memory_journal, runs, turns
 
 BATCH_ROWS = 2_000
 MAX_COMPLAINTS = 100

@@ -9,8 +9,8 @@ import attrs
 from klaw.domain.core_memory import Document
 from klaw.domain.names import UserId
 from klaw.store.changes import Change, Kind
+from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
-from klaw.store.tables import Table
 
 
 @attrs.frozen(kw_only=True)

@@ -16,9 +16,9 @@ from klaw.domain.fact import (
 )
 from klaw.domain.names import UserId
 from klaw.store.changes import Change, Kind
+from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
 from klaw.store.sql import rows
-from klaw.store.tables import Table
 
 _COLUMNS = rows.columns(Fact)
 _fact = rows.reader(Fact)

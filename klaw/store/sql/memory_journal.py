@@ -6,7 +6,9 @@ from typing import Any
 import apsw
 
 from klaw.store.changes import Change, Kind
-from klaw.store.sql import background, core_memory, facts, forgetting, meta, people, summaries, tasks, topic_changes
+from klaw.store.engine import meta
+from klaw.store.forget import forgetting
+from klaw.store.sql import background, core_memory, facts, people, summaries, tasks, topic_changes
 
 ENTRY = meta.MEMORY_ENTRY
 """In ``meta``."""

@@ -8,9 +8,9 @@ import attrs
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
+from klaw.store.engine.reading import snapshot
 from klaw.store.sql import messages, summaries, turns
 from klaw.store.sql.messages import Session
-from klaw.store.sql.reading import snapshot
 
 MAX_PENDING = 200
 """Pending messages that one turn answers; older ones of a longer queue count as answered with it."""

@@ -11,9 +11,9 @@ from klaw.domain.naming import words_of
 from klaw.domain.person import Mention, Person, PersonId, check, normal_name
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, Kind
+from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
 from klaw.store.sql import rows
-from klaw.store.tables import Table
 
 _COLUMNS = rows.columns(Person, "p")
 _person = rows.reader(Person)

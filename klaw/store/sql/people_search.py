@@ -10,8 +10,8 @@ from klaw.domain.fact import Fact, Origin
 from klaw.domain.names import UserId
 from klaw.domain.naming import Finder
 from klaw.domain.person import Person, PersonId
+from klaw.store.engine.reading import snapshot
 from klaw.store.sql import facts, people
-from klaw.store.sql.reading import snapshot
 
 MOST_NAMES = 5_000
 """Names and aliases of a user that are looked at."""

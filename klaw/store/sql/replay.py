@@ -8,8 +8,8 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
+from klaw.store.search.candidates import Scope
 from klaw.store.sql import overview
-from klaw.store.sql.candidates import Scope
 
 
 @attrs.frozen(kw_only=True)

@@ -9,10 +9,11 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
 from klaw.store.changes import Change, Kind
-from klaw.store.sql import messages, meta, rows, tool_notes
+from klaw.store.engine import meta
+from klaw.store.engine.reading import snapshot
+from klaw.store.rebuild.tables import Table
+from klaw.store.sql import messages, rows, tool_notes
 from klaw.store.sql.messages import Session
-from klaw.store.sql.reading import snapshot
-from klaw.store.tables import Table
 
 _COLUMNS = rows.columns(Summary)
 _summary = rows.reader(Summary)

@@ -9,7 +9,7 @@ from klaw.convert import Form
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Cron, Every, Task, TaskName, Trigger, task_name
 from klaw.store.changes import Change, Kind
-from klaw.store.tables import Table
+from klaw.store.rebuild.tables import Table
 
 _COLUMNS = (
     "user_id, name, fires, expression, zone, every_s, at, message, model, inject_into, enabled, timeout_s, max_tokens,"

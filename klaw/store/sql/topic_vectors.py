@@ -11,7 +11,8 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
-from klaw.store.sql import meta, vectors
+from klaw.store.engine import meta
+from klaw.store.search import vectors
 
 FLOAT_BYTES = 4
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, TypeAlias
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, InvalidName, chat_id, name_of
 from klaw.domain.text import clean
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.readers import Readers
 from klaw.store.sql import messages
-from klaw.store.writer import Writer
 from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_TEXT_CHARS = 16_000

@@ -18,7 +18,7 @@ from klaw.admin.notify import Check, Notifier, listener_check, watchdog_interval
 from klaw.app.app import App
 from klaw.app.serve import _tell
 from klaw.errors import ActorStopped
-from klaw.store.reindex.values import Progress
+from klaw.store.rebuild.values import Progress
 from tests.support.waiting import HANG_S
 
 INTERVAL_S = 30.0

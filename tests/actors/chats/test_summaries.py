@@ -10,7 +10,7 @@ from klaw.admin.requests import Why
 from klaw.agent.workspace import Workspace
 from klaw.cli import receipt_text
 from klaw.cli.why import lines as why_lines
-from klaw.store.sql import summaries, usage, whereabouts
+from klaw.store.sql import message_location, summaries, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
@@ -52,10 +52,10 @@ def _tokens_of_turns(connection: Any) -> int:
 
 async def explain(w: World, message: str) -> dict[str, Any]:
     target = why.check_why(Why(message=message, chat="main"))
-    found = why.choose(await w.app.core.readers.run(whereabouts.find, target))
+    found = why.choose(await w.app.core.readers.run(message_location.find, target))
     config = w.app.core.config
     about = await w.app.core.readers.run(
-        whereabouts.locate,
+        message_location.locate,
         found,
         why.words_of(found),
         turns=why.TURNS,

@@ -20,7 +20,7 @@ from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
 from klaw.store.kinds import messages
 from klaw.store.kinds import topics as stored_topics
-from klaw.store.sql import usage, whereabouts
+from klaw.store.sql import message_location, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.actors.chats.world import World, world
 from tests.conftest import CANARY
@@ -170,13 +170,13 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
 async def find(w: World, name: str) -> Message:
     chat, _, _ = name.partition("#")
     target = why.check_why(Why(message=name, chat=chat))
-    return why.choose(await w.app.core.readers.run(whereabouts.find, target))
+    return why.choose(await w.app.core.readers.run(message_location.find, target))
 
 
 async def explain(w: World, name: str) -> dict[str, Any]:
     found, config = await find(w, name), w.app.core.config
     about = await w.app.core.readers.run(
-        whereabouts.locate,
+        message_location.locate,
         found,
         why.words_of(found),
         turns=why.TURNS,

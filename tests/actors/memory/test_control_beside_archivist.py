@@ -13,9 +13,9 @@ from klaw.domain.names import chat_id
 from klaw.errors import StorageError
 from klaw.llm.types import Request
 from klaw.memory.topics.control import TopicRefused
+from klaw.store.engine.reading import snapshot
 from klaw.store.kinds import vectors
 from klaw.store.sql import topic_changes, topics
-from klaw.store.sql.reading import snapshot
 from tests.actors.memory.test_archivist import LATER, SureEmbedder, settled, tell
 from tests.support.controlling import controlling
 from tests.support.making import START, running_store

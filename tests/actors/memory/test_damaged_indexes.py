@@ -11,7 +11,7 @@ import trio
 from klaw.errors import VectorsDamaged
 from klaw.memory.embed import worker
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.sql import vectors
+from klaw.store.search import vectors
 from tests.support.recalling import Recalling, recalling
 from tests.support.waiting import HANG_S
 

@@ -24,9 +24,10 @@ from klaw.memory.facts.facts import Facts, Known, Outcome, Saved
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
-from klaw.store.sql import facts, passages
+from klaw.store.search import passages
+from klaw.store.search.history_search import HistoryFilters
+from klaw.store.sql import facts
 from klaw.store.sql.chunks import Chunk, MemoryFile
-from klaw.store.sql.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.making import START, new, running_store

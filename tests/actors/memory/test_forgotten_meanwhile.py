@@ -14,9 +14,10 @@ from klaw.domain.summary import NewSummary
 from klaw.errors import SourceForgotten
 from klaw.memory.facts.facts import Facts
 from klaw.memory.topics.fact_extractor import FactExtractor
+from klaw.store.engine import meta
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import summaries
-from klaw.store.sql import meta, topics
+from klaw.store.sql import topics
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding

@@ -10,8 +10,9 @@ from klaw.domain.names import UserId
 from klaw.memory.facts import memory_files as files
 from klaw.memory.facts.memory_files import MAX_BYTES, find, look
 from klaw.store.kinds import messages, vectors
-from klaw.store.sql import chunks, passages
-from klaw.store.sql.passages import PassageVector
+from klaw.store.search import passages
+from klaw.store.search.passages import PassageVector
+from klaw.store.sql import chunks
 from klaw.store.store import Store
 from tests.support.making import new, running_store
 from tests.support.reindexing import DIMENSION, MODEL, run, unit

@@ -16,7 +16,7 @@ from klaw.memory.search import search as search_module
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.search.search_order import Cursor, read_cursor
 from klaw.store.kinds import messages
-from klaw.store.sql.history_search import HistoryFilters
+from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.making import START, new, running_store

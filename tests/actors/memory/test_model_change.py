@@ -23,7 +23,7 @@ from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import vector_search, vectors
+from klaw.store.search import vector_search, vectors
 from klaw.store.store import Store
 from tests.support.making import new, running_store
 from tests.support.tiny_model import ROWS, write_tiny_model

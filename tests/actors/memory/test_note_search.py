@@ -14,9 +14,9 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import messages, summaries, vectors
-from klaw.store.sql import passages
-from klaw.store.sql.history_search import HistoryFilters
-from klaw.store.sql.passages import PassageVector
+from klaw.store.search import passages
+from klaw.store.search.history_search import HistoryFilters
+from klaw.store.search.passages import PassageVector
 from klaw.store.store import Store
 from tests.support.asking import ask_operation, search_lines
 from tests.support.forgetting import forgetter, holding

@@ -15,7 +15,7 @@ from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.operations.slash import OperationCommands
 from klaw.store.kinds import facts, messages
-from klaw.store.sql.history_search import HistoryFilters
+from klaw.store.search.history_search import HistoryFilters
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.making import new, running_store

@@ -25,7 +25,8 @@ from klaw.memory.summaries.making import Made, Maker, next_day
 from klaw.memory.summaries.summarizer import SWEEP_CHATS
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import summaries as stored_summaries
-from klaw.store.sql import messages, passages, summaries, tool_notes, usage
+from klaw.store.search import passages
+from klaw.store.sql import messages, summaries, tool_notes, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.support.clock import TrioClock
 from tests.support.forgetting import forgetter

@@ -23,7 +23,7 @@ from klaw.memory.topics import reranker as reranker_module
 from klaw.memory.topics.reranker import Reranker
 from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topics
-from klaw.store.sql.history_search import HistoryFilters
+from klaw.store.search.history_search import HistoryFilters
 from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
 from tests.support.asking import search_lines

@@ -10,9 +10,11 @@ import pytest
 from klaw.domain.names import UserId
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage
+from klaw.store.engine import meta
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.sql import meta, topic_vectors, topics, vectors
+from klaw.store.search import vectors
+from klaw.store.sql import topic_vectors, topics
 from klaw.store.sql.topic_vectors import TopicVector
 from klaw.store.store import Store
 from tests.actors.memory.test_model_change import caught_up, running

@@ -24,7 +24,7 @@ from klaw.domain.message import Kind
 from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
-from klaw.store.connect import prepare_writer
+from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs, tasks, vectors

@@ -8,8 +8,8 @@ import pytest
 
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.memory.forget import finding
-from klaw.store import forget_logs
-from klaw.store.sql.derivation import FileMade
+from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.derivation import FileMade
 
 ANNA = UserId("anna")
 CHUNK = forget_logs.CHUNK_BYTES

@@ -11,10 +11,10 @@ from klaw.domain.message import Role
 from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
 from klaw.memory.recall.rank import rank, reach
-from klaw.store.sql.candidates import Lists, Place
-from klaw.store.sql.fulltext import TextHit
-from klaw.store.sql.measuring import Neighbour
-from klaw.store.tokenizer import stem
+from klaw.store.search.candidates import Lists, Place
+from klaw.store.search.fulltext import TextHit
+from klaw.store.search.tokenizer import stem
+from klaw.store.search.vector_distance import Neighbour
 
 
 def place(rowid: int, *, head: str = "text", tokens: int = 40, day: str = "2026-11-01") -> Place:

@@ -12,8 +12,8 @@ from klaw.memory.recall.gate import Evidence, Gate, calibrated, is_command
 from klaw.memory.recall.pack import MIN_SHARE_TOKENS, line_tokens, pack
 from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion
 from klaw.memory.recall.stopwords import content_words
-from klaw.store.sql.fulltext import match_any
-from klaw.store.tokenizer import stem
+from klaw.store.search.fulltext import match_any
+from klaw.store.search.tokenizer import stem
 from tests.support.making import stored
 
 

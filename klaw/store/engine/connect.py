@@ -1,0 +1,60 @@
+"""Setting up connections: pragmas, the vector extension, the tokenizer. All runs in the connection's thread."""
+
+import os
+from pathlib import Path
+
+import apsw
+import sqlite_vec
+
+from klaw.config.paths import open_private
+from klaw.store.search import tokenizer
+
+BUSY_TIMEOUT_MS = 5_000
+"""Only ``klaw`` commands on a stopped server can collide with anything; the server has one writer."""
+PAGE_BYTES = 2048
+"""Of a new database; one that exists keeps its pages until it is rebuilt. A message touches about 18 pages, and each of
+them goes whole into the WAL: half the size is half of what a card has to write, and costs a search some 10 % more."""
+CHECKPOINT_PAGES = 2000
+"""Of the WAL (4 MB, as with SQLite's own default for pages of 4096 bytes): what many messages touch is copied into the
+database once for all of them."""
+
+
+def _common(connection: apsw.Connection) -> None:
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)  # first: another process may just be closing the last connection
+    connection.pragma("user_version")  # reads the file's header: a file that is no database is refused as such
+    tokenizer.register(connection)
+    connection.enable_load_extension(True)
+    try:
+        connection.load_extension(sqlite_vec.loadable_path())
+    finally:
+        connection.enable_load_extension(False)
+
+
+def prepare_writer(connection: apsw.Connection) -> None:
+    """Set up the one read-write connection.
+
+    ``synchronous = NORMAL``: in WAL mode a commit costs no fsync. The journal's fsync is what makes a message durable;
+    after a power cut the start-up reconciliation puts back what the database lost.
+    """
+    _common(connection)
+    connection.pragma("page_size", PAGE_BYTES)
+    connection.pragma("journal_mode", "wal")
+    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
+    connection.pragma("synchronous", "normal")
+    connection.pragma("foreign_keys", True)
+    connection.pragma("secure_delete", True)  # what is forgotten leaves no bytes in the file
+    connection.pragma("journal_size_limit", 16 * 1024 * 1024)
+    connection.pragma("cache_size", -8_000)
+
+
+def prepare_reader(connection: apsw.Connection) -> None:
+    """Set up a read-only connection of the pool."""
+    _common(connection)
+    connection.pragma("query_only", True)
+    connection.pragma("cache_size", -8_000)
+
+
+def private(path: Path) -> None:
+    """Make sure that only the owner can read the database, also when SQLite creates it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(open_private(path, os.O_RDONLY))

@@ -1,0 +1,180 @@
+"""Lines of the logs become rows, in one way for the start's reconciliation and for a reindex.
+
+A line that cannot be stored (no record of its kind, a value that SQLite or the parts above cannot hold, a place that
+another record has) is skipped, counted and kept aside: one odd line must not stop a start. What is wrong with the
+database itself is raised.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import attrs
+import structlog
+
+from klaw.store import records, run_records
+from klaw.store.changes import MEMORY
+from klaw.store.engine.set_aside import SetAside
+from klaw.store.rebuild import content
+from klaw.store.rebuild.values import Tally
+from klaw.store.sql import memory_journal, messages, runs, turns
+
+T = TypeVar("T")
+
+FARTHEST = 1 << 32
+"""A number so far above the highest one is no record's: with it, the room for numbers would run out."""
+FAULTS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    AttributeError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+)
+"""What a line that is none of its kind may cause."""
+
+log = structlog.get_logger("klaw.journal")
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """The JSON object in a line. Raises ValueError, TypeError or RecursionError."""
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        raise TypeError("no object")
+    return record
+
+
+class LineInserter:
+    """Inserts lines and counts.
+
+    Args:
+        root: the data folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.tally = Tally()
+        self.aside = SetAside(root)
+        self._highest: dict[str, int] = {}
+        self._runs: set[str] = set()
+        self._entry: tuple[int, bytes] = (0, b"")
+        """Number and line of the last change of memory."""
+
+    def message(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
+        """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
+        message = self._parsed(path, line, records.parse_message)
+        if message is None or not self._near(connection, path, line, records.CONVERSATIONS, message.rowid):
+            return None
+        present = messages.by_rowids(connection, [message.rowid])
+        if present:
+            if present == [message]:
+                self.count(reused=1)
+                return message.rowid
+            self._taken(path, line, message.rowid)
+            return None
+        try:
+            with connection:
+                messages.restore(connection, message)
+        except apsw.ConstraintError:
+            self._taken(path, line, message.rowid)
+            return None
+        except FAULTS as error:
+            self.skip(path, line, type(error).__name__)
+            return None
+        self.count(messages=1)
+        return message.rowid
+
+    def turn(self, connection: apsw.Connection, path: str, line: bytes) -> None:
+        turn = self._parsed(path, line, records.parse_turn)
+        if turn is None:
+            return
+        inserted = self._stored(connection, path, line, lambda: turns.insert(connection, turn))
+        if inserted:
+            self.count(turns=1)
+        elif inserted is False and turns.get(connection, turn.user, turn.id) != turn:
+            self._taken(path, line)
+
+    def memory(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
+        """Carry out a change of memory. Returns its number, None if there is no use for it."""
+        entry = self._parsed(path, line, memory_journal.read)
+        if entry is None or not self._near(connection, path, line, MEMORY, entry.entry):
+            return None
+        applied = self._stored(connection, path, line, lambda: memory_journal.apply(connection, entry))
+        if applied is None:
+            return None
+        if not applied and self._entry[0] == entry.entry and self._entry[1] != line:
+            self._taken(path, line, entry.entry)
+            return None
+        self._entry = (entry.entry, line)
+        self.count(**{entry.kind.counted: int(applied)})
+        return entry.entry
+
+    def run(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
+        """A run's states come in their order, each in place of the one before. Returns the change's number."""
+        state = self._parsed(path, line, run_records.parse_run)
+        if state is None or not self._near(connection, path, line, run_records.RUNS, state.change):
+            return None
+        restored = self._stored(connection, path, line, lambda: runs.restore(connection, state))
+        if restored is None:
+            return None
+        self.count(runs=int(restored and state.run.id not in self._runs))
+        self._runs.add(state.run.id)
+        return state.change
+
+    def transcript(self, path: str, line: bytes) -> None:
+        """No database has what was said in runs; only whether it can be read is checked."""
+        self._parsed(path, line, run_records.parse_transcript)
+
+    # -- lines that are left out -----------------------------------------------------------------------------------
+
+    def skip(self, path: str, line: bytes, reason: str) -> None:
+        """Leave out a line that is no record of its kind."""
+        log.warning("malformed_line", file=Path(path).name, error=reason)
+        self.aside.keep(path, line)
+        self.count(malformed=1)
+
+    def count(self, **more: int) -> None:
+        changed = {name: getattr(self.tally, name) + number for name, number in more.items()}
+        self.tally = attrs.evolve(self.tally, **changed)
+
+    def _taken(self, path: str, line: bytes, number: int | None = None) -> None:
+        """Leave out a record whose place another one has."""
+        log.error("log_conflict", file=Path(path).name, line=number)
+        self.aside.keep(path, line)
+        self.count(conflicts=1)
+
+    def _parsed(self, path: str, line: bytes, read: Callable[[dict[str, Any]], T]) -> T | None:
+        try:
+            return read(parse(line))
+        except FAULTS as error:
+            self.skip(path, line, type(error).__name__)
+            return None
+
+    def _stored(self, connection: apsw.Connection, path: str, line: bytes, store: Callable[[], bool]) -> bool | None:
+        """What storing a record returned; None when it cannot be stored."""
+        try:
+            with connection:
+                return store()
+        except apsw.ConstraintError:
+            self._taken(path, line)
+        except FAULTS as error:
+            self.skip(path, line, type(error).__name__)
+        return None
+
+    def _near(self, connection: apsw.Connection, path: str, line: bytes, kind: str, number: int) -> bool:
+        """Whether a record's number can be one that Klaw gave."""
+        highest = self._highest.get(kind)
+        if highest is None:
+            last_rowid, _, last_change = content.last_rowids(connection)
+            self._highest[records.CONVERSATIONS] = last_rowid
+            self._highest[run_records.RUNS] = last_change
+            self._highest[MEMORY] = memory_journal.last_entry(connection)
+            highest = self._highest[kind]
+        if not 0 < number <= highest + FARTHEST:
+            self.skip(path, line, "TooLargeANumber")
+            return False
+        self._highest[kind] = max(highest, number)
+        return True

@@ -1,0 +1,241 @@
+"""Looking through the logs without changing or quoting them: which lines are malformed or torn, and what they name."""
+
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from klaw.domain.names import ChatId, UserId
+from klaw.store import records, run_records
+from klaw.store.changes import MEMORY
+from klaw.store.engine import set_aside
+from klaw.store.engine.journal import COMMIT_LOG
+from klaw.store.engine.jsonl import lines_backwards
+from klaw.store.engine.line_inserter import FARTHEST, FAULTS, parse
+from klaw.store.sql import memory_journal
+
+TAIL_LINES = 100
+"""Lines of each of a chat's newest logs that are read, unless all are asked for."""
+TAIL_LOGS = 3
+OLDER_LINES = 2
+"""Lines of each older log: a clock that went back may have put the newest record there. The last one may be torn."""
+
+
+class Numbers:
+    """Numbers of records that should be 1, 2, 3 … with one record each. 16 bytes a record."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+        self._records = array("q")
+
+    def add(self, number: int, record: object) -> None:
+        """Args: the number, and what tells its record from another one of the same number."""
+        self._numbers.append(number)
+        self._records.append(hash(record))
+
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The numbers, each once, and which of them several records have."""
+        both = np.stack([np.frombuffer(self._numbers, np.int64), np.frombuffer(self._records, np.int64)])
+        numbers, counts = np.unique(np.unique(both, axis=1)[0], return_counts=True)
+        return numbers, counts > 1
+
+    def repeated(self) -> list[int]:
+        """The numbers that several records have."""
+        numbers, several = self._sorted()
+        return [int(number) for number in numbers[several]]
+
+    def missing(self) -> list[tuple[int, int]]:
+        """The gaps: the first and the last number of each that no record has."""
+        numbers = np.concatenate([[0], self._sorted()[0]])
+        return [(int(numbers[at]) + 1, int(numbers[at + 1]) - 1) for at in np.nonzero(np.diff(numbers) > 1)[0]]
+
+    def last(self, known: int) -> int:
+        """The highest number that Klaw can have given, if ``known`` was; one far above all others is none."""
+        last = known
+        for number in self._sorted()[0]:
+            if number > last + FARTHEST:
+                break
+            last = max(last, int(number))
+        return last
+
+    def far(self) -> int:
+        """How many numbers are so far above all others that Klaw cannot have given them."""
+        return int(np.count_nonzero(self._sorted()[0] > self.last(0)))
+
+
+@attrs.frozen(kw_only=True)
+class Told:
+    """A message that a log tells of."""
+
+    chat: ChatId
+    user: UserId
+    id: str
+    seq: int
+    rowid: int
+
+
+@attrs.define(kw_only=True)
+class LogReport:
+    """What was found. Logs are named relative to the data folder."""
+
+    logs: int = 0
+    lines: int = 0
+    malformed: dict[str, int] = attrs.Factory(dict)
+    """Log -> lines that are no record of its kind; the last line of a torn log is not among them."""
+    torn: list[str] = attrs.Factory(list)
+    """Logs whose last line has no end."""
+    unreadable: list[str] = attrs.Factory(list)
+    messages: list[Told] = attrs.Factory(list)
+    last_seqs: dict[ChatId, int] = attrs.Factory(dict)
+    """The highest number that was read, by chat."""
+    turns: list[str] = attrs.Factory(list)
+    runs: dict[str, int] = attrs.Factory(dict)
+    """The highest change that was read, by run."""
+    entries: Numbers = attrs.Factory(Numbers)
+    """Of the memory journal."""
+    rowids: Numbers = attrs.Factory(Numbers)
+    """Of messages."""
+    changes: Numbers = attrs.Factory(Numbers)
+    """Of runs."""
+    seqs: dict[ChatId, Numbers] = attrs.Factory(dict)
+    """Of each chat. Of use, like the others, only if every line was read."""
+    set_aside: int = 0
+    """Lines that were set aside earlier."""
+    pending_lines: int = 0
+    """Lines of the commit log: what the logs themselves may lack after a power cut."""
+
+
+def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
+    """Read the ends of the newest logs, or all of them. What cannot be read is reported, never raised.
+
+    Args:
+        data_dir: the data folder.
+        whole: read every line of every log.
+    """
+    report = LogReport()
+    try:
+        report.set_aside = set_aside.count(data_dir)
+    except OSError:
+        report.unreadable.append(set_aside.FOLDER)
+    folders = _folders(data_dir / records.CONVERSATIONS, report, data_dir)
+    folders += [data_dir / name for name in (records.TURNS, MEMORY, run_records.RUNS)]
+    for folder in folders:
+        _read_folder(folder, report, data_dir, whole=whole)
+    _read_commit_log(data_dir / COMMIT_LOG, report)
+    return report
+
+
+Take = Callable[[LogReport, dict[str, Any]], None]
+
+
+def _take_message(report: LogReport, record: dict[str, Any]) -> None:
+    message = records.parse_message(record)
+    # Interned: a million lines name a few chats.
+    chat, user = ChatId(intern(message.chat)), UserId(intern(message.user))
+    report.messages.append(Told(chat=chat, user=user, id=message.id, seq=message.seq, rowid=message.rowid))
+    report.seqs.setdefault(chat, Numbers()).add(message.seq, message.id)
+    report.rowids.add(message.rowid, message.id)
+    report.last_seqs[message.chat] = max(message.seq, report.last_seqs.get(message.chat, 0))
+
+
+def _take_turn(report: LogReport, record: dict[str, Any]) -> None:
+    report.turns.append(records.parse_turn(record).id)
+
+
+def _take_memory(report: LogReport, record: dict[str, Any]) -> None:
+    entry = memory_journal.read(record)
+    report.entries.add(entry.entry, records.dumps(record))
+
+
+def _take_run(report: LogReport, record: dict[str, Any]) -> None:
+    state = run_records.parse_run(record)
+    report.changes.add(state.change, records.dumps(record))
+    report.runs[state.run.id] = max(state.change, report.runs.get(state.run.id, 0))
+
+
+def _take_spoken(_report: LogReport, record: dict[str, Any]) -> None:
+    """A transcript's line is nothing that the database has."""
+    run_records.parse_transcript(record)
+
+
+def _take_of(path: str) -> Take:
+    """What a log's lines are, by its path below the data folder."""
+    if run_records.is_transcript(path):
+        return _take_spoken
+    kinds = {records.TURNS: _take_turn, MEMORY: _take_memory, run_records.RUNS: _take_run}
+    return kinds.get(path.split("/", 1)[0], _take_message)
+
+
+def _folders(root: Path, report: LogReport, data_dir: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in root.iterdir() if entry.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError:
+        report.unreadable.append(str(root.relative_to(data_dir)))
+        return []
+
+
+def _read_folder(folder: Path, report: LogReport, data_dir: Path, *, whole: bool) -> None:
+    logs = sorted(folder.glob("*.jsonl"), reverse=True)
+    for place, path in enumerate(logs):
+        most = None if whole else TAIL_LINES if place < TAIL_LOGS else OLDER_LINES
+        name = path.relative_to(data_dir).as_posix()
+        report.logs += 1
+        try:
+            _read_log(path, name, report, _take_of(name), most)
+        except OSError:
+            report.unreadable.append(name)
+
+
+def _read_log(path: Path, name: str, report: LogReport, take: Take, most: int | None) -> None:
+    torn = _is_torn(path)
+    if torn:
+        report.torn.append(name)
+    for number, line in enumerate(islice(lines_backwards(path), most)):
+        report.lines += 1
+        if not _taken(line, report, take) and not (torn and number == 0):
+            report.malformed[name] = report.malformed.get(name, 0) + 1
+
+
+def _taken(line: bytes, report: LogReport, take: Take) -> bool:
+    try:
+        take(report, parse(line))
+    except FAULTS:
+        return False
+    return True
+
+
+def _is_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def _read_commit_log(path: Path, report: LogReport) -> None:
+    """Count its lines, and learn what they name: the next start puts them into the logs."""
+    try:
+        for log, line in _commit_lines(path):
+            report.pending_lines += 1
+            _taken(line, report, _take_of(log))
+    except FileNotFoundError:
+        pass
+    except OSError:
+        report.unreadable.append(COMMIT_LOG)
+
+
+def _commit_lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                log, _, record = line.partition(b"\t")
+                yield log.decode(errors="replace"), record

@@ -1,0 +1,126 @@
+"""Start-up reconciliation: what the tails of the logs have and the database lacks is inserted.
+
+Runs in the writer's thread after the journal put back what its commit log kept. Every log that changed since the
+database was last compared with it (``log_stamps``) is read from its end until a record that the database knows: lines
+and rows are written in one order, so a database that lost something lost the newest. That holds for each log by itself
+and not between logs: a clock that went back puts the newest records into old ones. Likewise the logs of turns and runs
+and the memory journal. Transcripts of runs are no chats' logs and are left alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import structlog
+
+from klaw.domain.message import Message
+from klaw.store import records, run_records
+from klaw.store.changes import MEMORY
+from klaw.store.engine import journal_groups, log_stamps
+from klaw.store.engine.jsonl import lines_backwards
+from klaw.store.engine.line_inserter import FAULTS, LineInserter, parse
+from klaw.store.rebuild.values import Tally
+from klaw.store.sql import memory_journal, messages, runs, turns
+
+T = TypeVar("T")
+
+BATCH = 500
+"""Lines in one transaction."""
+
+log = structlog.get_logger("klaw.reconcile")
+
+
+def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
+    """Insert what is missing. Returns what that was.
+
+    Raises:
+        OSError, apsw.Error: the logs cannot be read or the database cannot be written.
+    """
+    last = memory_journal.last_entry(connection)
+    journal_groups.cut(data_dir, last)
+    before, now = log_stamps.compared(connection), log_stamps.stamps(data_dir)
+    changed = sorted(path for path, stamp in now.items() if before.get(path) != stamp)
+    walk = _Walk(connection, data_dir, changed)
+
+    def has_message(message: Message) -> bool:
+        found = messages.find(connection, message.user, message.id)
+        return found is not None and found.rowid == message.rowid
+
+    def has_run(state: run_records.RunState) -> bool:
+        return runs.change_of(connection, state.run.id) >= state.change
+
+    insert = walk.lines
+    # By rowid, so that chats get their keys in the order in which they first spoke.
+    walk.insert(records.CONVERSATIONS, records.parse_message, has_message, lambda each: each.rowid, insert.message)
+    walk.insert(records.TURNS, records.parse_turn, lambda each: turns.exists(connection, each.id), None, insert.turn)
+    walk.insert(run_records.RUNS, run_records.parse_run, has_run, lambda each: each.change, insert.run)
+    # Last: what was forgotten is taken out of all that is there.
+    walk.insert(
+        MEMORY,
+        memory_journal.read,
+        lambda each: each.entry <= last,
+        lambda each: each.entry,
+        insert.memory,
+    )
+    if now != before:
+        with connection:
+            log_stamps.remember(connection, now)
+    return _told(insert.tally)
+
+
+def _told(tally: Tally) -> Tally:
+    left_out = tally.malformed + tally.conflicts
+    count = tally.changes()
+    if count or left_out:
+        log.warning("reconciled", messages=tally.messages, count=count - tally.messages, missing=left_out)
+    return tally
+
+
+class _Walk:
+    """Over the ends of the logs that changed."""
+
+    def __init__(self, connection: apsw.Connection, data_dir: Path, changed: Sequence[str]) -> None:
+        self.lines = LineInserter(data_dir)
+        self._connection = connection
+        self._data_dir = data_dir
+        self._changed = changed
+
+    def insert(
+        self,
+        folder: str,
+        read: Callable[[dict[str, Any]], T],
+        known: Callable[[T], bool],
+        number: Callable[[T], int] | None,
+        insert: Callable[[apsw.Connection, str, bytes], object],
+    ) -> None:
+        """Insert what the logs of one kind have and the database lacks, in the order of the records' numbers."""
+        found = [
+            each
+            for path in self._changed
+            if path.startswith(f"{folder}/") and not run_records.is_transcript(path)
+            for each in reversed(list(self._unknown(path, read, known, number)))
+        ]
+        found.sort(key=lambda each: each[0])
+        for place in range(0, len(found), BATCH):
+            with self._connection:
+                for _, path, line in found[place : place + BATCH]:
+                    insert(self._connection, path, line)
+
+    def _unknown(
+        self,
+        path: str,
+        read: Callable[[dict[str, Any]], T],
+        known: Callable[[T], bool],
+        number: Callable[[T], int] | None,
+    ) -> Iterator[tuple[int, str, bytes]]:
+        """The lines at a log's end that are not known, the newest first, each with its number and the log's path."""
+        for line in lines_backwards(self._data_dir / path):
+            try:
+                record = read(parse(line))
+            except FAULTS as error:
+                self.lines.skip(path, line, type(error).__name__)
+                continue
+            if known(record):
+                return
+            yield number(record) if number else 0, path, line

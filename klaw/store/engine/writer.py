@@ -1,0 +1,213 @@
+"""The single DB writer: owns the read-write connection and the logs. Everything that waits is committed as one group.
+
+Who sends to it: whoever stores something, through the ``Writer`` handle: ``writer.run(facts.put, fact, "new")``. It is
+vital: when it fails, the process ends and systemd restarts it, because what it holds in memory may be ahead of the
+disk.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+import apsw
+import attrs
+import structlog
+import trio
+
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import Started
+from klaw.actor.vitals import Vitals
+from klaw.domain.message import Message
+from klaw.errors import KlawError, StorageFull
+from klaw.store.engine.commit import Request, checkpoint, commit_group
+from klaw.store.engine.database import Database
+from klaw.store.engine.journal import Journal
+from klaw.store.engine.transaction import Stopped, Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAILBOX_CAPACITY = 1024
+"""Filled by chat actors and the embedder, which wait when it is full."""
+MAX_GROUP = 256
+"""Requests in one transaction."""
+SLOW_COMMIT_S = 0.006
+"""A group that takes longer shows a disk on which it pays to wait for a fuller one."""
+MAX_PATIENCE_S = 0.02
+"""Longest wait for a group to fill."""
+STOP_BUDGET_S = 20.0
+"""For what is queued and the last checkpoint, also on a slow card."""
+IDLE_CHECKPOINT_S = 20.0
+"""Without a write for so long, the commit log is emptied."""
+
+log = structlog.get_logger("klaw.writer")
+
+
+@attrs.frozen(kw_only=True)
+class Pace:
+    """How long to wait for a group to fill.
+
+    On a slow disk the requesters of one group are busy with its answers while the next group, of the others, is already
+    written: two half groups take turns and each pays a whole fsync. Waiting a little for those who were just answered
+    makes one full group of them. A lone requester never waits, nor does anybody on a quick disk.
+    """
+
+    expected: int = 1
+    """How many requests the last round showed to be under way at once."""
+    patience_s: float = 0.0
+
+    @classmethod
+    def after(cls, group: int, waiting: int, took_s: float) -> "Pace":
+        """The pace for the next group.
+
+        Args:
+            group: requests of the last group.
+            waiting: requests that came in while it was written.
+            took_s: how long it took.
+        """
+        slow = took_s >= SLOW_COMMIT_S
+        return cls(
+            expected=min(MAX_GROUP, group + waiting), patience_s=min(MAX_PATIENCE_S, took_s / 2) if slow else 0.0
+        )
+
+
+Publish = Callable[[Sequence[Message]], None]
+"""Called with newly committed messages in commit order, before their requesters are answered. Sync and quick."""
+
+
+class Writer:
+    """Handle of the writer actor."""
+
+    def __init__(self) -> None:
+        self.mailbox: Mailbox[Request] = Mailbox("store.writer", MAILBOX_CAPACITY)
+
+    async def run(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a writing ``function(transaction, ...)`` in the writer's thread; all or nothing, and durable when this
+        returns. It must not keep its arguments, nor change anything but the transaction: it may be called twice.
+
+        Raises:
+            KlawError: what it raised.
+            StorageError: a value cannot be stored.
+            StorageFull: no space.
+            ActorStopped: the writer is gone.
+
+        Cancellation: it may be done or not.
+        """
+        return await (await self.begin(function, *args, **kwargs)).wait()
+
+    async def begin(
+        self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Reply[T]:
+        """Like ``run``, but returns as soon as the request is queued: what is begun in order is stored in order."""
+        request = Request(function, args, kwargs)
+        if self.mailbox.has_room:  # the usual case, without a trip through the scheduler for each message
+            self.mailbox.tell(request)
+        else:
+            await self.mailbox.post(request)
+        return request.reply
+
+    async def run_alone(self, function: Callable[Concatenate[Stopped, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function between two groups and outside of any transaction; nobody can write meanwhile.
+
+        Raises:
+            KlawError: what it raised.
+            ActorStopped: the writer is gone, or the function failed otherwise, and so the process ends.
+
+        Cancellation: it may be done or not.
+        """
+        request = Request(function, args, kwargs, alone=True)
+        await self.mailbox.post(request)
+        return cast("T", await request.reply.wait())
+
+    async def ping(self) -> None:
+        """Return when the writer has committed an empty transaction."""
+        await self.run(lambda _: None)
+
+
+async def run(
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    writer: Writer,
+    database: Database,
+    journal: Journal,
+    publish: Publish,
+    swapped: Callable[[], None] = lambda: None,
+) -> None:
+    """The writer's loop. Ends when its mailbox is closed and empty, with a last checkpoint.
+
+    Args:
+        vitals, task_status: of the actor.
+        writer: its handle.
+        database: the read-write connection.
+        journal: the logs.
+        publish: see ``Publish``.
+        swapped: called when another database has taken the place of the present one.
+    """
+    mailbox = writer.mailbox
+    pace = Pace()
+    task_status.started()
+    while True:
+        vitals.doing("idle")
+        group: list[Request] = []
+        closed = False
+        with trio.move_on_after(IDLE_CHECKPOINT_S):
+            try:
+                group.append(await mailbox.receive())
+            except trio.EndOfChannel:
+                closed = True
+        if not group:  # outside of the deadline of idleness: a checkpoint may take as long as it takes
+            await database.run(checkpoint, journal)
+            if closed:
+                return
+            continue
+        if group[0].alone:
+            vitals.doing("working alone")
+            await _run_alone(database, journal, group[0], swapped)
+            continue
+        if pace.patience_s > 0:
+            with trio.move_on_after(pace.patience_s):
+                await mailbox.wait_for_depth(pace.expected - 1)
+        else:  # those who are about to send do; a deadline of no time would cost a cancellation
+            await trio.lowlevel.checkpoint()
+        group += mailbox.take_while(lambda request: not request.alone, MAX_GROUP - 1)
+        vitals.doing("committing")
+        begin = trio.current_time()
+        await _commit(database, journal, group, publish)
+        pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
+
+
+async def _commit(database: Database, journal: Journal, group: Sequence[Request], publish: Publish) -> None:
+    try:
+        outcomes = await database.run(commit_group, journal, group)
+    except StorageFull as error:
+        log.error("storage_full", count=len(group), error=type(error).__name__)
+        for request in group:
+            request.reply.fail(error)
+        return
+    publish([message for outcome in outcomes for message in outcome.transaction.published])
+    for request, outcome in zip(group, outcomes, strict=True):
+        if outcome.error is None:
+            request.reply.set(outcome.value)
+        else:
+            request.reply.fail(outcome.error)
+
+
+async def _run_alone(database: Database, journal: Journal, request: Request, swapped: Callable[[], None]) -> None:
+    """A failure that is no KlawError, also of the exchange, ends the process."""
+    begin = trio.current_time()
+
+    def work(connection: apsw.Connection) -> tuple[object, Callable[[], None] | None]:
+        stopped = Stopped(connection, journal)
+        return request.function(stopped, *request.args, **request.kwargs), stopped.exchange
+
+    try:
+        value, exchange = await database.run(work)
+    except KlawError as error:
+        request.reply.fail(error)
+        return
+    if exchange is not None:
+        await database.replace(exchange)
+        swapped()
+        log.info("database_swapped", duration_ms=round((trio.current_time() - begin) * 1000))
+    request.reply.set(value)

@@ -1,0 +1,185 @@
+"""Forgetting in the logs: what their lines become, and the bytes that say which lines those are. Pure."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from klaw.domain.forget import MARK, Quotes
+from klaw.store import changes, records, run_records
+from klaw.store.engine.line_inserter import FAULTS, parse
+from klaw.store.forget import forgetting
+from klaw.store.forget.forgotten import ForgetEntry, Lines
+from klaw.store.forget.quoting import is_said_again
+from klaw.store.sql import core_memory, facts, people, summaries, tasks, topic_changes
+
+_MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
+_OWN_LINES = tuple(f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core"))
+
+
+def needles(pieces: Sequence[str]) -> list[bytes]:
+    """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
+    database spreads it over pages."""
+    parts = [part for piece in pieces for part in (piece, *_parts(piece))]
+    found = {part.encode() for part in parts} | {records.dumps(part)[1:-1].encode() for part in parts}
+    return sorted(found)
+
+
+def _parts(piece: str) -> tuple[str, ...]:
+    middle = len(piece) // 2
+    return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
+
+
+def record_of(line: bytes) -> dict[str, Any] | None:
+    """The object of a line; None for one that is none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+@attrs.frozen
+class Cleaner:
+    """What the lines of logs become.
+
+    Args:
+        entry: the forgetting.
+        pieces: texts that are taken out wherever the user's records quote them.
+        own: whether the texts' own lines go too.
+        lines: what lines are to say.
+    """
+
+    entry: ForgetEntry
+    pieces: Sequence[str]
+    own: bool
+    lines: Lines = attrs.field(factory=Lines)
+    _quotes: Quotes = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Quotes.of(self.pieces), takes_self=True)
+    )
+    _messages: frozenset[int] = attrs.field(
+        init=False, default=attrs.Factory(lambda self: frozenset(self.entry.messages), takes_self=True)
+    )
+    _first: int = attrs.field(
+        init=False, default=attrs.Factory(lambda self: min(self.entry.asked, default=0), takes_self=True)
+    )
+
+    def line_of(self, path: str) -> Callable[[bytes], bytes]:
+        """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
+        mine = f'"user_id":{records.dumps(self.entry.user)}'.encode()
+        kind = path.split("/", 1)[0]
+        is_own = self._own_lines(kind)
+
+        def cleaned(line: bytes) -> bytes:
+            if mine not in line:
+                return line
+            if not is_own(line) and not self._quotes.may_stand_in(line.decode(errors="replace")):
+                return line
+            try:
+                record = parse(line)
+                if record.get("user_id") != self.entry.user:
+                    return line
+                new = self._clean(kind, record)
+                return line if new == record else records.dumps(new).encode()
+            except FAULTS:
+                # A torn or odd line: no reader takes it, and it must not hold the text.
+                return b"" if any(each in line for each in needles(self.pieces)) else line
+
+        return cleaned
+
+    def changes(self, path: Path, name: str) -> bool:
+        """Whether a log has a line to clean."""
+        cleaned = self.line_of(name)
+        with path.open("rb") as file:
+            return any(cleaned(line) != line for line in (raw.rstrip(b"\n") for raw in file))
+
+    def _own_lines(self, kind: str) -> Callable[[bytes], bool]:
+        """Tells by its bytes whether a line may be one of the own: so that not every line of a log has to be parsed."""
+        marks = self._marks(kind) if self.own else []
+
+        def is_own(line: bytes) -> bool:
+            message = _MESSAGE.match(line) if kind == records.CONVERSATIONS and self.own else None
+            return int(message[1]) in self._messages if message else any(each in line for each in marks)
+
+        return is_own
+
+    def _marks(self, kind: str) -> list[bytes]:
+        if kind == records.CONVERSATIONS:
+            return [f'"run":{records.dumps(run)}'.encode() for run in self.entry.ran]
+        if kind == records.TURNS:
+            return [f'"turn_id":{records.dumps(turn)},'.encode() for turn in self.lines.receipts]
+        if kind == run_records.RUNS:
+            return [f'"id":{records.dumps(run)},'.encode() for run in self.lines.runs]
+        return [*_OWN_LINES] if kind == changes.MEMORY else []
+
+    def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
+        if kind == records.CONVERSATIONS:
+            rowid = record.get("rowid")
+            if rowid is not None and rowid in self._messages:
+                return self._emptied(record) if self.own else record
+            run = (record.get("metadata") or {}).get("run")
+            if rowid is None and run in self.entry.ran:
+                return self._emptied(record, run=run) if self.own else record
+            if rowid is not None and (rowid < self._first or self._is_said_again(record)):
+                return record
+            return self._redacted(record, "content", "metadata")
+        if kind == records.TURNS:
+            if self.own and record.get("turn_id") in self.lines.receipts:
+                return {**record, "receipt": self.lines.receipts[record["turn_id"]]}
+            return self._redacted(record, "receipt")
+        if kind == run_records.RUNS:
+            if self.own and record.get("id") in self.lines.runs:
+                return run_records.without_names(record, self.lines.runs[record["id"]])
+            return self._redacted(record, "message", "result", "note", "error", "details")
+        return self._of_memory(record)
+
+    def _redacted(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
+        return {**record, **{name: self._quotes.taken_out(record[name]) for name in names if name in record}}
+
+    def _is_said_again(self, record: dict[str, Any]) -> bool:
+        role, content = record.get("role"), record.get("content")
+        return isinstance(role, str) and isinstance(content, str) and is_said_again(role, content, self._quotes)
+
+    def _emptied(self, record: dict[str, Any], **metadata: str) -> dict[str, Any]:
+        gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
+        return {**record, **gone, "metadata": {**forgetting.tombstone(self.entry.time), **metadata}}
+
+    def _of_kept(self, record: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+        """A task that was removed, core memory that has changed: later lines say what they are now."""
+        if record["what"] == core_memory.CORE.what and self.entry.core:
+            return {**record, "value": {**value, "document": {}, "replaces": ""}}
+        if record["what"] == tasks.TASK.what and record.get("key") in self.entry.tasks:
+            return {**record, "value": {**value, "message": MARK}}
+        return record
+
+    def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
+        what, value = record.get("what"), record.get("value")
+        if not isinstance(value, dict) or what in (forgetting.FORGET.what, people.MENTION.what):
+            return record
+        before = record.get("entry", 0) < self.entry.entry
+        if what in (tasks.TASK.what, core_memory.CORE.what):
+            return self._of_kept(record, value) if self.own and before else record
+        if what == people.PERSON.what and self.own and record.get("entry") in self.lines.people:
+            return {**record, "value": self.lines.people[record["entry"]]}
+        if what in (facts.FACT.what, people.PERSON.what):
+            gone: Sequence[str] = self.entry.facts if what == facts.FACT.what else self.entry.people
+            if record.get("key") not in gone or not before:
+                return record  # a fact or a person that is kept
+            emptied = {name: each for name, each in record.items() if name != "value"}
+            return {**emptied, "op": "remove"} if self.own else record
+        if what == summaries.SUMMARY.what:
+            mine = record.get("key") in {summaries.summary_key(each) for each in self.entry.summaries}
+            if self.own and mine and before:
+                notes = [{**note, "text": MARK} for note in value.get("notes", [])]
+                return {**record, "value": {**value, "text": MARK, "notes": notes}}
+        if what == topic_changes.TOPIC.what and self.own and before:
+            states = [
+                {**state, "summary": MARK} if state.get("id") in self.entry.topics else state
+                for state in value.get("topics", [])
+            ]
+            if "topics" in value:
+                value = {**value, "topics": states}
+        return {**record, "value": self._quotes.taken_out(value)}

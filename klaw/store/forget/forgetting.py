@@ -1,0 +1,271 @@
+"""SQL of forgetting: what was made of messages, and taking them and what quotes them out of the database.
+
+A forgotten message keeps its row, number and id, so that no client misses a number, as a command's row without content:
+nothing that reads conversations looks at those. Every question names the user.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from klaw.convert import JOURNAL, Form
+from klaw.domain.fact import FactId
+from klaw.domain.forget import FORGOTTEN, Quotes
+from klaw.domain.message import Message
+from klaw.domain.names import UserId
+from klaw.store.changes import Change, Kind, record
+from klaw.store.engine import meta
+from klaw.store.engine.reading import snapshot
+from klaw.store.forget import forget_names, forget_runs, quoting
+from klaw.store.forget.forget_scope import Extra, Scope, fact_texts, scope
+from klaw.store.forget.forgotten import ForgetEntry, Forgetting, Forgot
+from klaw.store.forget.quoting import Looked, Place
+from klaw.store.records import dumps
+from klaw.store.search import vector_codes
+from klaw.store.sql import coverage, facts, messages, people, person_past, summaries, topic_changes, topics
+
+_PENDING = "forget_pending"
+"""In ``meta``: forgettings that may not be finished in the logs."""
+_FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+def look(
+    connection: apsw.Connection,
+    user: UserId,
+    rowids: Sequence[int],
+    wanted: Sequence[FactId],
+    *,
+    with_facts: bool,
+    extra: Extra,
+) -> tuple[Scope, Looked]:
+    """What belongs to it and what quotes it, of the same moment."""
+    with snapshot(connection):
+        found = scope(connection, user, rowids, wanted, with_facts=with_facts, extra=extra)
+        return found, quoting.look(connection, user, found.texts, [each.rowid for each in found.own], found.asked)
+
+
+# -- carrying out ------------------------------------------------------------------------------------------------------
+
+_ERASE = """
+UPDATE messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0, embedded = 0,
+    topic_id = NULL WHERE rowid = ?1
+"""
+_UNINDEX = """
+INSERT INTO messages_fts (messages_fts, rowid, content, scope)
+SELECT 'delete', rowid, content, scope FROM messages_search WHERE rowid = ?
+"""
+_INDEX = """
+INSERT INTO messages_fts (rowid, content, scope) SELECT rowid, content, scope FROM messages_search WHERE rowid = ?
+"""
+_HISTORY = "UPDATE fact_changes SET value = NULL WHERE user_id = ? AND fact_id = ?"
+
+
+def tombstone(time: str) -> dict[str, str]:
+    """The metadata of a forgotten message's row."""
+    return {FORGOTTEN: time}
+
+
+def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looked | None = None) -> Forgot:
+    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
+
+    Args:
+        connection: the writer's, in its transaction.
+        change: what is forgotten.
+        looked: what a look found a moment ago, so that only what was written since is looked through here.
+    """
+    entry, waiting = ForgetEntry.of(change), _waiting(connection)
+    if entry.done is not None:
+        _put_waiting(connection, [each for each in waiting if each["entry"] != entry.done])
+        return Forgot(entry=entry, pieces=(), own=())
+    for table in _FTS:
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
+    own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == entry.user)
+    looked = looked or quoting.look(connection, entry.user, _texts(connection, own, entry), entry.messages, entry.asked)
+    for topic in entry.topics:
+        topics.end(connection, change, topic, None)
+    for chat, number in entry.summaries:
+        summaries.remove(connection, chat, number)
+    for fact in entry.facts:
+        facts.forget(connection, entry.user, fact)
+        connection.execute(_HISTORY, (entry.user, fact))
+    forget_names.take_out(connection, entry)
+    forget_runs.empty(connection, entry)
+    for person in entry.people:
+        people.forget(connection, entry.user, person)
+    person_past.forget(connection, entry.user, entry.past)
+    people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
+    for message in own:
+        _erase(connection, message, entry)
+    topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
+    redact(connection, entry, looked)
+    meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
+    _put_waiting(connection, [*waiting, record(change)])
+    return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=forget_names.lines(connection, entry))
+
+
+def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
+    texts = [each.content for each in own if each.rowid in entry.asked]
+    for fact in entry.facts:
+        texts += fact_texts(connection, entry.user, fact)
+    return texts
+
+
+def _erase(connection: apsw.Connection, message: Message, entry: ForgetEntry) -> None:
+    if coverage.has_text(connection, message.rowid):
+        connection.execute(_UNINDEX, (message.rowid,))
+    _drop_vector(connection, message)
+    _drop_next_vector(connection, message)
+    topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
+    connection.execute(_ERASE, (message.rowid, dumps(tombstone(entry.time))))
+    if topic is not None:  # of a topic that the entry does not name: it was made between two starts
+        topics.count_again(connection, message.user, topic, entry.entry, entry.time)
+
+
+_NEXT = """
+SELECT rowid FROM messages
+WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') ORDER BY seq LIMIT 1
+"""
+
+
+def _drop_next_vector(connection: apsw.Connection, message: Message) -> None:
+    """The next message was embedded in the light of this one (``memory.passage``): it is embedded again."""
+    following = connection.execute(_NEXT, (message.chat, message.seq)).get
+    for each in messages.by_rowids(connection, [following] if following is not None else []):
+        _drop_vector(connection, each)
+        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (each.rowid,))
+
+
+def _drop_vector(connection: apsw.Connection, message: Message) -> None:
+    """Overwrite a message's vector and its code, and remove the vector: vec0 leaves the bytes of a removed one."""
+    session = messages.session(connection, message.chat)
+    if session is not None:
+        vector_codes.erase(connection, session.key, [message.rowid])
+    if coverage.has_vector_table(connection):
+        vector = connection.execute("SELECT length(embedding) FROM vec_messages WHERE rowid = ?", (message.rowid,)).get
+        if vector is not None:
+            zeros = (bytes(vector), message.rowid)
+            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
+            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
+
+
+def redact(connection: apsw.Connection, entry: ForgetEntry, looked: Looked) -> None:
+    """Put MARK in place of each piece wherever a user's rows quote it."""
+    quotes = Quotes.of(looked.pieces)
+    if not quotes:
+        return
+    found = quoting.rows_with(connection, entry.user, quotes, looked, entry.messages, entry.asked)
+    for place in quoting.PLACES:
+        for row in found[place.table]:
+            _redact_row(connection, entry.user, place, row, quotes)
+
+
+_TOPIC_CHARS = """
+UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM messages WHERE topic_id = topics.id)
+WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
+"""
+
+_NO_TOPIC_VECTOR = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)"
+"""It is made of the messages, too."""
+
+
+def _redact_row(connection: apsw.Connection, user: UserId, place: Place, row: int | str, quotes: Quotes) -> None:
+    table, columns = place.table, place.columns
+    read = f"SELECT {', '.join(columns)} FROM {table} WHERE {place.key} = ? AND +user_id = ?"  # noqa: S608 - constants
+    values = connection.execute(read, (row, user)).fetchone()
+    if values is None:
+        return
+    new = [_redacted(column, value, quotes) for column, value in zip(columns, values, strict=True)]
+    if new == list(values):
+        return
+    _before(connection, table, row)
+    write = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {place.key} = ?"  # noqa: S608
+    connection.execute(write, (*new, row))
+    if table == "messages":
+        connection.execute(_INDEX, (row,))
+        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (row,))
+        connection.execute(_TOPIC_CHARS, (row,))
+        connection.execute(_NO_TOPIC_VECTOR, (row,))
+    elif table in ("topics", "tool_notes"):
+        connection.execute(
+            f"INSERT INTO {table}_fts (rowid, content, scope) SELECT rowid, content, scope FROM {table}_search"  # noqa: S608
+            " WHERE rowid = ?",
+            (row,),
+        )
+        connection.execute(f"DELETE FROM vec_{table} WHERE rowid = ?", (row,))  # noqa: S608 - constants
+        if table == "tool_notes":
+            connection.execute("UPDATE tool_notes SET vector_model = NULL WHERE rowid = ?", (row,))
+
+
+def _before(connection: apsw.Connection, table: str, row: int | str) -> None:
+    """Take a row's old text out of the index."""
+    if table == "messages":
+        if coverage.has_text(connection, int(row)):
+            connection.execute(_UNINDEX, (row,))
+        for message in messages.by_rowids(connection, [int(row)]):
+            _drop_vector(connection, message)
+            _drop_next_vector(connection, message)
+    elif table in ("topics", "tool_notes"):
+        connection.execute(
+            f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope)"  # noqa: S608 - constants
+            f" SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?",
+            (row,),
+        )
+
+
+def _redacted(column: str, value: str | None, quotes: Quotes) -> str | None:
+    if value is None:
+        return None
+    if column not in quoting.JSON_COLUMNS:
+        return str(quotes.taken_out(value))
+    document = json.loads(value)
+    cut = quotes.taken_out(document)
+    return value if cut == document else dumps(cut)
+
+
+def merge_small_indexes(connection: apsw.Connection) -> None:
+    """Merge the indexes in which rows were replaced before they were told to leave no words: what was taken out of them
+    is a mark beside the old words until then. That of messages is large, and nothing but forgetting takes words out."""
+    for table in _FTS[1:]:
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
+
+
+def last_of(connection: apsw.Connection, user: UserId) -> int:
+    """Number of a user's last forgetting; 0 for none. What was read before it may hold what is forgotten."""
+    return int(meta.get(connection, f"{meta.LAST_FORGETTING}{user}") or 0)
+
+
+# -- what is not finished ----------------------------------------------------------------------------------------------
+
+
+def pending(connection: apsw.Connection) -> list[ForgetEntry]:
+    """Forgettings that may not be finished in the logs, the oldest first."""
+    return [ForgetEntry.of(FORGET.read(each)) for each in _waiting(connection)]
+
+
+def _waiting(connection: apsw.Connection) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(meta.get(connection, _PENDING) or "[]")
+    return found
+
+
+def _put_waiting(connection: apsw.Connection, waiting: Sequence[dict[str, Any]]) -> None:
+    if waiting:
+        meta.put(connection, _PENDING, dumps(waiting))
+    else:
+        meta.remove(connection, _PENDING)
+
+
+FORGET: Kind[Forgetting] = Kind(
+    what="forget",
+    counted="forgets",
+    ops={"put": Forgetting, "remove": None},
+    key=Form(lambda key: JOURNAL.read(int(key), int) if key else None, lambda done: "" if done is None else str(done)),
+    apply=apply,
+    clear=(
+        f"DELETE FROM meta WHERE key = '{_PENDING}'",  # noqa: S608 - constants
+        f"DELETE FROM meta WHERE substr(key, 1, {len(meta.LAST_FORGETTING)}) = '{meta.LAST_FORGETTING}'",  # noqa: S608
+    ),
+)

@@ -1,0 +1,281 @@
+"""Forgetting in the files: where a text stands, and the logs without it.
+
+The logs are cleaned in two rounds, so that a kill at any point leaves what the next start needs: first what quotes the
+forgotten texts, copies of summaries too, then the texts' own lines. All functions block; those that write run in the
+writer's thread.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import attrs
+import structlog
+
+from klaw.config import guarded
+from klaw.config.paths import USERS_FOLDER, encode_name
+from klaw.domain.forget import FORGOTTEN, Quotes
+from klaw.domain.names import LOCAL_USER, UserId
+from klaw.store import changes, records, run_records
+from klaw.store.core_files import FILE as CORE_FILE
+from klaw.store.engine import meta, set_aside
+from klaw.store.engine.journal import COMMIT_LOG, Entry, Journal
+from klaw.store.engine.line_inserter import FAULTS, parse
+from klaw.store.forget import forget_names, forgetting, quoting
+from klaw.store.forget.cleaner import Cleaner, needles, record_of
+from klaw.store.forget.forgotten import ForgetEntry
+from klaw.store.sql import memory_journal, messages
+from klaw.store.sql.facts import FACT
+from klaw.store.sql.summaries import COPIES, copy_path
+
+T = TypeVar("T")
+
+LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, changes.MEMORY)
+"""In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
+
+_ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqlite", ".db")
+MOST_SEARCHED = 16
+"""Pieces, the longest, whose bytes are looked for in files of any kind."""
+CHUNK_BYTES = 1 << 20
+MOST_BYTES = 1 << 30
+"""A larger file that is none of Klaw's own is named instead of searched: a program can make one of any size."""
+
+log = structlog.get_logger("klaw.forget")
+
+
+# -- searching ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """A file that holds a text."""
+
+    path: str
+    """Relative to the folder that was searched."""
+    count: int
+    """Lines of a log, occurrences in any other file."""
+    kind: str = "file"
+    """``log``, ``database``, ``backup``, ``copy`` (of a summary), ``core memory``, ``file`` or ``not searched``."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        if self.path == "klaw.db.old":
+            return "klaw reindex --drop-old removes it"
+        return _REMEDIES[self.kind]
+
+
+_REMEDIES = {
+    "log": "a line of what is kept, or of what was said again",
+    "database": "a row of what is kept, of what was said again, or of another user",
+    "backup": "delete it when it is not needed; forget again after restoring it",
+    "copy": "the summary is made of other messages that say it",
+    "core memory": "edit it",
+    "file": "edit it, or delete it",
+    "not searched": "it has more than 1 GB: look into it",
+}
+
+
+def aside(root: Path) -> list[Held]:
+    """Files beside the data that hold what was, also in forms that no search for bytes finds: databases of before,
+    backups, what was damaged."""
+    found = []
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not path.is_symlink() and _kind(name) == "backup":
+            found.append(Held(path=name, count=0, kind="backup"))
+    return found
+
+
+def search(
+    root: Path, user: UserId, pieces: Sequence[str], *, skip: Collection[Path] = (), shared: bool = False
+) -> list[Held]:
+    """Every file below a folder that holds one of the pieces; of logs only the user's lines count. Other users' own
+    files are left out; the database's bytes are everybody's.
+
+    Args:
+        root: the folder.
+        user: whose texts they are.
+        pieces: the texts.
+        skip: folders that are left out.
+        shared: a folder whose files are the user ``local``'s, but for those in ``users``.
+    """
+    wanted = needles(pieces[:MOST_SEARCHED])
+    found = []
+    for path in sorted(root.rglob("*")) if wanted else []:
+        name = path.relative_to(root).as_posix()
+        if not path.is_file() or path.is_symlink() or any(path.is_relative_to(each) for each in skip):
+            continue
+        kind = "file" if shared else _kind(name)
+        if not _may_be_of(name, user, shared=shared):
+            continue
+        try:
+            large = kind == "file" and path.lstat().st_size > MOST_BYTES
+            count = 0 if large else _count(root, name, user, wanted)
+        except OSError:  # it is gone, or a link, or may not be read
+            continue
+        if large or count:
+            found.append(Held(path=name, count=count, kind="not searched" if large else kind))
+    return found
+
+
+def _may_be_of(name: str, user: UserId, *, shared: bool) -> bool:
+    top, _, rest = name.partition("/")
+    if top == USERS_FOLDER:
+        return rest.startswith(f"{encode_name(user)}/")
+    if top == COPIES:
+        return rest.startswith(encode_name(f"{user}:"))
+    return user == LOCAL_USER or not (shared or name == CORE_FILE)
+
+
+def _kind(name: str) -> str:
+    top = name.split("/", 1)[0]
+    if is_log(name) or name == COMMIT_LOG:
+        return "log"
+    if name in ("klaw.db", "klaw.db-wal", "klaw.db-shm"):
+        return "database"
+    if name.endswith(CORE_FILE):
+        return "core memory"
+    if top == COPIES:
+        return "copy"
+    if top == set_aside.FOLDER:
+        return "backup"
+    return "backup" if name.startswith("klaw.db") or name.endswith(_ASIDE) else "file"
+
+
+def _count(root: Path, name: str, user: str, wanted: Sequence[bytes]) -> int:
+    # Read, not mapped: whoever makes a mapped file shorter ends the process.
+    with guarded.opened(root, name) as found, os.fdopen(found.fd, "rb", closefd=False) as file:
+        if is_log(name):
+            return sum(any(each in line for each in wanted) and _is_of(line, user) for line in file)
+        counts, ends = [0] * len(wanted), [b""] * len(wanted)
+        while chunk := file.read(CHUNK_BYTES):
+            for at, each in enumerate(wanted):
+                data = ends[at] + chunk
+                counts[at] += data.count(each)
+                ends[at] = data[1 - len(each) :] if len(each) > 1 else b""
+        return max(counts, default=0)
+
+
+def is_log(name: str) -> bool:
+    """Whether a file of the data folder is a log of records."""
+    return name.endswith(".jsonl") and name.split("/", 1)[0] in LOGS
+
+
+def _is_of(line: bytes, user: str) -> bool:
+    record = record_of(line)
+    return record is None or record.get("user_id") == user
+
+
+# -- cleaning ----------------------------------------------------------------------------------------------------------
+
+
+def logs_with(root: Path, cleaner: Cleaner) -> list[str]:
+    """Logs in which the cleaner has something to do; those of other users' conversations are not opened."""
+    found = []
+    for folder in LOGS:
+        for path in sorted((root / folder).rglob("*.jsonl")):
+            name = path.relative_to(root).as_posix()
+            if _may_hold_lines_of(name, cleaner.entry.user) and cleaner.changes(path, name):
+                found.append(name)
+    return found
+
+
+def _may_hold_lines_of(name: str, user: UserId) -> bool:
+    top, _, rest = name.partition("/")
+    if top != records.CONVERSATIONS:
+        return True
+    if run_records.is_transcript(name):
+        return rest.partition("/")[0].partition("@")[2] == ("" if user == LOCAL_USER else user)
+    return rest.startswith(encode_name(f"{user}:"))
+
+
+def clean(journal: Journal, root: Path, cleaner: Cleaner) -> int:
+    """Clean all logs by one round. Returns how many lines changed. In the writer's thread."""
+    journal.checkpoint()
+    return sum(journal.rewrite(path, cleaner.line_of(path)) for path in logs_with(root, cleaner))
+
+
+def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None:
+    """Remove the Markdown copies of summaries that are gone or quote a piece; what is still there is copied anew."""
+    for chat, number in entry.summaries:
+        (root / copy_path(chat, number)).unlink(missing_ok=True)
+    quotes = Quotes.of(pieces)
+    folders = (root / COPIES).iterdir() if quotes and (root / COPIES).is_dir() else ()
+    for folder in folders:
+        if folder.name.startswith(encode_name(f"{entry.user}:")) and folder.is_dir() and not folder.is_symlink():
+            for path in folder.iterdir():
+                if path.is_file() and quotes.found_in(path.read_text("utf-8", "replace")):
+                    path.unlink(missing_ok=True)
+
+
+# -- finishing at start ------------------------------------------------------------------------------------------------
+
+
+def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
+    """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error."""
+    waiting = forgetting.pending(connection)
+    for entry in waiting:
+        texts = _texts_of(connection, root, entry)
+        looked = quoting.look(connection, entry.user, texts, entry.messages, entry.asked)
+        pieces = looked.pieces
+        with connection:
+            forgetting.redact(connection, entry, looked)
+        lines = forget_names.lines(connection, entry)
+        clean(journal, root, Cleaner(entry, pieces, own=False, lines=lines))
+        remove_copies(root, entry, pieces)
+        clean(journal, root, Cleaner(entry, pieces, own=True, lines=lines))
+        compact(connection, vacuum=True)
+        _note_done(connection, journal, entry)
+        log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
+    return len(waiting)
+
+
+def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
+    """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
+    texts = []
+    for message in messages.by_rowids(connection, entry.asked):
+        said = _read(root / records.message_path(message), records.parse_message)
+        texts += [each.content for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
+    if entry.facts:
+        for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
+            facts = [each.value for each in _read(path, memory_journal.read) if each.kind is FACT]
+            texts += [fact.text for fact in facts if fact is not None and fact.id in entry.facts]
+    return texts
+
+
+def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """The records of a log, without those that are none."""
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(*FAULTS):
+                    yield read(parse(line))
+
+
+def _note_done(connection: apsw.Connection, journal: Journal, entry: ForgetEntry) -> None:
+    done = attrs.evolve(
+        forgetting.FORGET.removed(entry.user, entry.entry, entry.time), entry=memory_journal.last_entry(connection) + 1
+    )
+    line = Entry(changes.path(done), changes.line(done))
+    try:
+        with connection:
+            memory_journal.apply(connection, done)
+            journal.append([line])
+    except BaseException:
+        journal.rollback()
+        raise
+    journal.keep()
+
+
+def compact(connection: apsw.Connection, *, vacuum: bool) -> None:
+    """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: make the file anew,
+    so that no page holds what was once there."""
+    forgetting.merge_small_indexes(connection)
+    if vacuum:
+        connection.execute("VACUUM")
+        meta.remove(connection, meta.FORGET_COMPACT)
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

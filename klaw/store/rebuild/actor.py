@@ -1,0 +1,383 @@
+"""Actor ``store.reindexer``: makes the database anew while the server goes on, at low priority.
+
+Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
+one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as
+always, and from the logs into the new database. A few passes take in what came in meanwhile; the rest the writer takes
+in between two commits, and swaps the two.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from typing import Generic, Literal, TypeAlias, TypeVar, assert_never
+
+import apsw
+import attrs
+import structlog
+import trio
+
+from klaw.actor.failure import error_class, where
+from klaw.actor.mailbox import Mailbox
+from klaw.actor.reply import Reply
+from klaw.actor.supervisor import Started
+from klaw.actor.threads import Threads
+from klaw.actor.vitals import Vitals
+from klaw.errors import ActorStopped, KlawError
+from klaw.store.engine import connect
+from klaw.store.engine.damage import DAMAGE
+from klaw.store.engine.readers import Readers
+from klaw.store.engine.writer import Writer
+from klaw.store.rebuild import logs
+from klaw.store.rebuild.building import Building
+from klaw.store.rebuild.compare import Bounds, compare
+from klaw.store.rebuild.files import Places, check_begin, check_room
+from klaw.store.rebuild.filling import take_over
+from klaw.store.rebuild.handover import end_reading, hand_over, mark_commits
+from klaw.store.rebuild.values import (
+    Committed,
+    Options,
+    Progress,
+    ReindexRefused,
+    Report,
+    TableComparison,
+    Vectors,
+)
+from klaw.store.search import vectors
+
+T = TypeVar("T")
+
+CAPACITY = 4
+"""Filled by admin commands, which wait."""
+STOP_BUDGET_S = 15.0
+SLICE_S = 0.015
+"""Work between two pauses: what another thread may have to wait for the interpreter."""
+PAUSE_FACTOR = 1.0
+"""A pause is so many times as long as the work before it."""
+MAX_PASSES = 3
+"""Most passes over what came in meanwhile; what is missing after them the swap takes in."""
+SMALL_BYTES = 32 * 1024
+"""So little is missing that no further pass is worth it."""
+MAX_SWAPS = 20
+"""Attempts at a swap while the server's embedding model is being changed."""
+MODEL_S = 0.5
+"""Pause between two of them."""
+CLOSE_S = 10.0
+
+State: TypeAlias = Literal["idle", "running", "done", "failed", "cancelled"]
+log = structlog.get_logger("klaw.reindex")
+
+
+@attrs.frozen
+class StartReindex:
+    options: Options
+    reply: Reply[None]
+
+
+@attrs.frozen
+class CancelReindex:
+    reply: Reply[bool]
+
+
+Msg: TypeAlias = StartReindex | CancelReindex
+
+
+@attrs.frozen(kw_only=True)
+class ReindexStatus:
+    """What the last reindex is doing, or how it ended."""
+
+    state: State = "idle"
+    progress: Progress = attrs.Factory(lambda: Progress("scan"))
+    report: Report | None = None
+    """Of one that is done; whether it swapped stands there."""
+    error: str | None = None
+    """Why one failed."""
+
+
+class Reindexer:
+    """Handle of the reindexer."""
+
+    def __init__(self) -> None:
+        self.mailbox: Mailbox[Msg] = Mailbox("store.reindexer", CAPACITY)
+        self.status = ReindexStatus()
+
+    async def start(self, options: Options) -> None:
+        """Begin a reindex; how it goes is in ``status``.
+
+        Raises:
+            ReindexRefused: one is running.
+            ActorStopped: the server is stopping.
+        """
+        await self.mailbox.ask(lambda reply: StartReindex(options, reply))
+
+    async def cancel(self) -> bool:
+        """Stop a running reindex; what it built is kept. Returns whether there was one."""
+        return await self.mailbox.ask(CancelReindex)
+
+
+async def run(
+    vitals: Vitals,
+    task_status: Started,
+    *,
+    reindexer: Reindexer,
+    places: Places,
+    min_tokens: int,
+    writer: Writer,
+    readers: Readers,
+    swapped: Callable[[], Awaitable[None]],
+) -> None:
+    """One reindex at a time, until the mailbox is closed.
+
+    Args:
+        vitals, task_status: of the actor.
+        reindexer: its handle.
+        places: the files.
+        min_tokens: shorter messages have no vector.
+        writer: marks and swaps.
+        readers: get the new file after a swap.
+        swapped: called after a swap.
+    """
+    job: _Job | None = None
+    if reindexer.status.state == "running":
+        reindexer.status = ReindexStatus(state="failed", error="the reindex crashed; the log has its place")
+    async with trio.open_nursery() as nursery:
+        task_status.started()
+        async for request in reindexer.mailbox:
+            match request:
+                case StartReindex():
+                    if job is not None and reindexer.status.state == "running":
+                        request.reply.fail(ReindexRefused(_running(reindexer.status.progress)))
+                        continue
+                    reindexer.status = ReindexStatus(state="running")
+                    job = _Job(vitals, reindexer, places, request.options, min_tokens, writer, readers, swapped)
+                    nursery.start_soon(job.run, name="reindex")
+                    request.reply.set(None)
+                case CancelReindex():
+                    running = job is not None and reindexer.status.state == "running"
+                    if job is not None and running:
+                        job.scope.cancel(reason="the operator stopped the reindex")
+                        await job.ended.wait()
+                    request.reply.set(running)
+                case _:
+                    assert_never(request)
+        nursery.cancel_scope.cancel(reason="the server is shutting down")
+
+
+def _running(progress: Progress) -> str:
+    share = f", {100 * progress.done // progress.total} %" if progress.total else ""
+    return f"a reindex is running already (at {progress.phase}{share}): wait for its end"
+
+
+@attrs.define(eq=False)
+class _Job:
+    """One reindex."""
+
+    vitals: Vitals
+    reindexer: Reindexer
+    places: Places
+    options: Options
+    min_tokens: int
+    writer: Writer
+    readers: Readers
+    swapped: Callable[[], Awaitable[None]]
+    scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    ended: trio.Event = attrs.Factory(trio.Event)
+    _threads: Threads = attrs.Factory(lambda: Threads("reindex", 1))
+    _live: apsw.Connection | None = None
+    _taken: int = 0
+    _waiting: int = 0
+
+    async def run(self) -> None:
+        """To the end, which is told in the status; a failure concerns nobody else."""
+        try:
+            with self.scope:
+                report = await self._reindex()
+                self._end(state="done", report=report)
+                return
+            self._end(state="cancelled", error="the reindex was stopped; what was built is kept")
+        except KlawError as error:
+            self._end(state="failed", error=str(error))
+        except (apsw.Error, OSError, *DAMAGE) as error:
+            log.error("reindex_failed", error=error_class(error), where=where(error))
+            reason = f"a file cannot be used ({error_class(error)})"
+            if isinstance(error, apsw.FullError):
+                reason = "the disk is full"
+            elif isinstance(error, DAMAGE):
+                reason += ": stop the server and run `klaw reindex --accept-differences`"
+            self._end(state="failed", error=f"{reason}; what was built is kept in {self.places.building.name}")
+        finally:
+            self.ended.set()
+
+    def _end(self, *, state: State, report: Report | None = None, error: str | None = None) -> None:
+        self.vitals.doing("idle")
+        progress = self.reindexer.status.progress
+        self.reindexer.status = ReindexStatus(state=state, progress=progress, report=report, error=error)
+        log.info("reindex_ended", state=state)
+
+    async def _reindex(self) -> Report:
+        begin = time.monotonic()
+        root = self.places.database.parent
+        sizes = await self._threads.run(logs.sizes, root)
+        await self._threads.run(check_begin, self.places, sum(sizes.values()))
+        building = Building(self.places, slice_s=SLICE_S)
+        try:
+            mark = await self._build(building)
+            tables = await self._compare(building, mark)
+            same = all(table.same for table in tables)
+            swapped, reason = False, None
+            if same or self.options.accept_differences:
+                reason = await self._swap(building, mark)
+                swapped = reason is None
+            return Report(
+                swapped=swapped,
+                tally=building.tally,
+                vectors=Vectors(taken_over=self._taken, waiting=self._waiting),
+                tables=tuple(tables),
+                compared=True,
+                reason=reason,
+                no_model=None,
+                seconds=time.monotonic() - begin,
+            )
+        finally:
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await self._threads.run(self._close, building)
+                with suppress(ActorStopped):  # the server is stopping
+                    await self.writer.run_alone(end_reading)
+
+    def _close(self, building: Building) -> None:
+        building.close()
+        if self._live is not None:
+            self._live.close()
+            self._live = None
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    async def _build(self, building: Building) -> Committed:
+        """Everything up to a mark, which is returned."""
+        # A log that is being written to while its size is read may be taken back since; a mark is right.
+        mark = await self.writer.run_alone(mark_commits)
+        await self._steps(building.read_all(mark.sizes, embed_again=self.options.embed_again))
+        self._live = await self._threads.run(self._open_live)
+        await self._take_over(building)
+        mark, _ = await self._catch_up(building, PAUSE_FACTOR)
+        await self._settle(building)
+        return mark
+
+    def _open_live(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self.places.database), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            connect.prepare_reader(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _take_over(self, building: Building) -> None:
+        """All vectors that the database in use has now. The few that it gets later the embedder makes again."""
+        live = self._live
+        assert live is not None
+        model = await self._threads.run(vectors.model, live)
+        if model is None:
+            return
+        await self._threads.run(_prepare_vectors, building, model)
+        if not self.options.embed_again:
+            self._taken += await self._steps(take_over(building, live, slice_s=SLICE_S))
+
+    async def _catch_up(self, building: Building, pause: float) -> tuple[Committed, int]:
+        """Take in what has come in up to a new mark. Returns the mark, and how many bytes of logs that was."""
+        mark = await self.writer.run_alone(mark_commits)
+        size = sum(end - start for start, end in logs.grown(building.positions, mark.sizes).values())
+        await self._steps(building.read(mark.sizes, whole=False), phase="catch_up", pause=pause)
+        return mark, size
+
+    async def _settle(self, building: Building) -> None:
+        await self._threads.run(building.settle)
+        self._waiting = await self._threads.run(vectors.count_unembedded, building.connection, self.min_tokens)
+
+    async def _compare(self, building: Building, mark: Committed) -> list[TableComparison]:
+        live = self._live
+        assert live is not None
+        bounds = Bounds.up_to(mark)
+        try:
+            return await self._steps(compare(live, building.connection, bounds, whole=False))
+        except DAMAGE as error:
+            log.error("old_database_damaged", error=error_class(error), where=where(error))
+            raise ReindexRefused(
+                "the database in use is damaged and cannot be compared: stop the server and run"
+                " `klaw reindex --accept-differences`; what was built is used again"
+            ) from error
+
+    async def _swap(self, building: Building, compared: Committed) -> str | None:
+        """Swap; returns why it could not be."""
+        for _attempt in range(MAX_SWAPS):
+            await self._catch_up(building, PAUSE_FACTOR)
+            await self._take_over(building)
+            await self._settle(building)
+            for _pass in range(MAX_PASSES):  # each takes in what came in during the one before: usually much less
+                _, size = await self._catch_up(building, 0.0)
+                if size <= SMALL_BYTES:
+                    break
+            self._show(Progress("swap"))
+            positions = dict(building.positions)
+            await self._threads.run(self._close, building)
+            outcome = await self.writer.run_alone(
+                hand_over,
+                self.places,
+                positions,
+                Bounds.up_to(compared),
+                small=not self.options.accept_differences,
+            )
+            if outcome == "swapped":
+                await self.readers.renew_idle()
+                await self.swapped()
+                return None
+            if outcome == "differs":
+                return "the newest rows, the chats or the tasks are not the same in both databases"
+            await self._threads.run(building.reopen, positions)
+            self._live = await self._threads.run(self._open_live)
+            await trio.sleep(MODEL_S)
+        return "the embedding model is being changed: run it again when that has ended"
+
+    # -- slices ----------------------------------------------------------------------------------------------------
+
+    async def _steps(
+        self,
+        work: Generator[Progress, None, T],
+        phase: Literal["catch_up"] | None = None,
+        pause: float = PAUSE_FACTOR,
+    ) -> T:
+        """Do the work of a generator slice by slice. Returns what it returns."""
+        try:
+            while True:
+                begin = trio.current_time()
+                step = await self._threads.run(_next, work, self._check_room)
+                if isinstance(step, _Ended):
+                    return step.value
+                self._show(step if phase is None else Progress(phase, step.done, step.total))
+                await trio.sleep((trio.current_time() - begin) * pause)
+        finally:
+            work.close()
+
+    def _check_room(self) -> None:
+        check_room(self.places)
+
+    def _show(self, progress: Progress) -> None:
+        self.reindexer.status = attrs.evolve(self.reindexer.status, progress=progress)
+        self.vitals.doing(f"reindex: {progress.phase} {progress.done}/{progress.total}")
+
+
+@attrs.frozen
+class _Ended(Generic[T]):
+    value: T
+
+
+def _next(work: Generator[Progress, None, T], check: Callable[[], None]) -> "Progress | _Ended[T]":
+    check()
+    try:
+        return next(work)
+    except StopIteration as end:
+        return _Ended(end.value)
+
+
+def _prepare_vectors(building: Building, model: tuple[str, int]) -> None:
+    with building.connection:
+        vectors.prepare(building.connection, *model)

@@ -1,0 +1,290 @@
+"""The second database while it is made from the logs: begun, gone on with after a kill, caught up.
+
+Everything goes through the code that the server uses (migrations, ``messages.restore``, ``turns.insert``), in short
+transactions. What an earlier run inserted is not believed but compared with the logs, record by record.
+"""
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from typing import TypeAlias
+
+import apsw
+import structlog
+
+from klaw.store import migrations, records, run_records
+from klaw.store.changes import MEMORY
+from klaw.store.engine import connect, meta
+from klaw.store.engine.damage import DAMAGE
+from klaw.store.engine.line_inserter import LineInserter
+from klaw.store.engine.log_stamps import files
+from klaw.store.engine.set_aside import SetAside
+from klaw.store.rebuild import content
+from klaw.store.rebuild.files import Places, remove
+from klaw.store.rebuild.logs import NUMBERS, RecordIndex, folder_of, grown, lines
+from klaw.store.rebuild.values import Phase, Progress, Tally
+from klaw.store.search import passages, vectors
+from klaw.store.sql import memory_journal, messages, runs, topic_vectors, turns
+
+STATE_KEY = "reindex"
+"""In ``meta`` of a database that is being made, and never of one in use."""
+Insert: TypeAlias = Callable[[apsw.Connection, str, bytes], int | None]
+"""Inserts a line of a log, and returns its record's number; None when there is no use for it."""
+_LOOK_EVERY = 256
+"""Lines between two looks at the clock while the logs are looked through."""
+
+log = structlog.get_logger("klaw.reindex")
+
+
+class StaleBuild(Exception):
+    """What an interrupted reindex left does not match the logs any more."""
+
+
+class Building:
+    """The database that is being made. One thread at a time; close it in the end.
+
+    Args:
+        places: its file and the live one's; the logs are in the same folder.
+        slice_s: after so long at work, a generator yields.
+    """
+
+    def __init__(self, places: Places, *, slice_s: float) -> None:
+        self._lines = LineInserter(places.database.parent)
+        self.positions: dict[str, int] = {}
+        """How far each log was read."""
+        self._places = places
+        self._root = places.database.parent
+        self._slice_s = slice_s
+        self._connection: apsw.Connection | None = None
+
+    @property
+    def connection(self) -> apsw.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    @property
+    def tally(self) -> Tally:
+        """What the logs held."""
+        return self._lines.tally
+
+    @property
+    def aside(self) -> SetAside:
+        """The lines that cannot be stored."""
+        return self._lines.aside
+
+    # -- life cycle ------------------------------------------------------------------------------------------------
+
+    def open(self, *, embed_again: bool) -> bool:
+        """Go on with what is there, or begin. Returns whether there was something to go on with.
+
+        Args:
+            embed_again: what is there was begun with the same choice, else it is no use.
+
+        Raises:
+            apsw.Error, OSError: the file cannot be made.
+        """
+        state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
+        with suppress(*DAMAGE):
+            if self._places.building.exists() and self._resume(state):
+                return True
+        self.begin(embed_again=embed_again)
+        return False
+
+    def _resume(self, state: str) -> bool:
+        self._connect()
+        if migrations.current(self.connection) == migrations.latest() and meta.get(self.connection, STATE_KEY) == state:
+            # Few bytes each and quickly made, so not worth a comparison.
+            with self.connection:
+                turns.clear(self.connection)
+                memory_journal.clear(self.connection)
+                runs.clear(self.connection)
+            log.info("reindex_resumed")
+            return True
+        return False
+
+    def begin(self, *, embed_again: bool) -> None:
+        """Throw away what is there and begin anew. Raises like ``open``."""
+        self.close()
+        remove(self._places.building)
+        self._connect()
+        migrations.migrate(self.connection)
+        state = json.dumps({"schema": migrations.latest(), "embed_again": embed_again})
+        with self.connection:
+            meta.put(self.connection, STATE_KEY, state)
+        self._lines, self.positions = LineInserter(self._root), {}
+
+    def reopen(self, positions: Mapping[str, int]) -> None:
+        """Open what another connection has built, and read the logs from there on."""
+        self._connect()
+        self.positions = dict(positions)
+
+    def _connect(self) -> None:
+        connect.private(self._places.building)
+        self._connection = apsw.Connection(str(self._places.building))
+        connect.prepare_writer(self._connection)
+
+    def finish(self) -> None:
+        """Turn it into a database for use, and close it: all is in the one file. Raises apsw.Error."""
+        with self.connection:
+            meta.remove(self.connection, STATE_KEY)
+        self.settle()
+        self.close()
+
+    def settle(self) -> None:
+        """Bring what is in the write-ahead log into the file."""
+        self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- from the logs ---------------------------------------------------------------------------------------------
+
+    def read_all(self, sizes: Mapping[str, int], *, embed_again: bool) -> Generator[Progress, None, None]:
+        """Open it and insert all that the logs have up to these sizes; what an earlier run left and the logs do not
+        bear out is thrown away. Raises like ``open`` and ``read``."""
+        resumed = self.open(embed_again=embed_again)
+        try:
+            yield from self.read(sizes, whole=True)
+        except (StaleBuild, *DAMAGE):
+            if not resumed:
+                raise
+            log.warning("reindex_begun_anew")
+            self.begin(embed_again=embed_again)
+            yield from self.read(sizes, whole=True)
+
+    def read(self, sizes: Mapping[str, int], *, whole: bool) -> Generator[Progress, None, None]:
+        """Insert what the logs have up to these sizes and this has not.
+
+        Args:
+            sizes: size of each log by its path; beyond it, a log may still be changed.
+            whole: these are all logs, from their beginnings; what else the database has is wrong then.
+
+        Raises:
+            StaleBuild: it has messages that the logs do not have, or not so.
+            apsw.Error, OSError: the database cannot be written or the logs cannot be read.
+        """
+        parts = grown(self.positions, sizes)
+        of: dict[str, dict[str, tuple[int, int]]] = {}
+        for path, part in parts.items():
+            of.setdefault(folder_of(path), {})[path] = part
+        talks = of.get(records.CONVERSATIONS, {})
+        accepted = yield from self._insert_ordered(records.CONVERSATIONS, talks, "messages", self._lines.message)
+        if whole and content.count_messages(self.connection) != accepted:
+            raise StaleBuild
+        yield from self._insert_turns(of.get(records.TURNS, {}))
+        if states := of.get(run_records.RUNS):
+            yield from self._insert_ordered(run_records.RUNS, states, "runs", self._lines.run)
+        # Last: what was forgotten is taken out of all that is there.
+        if changes := of.get(MEMORY):
+            yield from self._insert_ordered(MEMORY, changes, "tasks", self._lines.memory)
+        self.positions.update({path: part[1] for path, part in parts.items()})
+
+    def check_transcripts(self) -> Iterator[Progress]:
+        """Keep aside what is no line of a run's transcript: no database has those, but their readers skip it too."""
+        paths = [path for path, _ in files(self._root) if run_records.is_transcript(path)]
+        for done, path in enumerate(sorted(paths)):
+            for _, line in lines(self._root / path, 0, (self._root / path).stat().st_size):
+                self._lines.transcript(path, line)
+            yield Progress("transcripts", done + 1, len(paths))
+
+    def _insert_ordered(
+        self,
+        folder: str,
+        parts: Mapping[str, tuple[int, int]],
+        phase: Phase,
+        insert: Insert,
+    ) -> Generator[Progress, None, int]:
+        """Insert the records of a kind in the order of their numbers. Returns how many numbers have a record."""
+        index = RecordIndex(self._root, NUMBERS[folder], self._lines.skip)
+        yield from self._scan(index, parts)
+        return (yield from self._insert_all(index, phase, insert))
+
+    def _scan(self, index: RecordIndex, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
+        total = sum(end - start for start, end in parts.values())
+        done, seen, begin = 0, 0, time.monotonic()
+        for path, (start, end) in sorted(parts.items()):
+            for reached in index.add(path, start, end):
+                seen += 1
+                if seen % _LOOK_EVERY == 0 and time.monotonic() - begin >= self._slice_s:
+                    yield Progress("scan", done + reached - start, total)
+                    begin = time.monotonic()
+            done += end - start
+        yield Progress("scan", total, total)
+
+    def _insert_all(self, index: RecordIndex, phase: Phase, insert: Insert) -> Generator[Progress, None, int]:
+        work, done, last = index.lines(), 0, 0
+        accepted = 0
+        try:
+            more = True
+            while more:
+                more, begin = False, time.monotonic()
+                with self.connection:
+                    for path, line in work:
+                        number = insert(self.connection, path, line)
+                        accepted += number not in (None, last)
+                        last = number or last
+                        done += 1
+                        if time.monotonic() - begin >= self._slice_s:
+                            more = True
+                            break
+                yield Progress(phase, done, len(index))
+        finally:
+            work.close()
+        return accepted
+
+    def _insert_turns(self, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
+        total, done = sum(end - start for start, end in parts.values()), 0
+        for path, (start, end) in sorted(parts.items()):
+            work = lines(self._root / path, start, end)
+            more = True
+            while more:
+                more, begin = False, time.monotonic()
+                with self.connection:
+                    for offset, line in work:
+                        self._lines.turn(self.connection, path, line)
+                        if time.monotonic() - begin >= self._slice_s:
+                            yield_at = done + offset + len(line) - start
+                            more = True
+                            break
+                if more:
+                    yield Progress("turns", yield_at, total)
+            done += end - start
+        yield Progress("turns", total, total)
+
+    # -- vectors ---------------------------------------------------------------------------------------------------
+
+    def copy_vectors(self, live: apsw.Connection, rowids: list[int]) -> int:
+        """Take over vectors of these rows from the live database, where the message is the same in both.
+
+        Returns how many were stored. Vectors that are no vectors any more are left to be made again.
+        """
+        taken: list[tuple[int, bytes]] = []
+        for rowid in rowids:
+            mine = messages.by_rowids(self.connection, [rowid])
+            if mine and mine == messages.by_rowids(live, [rowid]):
+                vector = vectors.read(live, rowid)
+                if vector is not None:
+                    taken.append((rowid, vector))
+        stored = 0
+        with self.connection:
+            stored += vectors.store(self.connection, taken)
+        return stored
+
+    def copy_fact_vectors(self, live: apsw.Connection, after: int, limit: int) -> int | None:
+        """Take over the next vectors of facts whose text is the same in both. Returns up to which row that was; None
+        when there are no more. What is not taken over the server's embedder makes."""
+        found = passages.fact_vectors(live, after, limit)
+        model = vectors.model(live)
+        if not found or model is None:
+            return None
+        with self.connection:
+            passages.store(self.connection, model[0], found)
+        return found[-1].rowid
+
+    def copy_topic_vectors(self, live: apsw.Connection, after: int, limit: int) -> int | None:
+        """Likewise for topics that are the same in both."""
+        return topic_vectors.copy(live, self.connection, after, limit)

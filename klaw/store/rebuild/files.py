@@ -1,0 +1,165 @@
+"""The files of a reindex beside klaw.db, and the swap of two databases that a kill at any point cannot spoil.
+
+``klaw.db.reindex`` is being built. Renaming it to ``klaw.db.new`` is the decision to swap: from then on every start
+finishes what is left of it. ``klaw.db.old`` is the database that was in use before, kept until somebody drops it.
+"""
+
+import shutil
+from pathlib import Path
+
+import attrs
+import structlog
+
+from klaw import atomic_file
+from klaw.store.rebuild.values import ReindexRefused
+
+RESERVE_BYTES = 64 << 20
+"""Space that a reindex leaves free: the server needs it for messages."""
+_WAL, _SHM = "-wal", "-shm"
+
+log = structlog.get_logger("klaw.reindex")
+
+
+@attrs.frozen
+class Places:
+    """Names of the files of one database."""
+
+    database: Path
+
+    @property
+    def building(self) -> Path:
+        return self.database.with_name(f"{self.database.name}.reindex")
+
+    @property
+    def ready(self) -> Path:
+        return self.database.with_name(f"{self.database.name}.new")
+
+    @property
+    def old(self) -> Path:
+        return self.database.with_name(f"{self.database.name}.old")
+
+
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def remove(path: Path) -> int:
+    """Remove a database file with what SQLite keeps beside it. Returns the bytes that were freed."""
+    freed = 0
+    for each in (beside(path, _SHM), beside(path, _WAL), path):  # what is cut off here can be repeated
+        try:
+            size = each.stat().st_size
+            each.unlink()
+        except FileNotFoundError:
+            continue
+        freed += size
+    atomic_file.sync(path.parent)
+    return freed
+
+
+def decide(places: Places) -> None:
+    """Declare the built database, which nobody has open, complete: from now on the swap will be finished.
+
+    Raises:
+        OSError: nothing was decided.
+    """
+    for suffix in (_WAL, _SHM):
+        beside(places.building, suffix).unlink(missing_ok=True)  # empty: it was closed by its only connection
+    atomic_file.sync(places.building)
+    places.building.rename(places.ready)
+    atomic_file.sync(places.database.parent)
+
+
+def exchange(places: Places) -> None:
+    """Put the decided database in the place of the live one. Can be repeated from any point at which it was cut off.
+
+    The live one's write-ahead log moves with it: connections that still read have it open, and a file of that name
+    would be taken for the new database's. Its shared memory is made anew by whoever opens the file.
+
+    Raises:
+        OSError: the swap is half done; the next start finishes it.
+    """
+    live, old = places.database, places.old
+    if live.exists():
+        if beside(live, _WAL).exists():
+            beside(live, _WAL).replace(beside(old, _WAL))
+        beside(live, _SHM).unlink(missing_ok=True)
+        atomic_file.sync(live.parent)
+        live.replace(old)
+    for suffix in (_WAL, _SHM):
+        beside(live, suffix).unlink(missing_ok=True)  # of a database that somebody moved away
+    places.ready.rename(live)
+    atomic_file.sync(live.parent)
+
+
+def recover(places: Places) -> bool:
+    """Finish a swap that was cut off. Returns whether there was one. Call it with the store's lock, before opening.
+
+    Raises:
+        OSError: the files cannot be renamed.
+    """
+    if not places.ready.exists():
+        return False
+    exchange(places)
+    log.warning("swap_finished", file=places.database.name)
+    return True
+
+
+def drop_old(places: Places) -> int:
+    """Remove the database of before the last reindex. Returns the bytes that were freed, 0 if there was none.
+
+    Raises:
+        ReindexRefused: there is no other database.
+    """
+    if not places.old.exists():
+        return 0
+    if not places.database.exists():
+        raise ReindexRefused(f"{places.database} is not there: {places.old.name} stays")
+    return remove(places.old)
+
+
+def check_begin(places: Places, logs_bytes: int) -> None:
+    """Refuse to begin where a reindex could not end.
+
+    Args:
+        places: the files.
+        logs_bytes: size of all logs.
+
+    Raises:
+        ReindexRefused: the text says what to do.
+    """
+    if places.old.exists():
+        raise ReindexRefused(
+            f"{places.old} of an earlier reindex is still there: remove it with `klaw reindex --drop-old` first"
+        )
+    present = size(places.database) + size(beside(places.database, _WAL))
+    # Without a database to judge by: rows, indexes and vectors are up to three times what the logs are.
+    needed = present + present // 8 if present else 3 * logs_bytes
+    needed = max(0, needed - size(places.building)) + RESERVE_BYTES
+    free = shutil.disk_usage(places.database.parent).free
+    if free < needed:
+        raise ReindexRefused(
+            f"a second database needs {_mebi(needed)} MiB in {places.database.parent} and {_mebi(free)} MiB are free:"
+            " make room first; nothing was changed"
+        )
+
+
+def check_room(places: Places) -> None:
+    """Raises ReindexRefused when the disk has got so full that the server would soon have no space."""
+    free = shutil.disk_usage(places.database.parent).free
+    if free < RESERVE_BYTES // 2:
+        raise ReindexRefused(
+            f"only {_mebi(free)} MiB are free in {places.database.parent}: the reindex stopped, and what it has is kept"
+            f" in {places.building.name}; make room and start it again, or remove that file"
+        )
+
+
+def size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _mebi(count: int) -> int:
+    return -(-count >> 20)

@@ -1,0 +1,174 @@
+"""What the parts of a reindex tell each other and their callers. Pure values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import attrs
+
+from klaw.errors import StorageError
+from klaw.store.search.vectors import Unembedded
+
+Phase: TypeAlias = Literal[
+    "scan", "messages", "turns", "tasks", "runs", "transcripts", "vectors", "embed", "compare", "catch_up", "swap"
+]
+"""scan: logs of one kind are looked through (bytes). messages, turns, tasks (with facts, core
+memory and summaries), runs: they are inserted. transcripts of runs: they are read. vectors: taken
+over from the old database. embed: made by the model. compare: rows of both. catch_up: what came in meanwhile.
+swap: the files."""
+
+
+@attrs.frozen
+class Progress:
+    """One report; phases come in the order above, ``scan`` before each kind, ``catch_up`` again and again."""
+
+    phase: Phase
+    done: int = 0
+    total: int = 0
+    """0 where nobody knows."""
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.done // self.total if self.total else 0
+
+
+class Embeds(Protocol):
+    """A loaded embedding model, as the store sees it."""
+
+    @property
+    def model_id(self) -> str:
+        """What its vectors are stored under."""
+        ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, messages: Sequence[Unembedded]) -> list[bytes]:
+        """Vectors of stored messages: little-endian float32. Raises ModelError."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What the person who runs it chose."""
+
+    accept_differences: bool = False
+    """Swap although the new database differs from the old one."""
+    embed_again: bool = False
+    """Take over no vector."""
+
+
+@attrs.frozen(kw_only=True)
+class Side:
+    """One database's table."""
+
+    rows: int
+    digest: str
+    """SHA-256 over the rows in the order of their keys: the same content gives the same digest, whatever the pages."""
+
+
+@attrs.frozen(kw_only=True)
+class TableComparison:
+    """One table of both databases."""
+
+    name: str
+    live: Side
+    built: Side
+    only_live: int
+    only_built: int
+    differing: int
+    """Rows with the same key and another content."""
+    examples: tuple[str, ...] = ()
+    """Keys of a few rows that differ; never content."""
+    same: bool
+    """Whether the built table may take the place of the live one."""
+
+
+@attrs.frozen(kw_only=True)
+class Tally:
+    """What the logs held."""
+
+    messages: int = 0
+    turns: int = 0
+    tasks: int = 0
+    """Changes of tasks."""
+    facts: int = 0
+    """Changes of facts."""
+    core: int = 0
+    """Changes of core memory."""
+    summaries: int = 0
+    """Summaries that were made or removed."""
+    topics: int = 0
+    """Changes of topics."""
+    people: int = 0
+    """Changes of people, and mentions."""
+    forgets: int = 0
+    """Forgettings, and notes that they are finished."""
+    days: int = 0
+    """Notes on days whose talk was drawn into facts."""
+    spendings: int = 0
+    """Notes on what work in the background used of models."""
+    runs: int = 0
+    malformed: int = 0
+    """Lines that are no record; they stay in the logs."""
+    conflicts: int = 0
+    """Records whose place another record has."""
+    reused: int = 0
+    """Messages that an interrupted reindex had inserted already, checked against the logs."""
+
+    def changes(self) -> int:
+        """Records that were inserted or carried out."""
+        return int(sum(attrs.astuple(self))) - self.malformed - self.conflicts - self.reused
+
+
+@attrs.frozen(kw_only=True)
+class Vectors:
+    """Where the new database's vectors are from."""
+
+    taken_over: int = 0
+    made: int = 0
+    waiting: int = 0
+    """Left for the server's embedder."""
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """How a reindex ended."""
+
+    swapped: bool
+    tally: Tally
+    vectors: Vectors
+    tables: tuple[TableComparison, ...]
+    compared: bool
+    """False: the old database is missing or cannot be read."""
+    reason: str | None
+    """Why it was not compared."""
+    no_model: str | None
+    """Why no vectors were made."""
+    set_aside: int = 0
+    """Lines that cannot be stored and were taken out of the logs; a running server leaves them there."""
+    seconds: float
+
+
+@attrs.frozen(kw_only=True)
+class Committed:
+    """How far the live store was, between two commits."""
+
+    sizes: Mapping[str, int]
+    """Bytes of each log by its path below the data folder. Nothing below these sizes changes any more."""
+    last_rowid: int
+    """Of messages."""
+    last_turn: int
+    """Row id of the newest turn; only for this very file."""
+    last_change: int
+    """Of runs."""
+    last_entry: int
+    """Of the memory journal."""
+
+
+Handover: TypeAlias = Literal["swapped", "other_model", "differs"]
+"""other_model: the server's embedding model was changed meanwhile. differs: the newest rows are not the same in both.
+"""
+
+
+class ReindexRefused(StorageError):
+    """A reindex cannot begin or go on; nothing was changed. The text says what to do."""

@@ -1,0 +1,278 @@
+"""SQL of a search over a user's whole history: both ranked lists and the places of what is in them, in one transaction.
+
+All filters act inside the searches. By vector: the codes are filtered while they are read, and the exact step repeats
+the conditions on the messages themselves. By words: ranked matches are checked against the messages, the best first,
+until enough have passed; nothing is cut before. Dates are compared with ``created_at``, never derived from row ids:
+those grow with time, but messages that were restored from the logs may not follow it.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from typing import Any
+
+import apsw
+import attrs
+import structlog
+
+from klaw.actor.clock import from_iso, iso
+from klaw.actor.failure import error_class
+from klaw.domain.message import Message, Role
+from klaw.domain.names import ChatId, UserId
+from klaw.store.engine.reading import snapshot
+from klaw.store.search import frequent_words, fulltext, vector_codes, vector_search, vectors
+from klaw.store.search.candidates import DAMAGE, HEAD_CHARACTERS, Place, place_of
+from klaw.store.search.vector_distance import Neighbour, nearest_of
+from klaw.store.sql import messages
+
+log = structlog.get_logger("klaw.recall")
+
+MAX_UNCODED = 2_000
+"""Vectors without a code that one search measures, the newest ones."""
+_CHECKED_AT_ONCE = 256
+
+
+@attrs.frozen(kw_only=True)
+class HistoryFilters:
+    """Which of a user's messages a search may return. Times are ISO-8601 UTC like ``created_at``."""
+
+    user: UserId
+    chat: ChatId | None = None
+    since: str | None = None
+    """Included."""
+    until: str | None = None
+    """Not included."""
+    role: Role | None = None
+    last_rowid: int | None = None
+    """Included: what was stored later is not found."""
+
+
+@attrs.frozen(kw_only=True)
+class HistoryFound:
+    """Both lists, the best first, and the places of the rows in them and beside them."""
+
+    neighbours: Sequence[Neighbour] = ()
+    hits: Sequence[fulltext.TextHit] = ()
+    places: Sequence[Place] = ()
+    vectors_failed: bool = False
+    """The vector index is damaged; the other list is complete."""
+    text_failed: bool = False
+    """The full-text index is damaged; the list by vector is complete."""
+    vectors_complete: bool = True
+    """Whether all vectors were searched: not while many still wait for their codes after an update."""
+    words_left_out: Sequence[str] = ()
+    """Words so frequent that they were not searched for beside rarer ones."""
+    newest_only: bool = False
+    """All words are so frequent that full text ranked only newer messages."""
+
+
+# Users are compared first: whatever else a filter allows, a row of another user is never returned.
+_FILTER = """
+m.user_id = ?2 AND (?3 IS NULL OR m.chat_id = ?3) AND (?4 IS NULL OR m.created_at >= ?4)
+    AND (?5 IS NULL OR m.created_at < ?5) AND (?6 IS NULL OR m.role = ?6) AND (?7 IS NULL OR m.rowid <= ?7)
+"""
+
+
+def _bindings(filters: HistoryFilters) -> tuple[Any, ...]:
+    since, until = (iso(from_iso(each)) if each is not None else None for each in (filters.since, filters.until))
+    return filters.user, filters.chat, since, until, filters.role, filters.last_rowid
+
+
+_LAST_ROWID = "SELECT coalesce(max(rowid), 0) FROM messages"
+_COUNT_OF_USER = "SELECT coalesce(sum(last_seq), 0) FROM sessions WHERE user_id = ?"
+
+
+@attrs.frozen
+class HistoryEnd:
+    """Where a user's history ends now."""
+
+    last_rowid: int
+    """Row id of the newest message of all users; 0 when there is none."""
+    latest: date | None
+    """The day (UTC) of the user's last message."""
+
+
+_LAST_USED = "SELECT max(updated_at) FROM sessions WHERE user_id = ?"
+
+
+def history_end(connection: apsw.Connection, user: UserId) -> HistoryEnd:
+    """Where a user's history ends now."""
+    used = connection.execute(_LAST_USED, (user,)).get
+    return HistoryEnd(connection.execute(_LAST_ROWID).get, date.fromisoformat(used[:10]) if used is not None else None)
+
+
+def search_history(
+    connection: apsw.Connection, vector: bytes | None, words: Sequence[str], filters: HistoryFilters, depth: int
+) -> HistoryFound:
+    """Search a user's history by vector (if there is one) and by words; each list has at most ``depth`` results."""
+    with snapshot(connection):
+        chat = messages.session(connection, filters.chat) if filters.chat is not None else None
+        if filters.chat is not None and (chat is None or chat.user != filters.user):
+            return HistoryFound()
+        neighbours, complete, vectors_failed = _neighbours(
+            connection, vector, filters, chat.key if chat else None, depth
+        )
+        hits, plan, text_failed = _text(connection, words, filters, chat, depth)
+        return HistoryFound(
+            neighbours=neighbours,
+            hits=hits,
+            places=_places(connection, neighbours, hits, filters),
+            vectors_failed=vectors_failed,
+            text_failed=text_failed,
+            vectors_complete=complete,
+            words_left_out=plan.left_out if plan else (),
+            newest_only=plan is not None and plan.first_rowid > 0,
+        )
+
+
+def read_messages(connection: apsw.Connection, rowids: Sequence[int], user: UserId) -> list[Message]:
+    """A user's messages by their row ids, in the given order; what is gone, or another's, is left out."""
+    return [message for message in messages.by_rowids(connection, rowids) if message.user == user]
+
+
+def _neighbours(
+    connection: apsw.Connection, vector: bytes | None, filters: HistoryFilters, chat_key: int | None, depth: int
+) -> tuple[Sequence[Neighbour], bool, bool]:
+    """The nearest vectors, whether all were searched, and whether the index failed."""
+    if vector is None or vectors.model(connection) is None:
+        return (), True, False
+    try:
+        return *_nearest(connection, vector, filters, chat_key, depth), False
+    except DAMAGE as error:
+        log.warning("vector_search_failed", error=error_class(error))
+        return (), True, True
+
+
+# "distance" is taken: a hidden column of vec0.
+_MEASURE = f"""
+SELECT m.rowid, vec_distance_cosine(v.embedding, ?8) AS measured
+FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value CROSS JOIN vec_messages AS v ON v.rowid = m.rowid
+WHERE {_FILTER} AND measured IS NOT NULL
+"""  # noqa: S608 - constant parts
+
+
+def _nearest(
+    connection: apsw.Connection, vector: bytes, filters: HistoryFilters, chat_key: int | None, depth: int
+) -> tuple[list[Neighbour], bool]:
+    def measure(rowids: list[int]) -> list[Neighbour]:
+        rows = connection.execute(_MEASURE, (json.dumps(rowids), *_bindings(filters), vector))
+        return [Neighbour(rowid, distance) for rowid, distance in rows]
+
+    now = vector_codes.state(connection)
+    found: list[Neighbour] = []
+    if now is not None:
+        fine = max(vector_search.FINE, 4 * depth)
+        wanted = vector_codes.Filters(
+            user=filters.user,
+            chat_key=chat_key,
+            since_s=math.floor(from_iso(filters.since)) if filters.since is not None else None,
+            until_s=math.ceil(from_iso(filters.until)) if filters.until is not None else None,
+            role=filters.role,
+            last_rowid=filters.last_rowid,
+        )
+        rough = max(vector_search.ROUGH, 4 * fine)
+        found = nearest_of(vector_codes.candidates(connection, now, vector, wanted, rough, fine), measure, depth)
+        if now.complete:
+            return found, True
+    uncoded = _uncoded(connection, now.coded if now is not None else 0, filters)
+    both = {each.rowid: each for each in [*found, *measure(uncoded)]}
+    best = sorted(both.values(), key=lambda each: (each.distance, each.rowid))
+    return best[:depth], len(uncoded) < MAX_UNCODED
+
+
+_UNCODED = f"""
+SELECT m.rowid FROM vec_messages_rowids AS r CROSS JOIN messages AS m ON m.rowid = r.rowid
+WHERE r.rowid > ?1 AND {_FILTER}
+ORDER BY r.rowid DESC LIMIT ?8
+"""  # noqa: S608 - constant parts
+
+
+def _uncoded(connection: apsw.Connection, coded: int, filters: HistoryFilters) -> list[int]:
+    """Row ids of the newest vectors that have no code yet."""
+    return [int(row[0]) for row in connection.execute(_UNCODED, (coded, *_bindings(filters), MAX_UNCODED))]
+
+
+def _text(
+    connection: apsw.Connection,
+    words: Sequence[str],
+    filters: HistoryFilters,
+    chat: messages.Session | None,
+    depth: int,
+) -> tuple[Sequence[fulltext.TextHit], frequent_words.Plan | None, bool]:
+    """The best matches, which words they are of, and whether the index failed."""
+    if not words:
+        return (), None, False
+    try:
+        return *_hits(connection, words, filters, chat, depth), False
+    except DAMAGE as error:
+        log.warning("text_search_failed", error=error_class(error))
+        return (), None, True
+
+
+def _hits(
+    connection: apsw.Connection,
+    words: Sequence[str],
+    filters: HistoryFilters,
+    chat: messages.Session | None,
+    depth: int,
+) -> tuple[list[fulltext.TextHit], frequent_words.Plan]:
+    total = connection.execute(_LAST_ROWID).get
+    rows = chat.last_seq if chat is not None else connection.execute(_COUNT_OF_USER, (filters.user,)).get
+    plan = frequent_words.plan(connection, words, rows, total)
+    if chat is not None:
+        scope: str | None = messages.chat_word(chat.key)
+    else:
+        # The word of a user who owns most rows would cost more than it saves: all of its rows would be read.
+        scope = messages.user_word(filters.user) if rows < total / 2 else None
+    scores = fulltext.scores(connection, plan.words, scope, (plan.first_rowid, total + 1), rows)
+    return list(itertools.islice(_allowed(connection, scores.ranked(), filters), depth)), plan
+
+
+_ALLOWED = f"""
+SELECT m.rowid FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE {_FILTER}
+"""  # noqa: S608 - constant parts
+
+
+def _allowed(
+    connection: apsw.Connection, ranked: Sequence[tuple[int, float]], filters: HistoryFilters
+) -> Iterator[fulltext.TextHit]:
+    """The matches that the filters allow, as they come."""
+    for start in range(0, len(ranked), _CHECKED_AT_ONCE):
+        part = ranked[start : start + _CHECKED_AT_ONCE]
+        rowids = json.dumps([rowid for rowid, _score in part])
+        allowed = {row[0] for row in connection.execute(_ALLOWED, (rowids, *_bindings(filters)))}
+        yield from (fulltext.TextHit(rowid, score) for rowid, score in part if rowid in allowed)
+
+
+_NEIGHBOUR = """
+SELECT n.rowid FROM messages AS n
+WHERE n.chat_id = m.chat_id AND n.segment = m.segment AND n.seq {side} m.seq
+    AND n.role IN ('user', 'assistant') AND n.type IN ('text', 'scheduled')
+ORDER BY n.seq {order} LIMIT 1
+"""
+_PLACE = f"m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS})"
+_OF_ROWS = f"FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE {_FILTER}"
+_PLACES = f"""
+SELECT {_PLACE}, ({_NEIGHBOUR.format(side="<", order="DESC")}), ({_NEIGHBOUR.format(side=">", order="ASC")}) {_OF_ROWS}
+"""
+_BARE_PLACES = f"SELECT {_PLACE}, NULL, NULL {_OF_ROWS}"
+
+
+def _places(
+    connection: apsw.Connection,
+    neighbours: Sequence[Neighbour],
+    hits: Sequence[fulltext.TextHit],
+    filters: HistoryFilters,
+) -> list[Place]:
+    """Places of the rows in the lists, and of the messages beside the matches by words."""
+
+    def read(sql: str, rowids: Iterable[int]) -> dict[int, Place]:
+        rows = connection.execute(sql, (json.dumps(list(rowids)), *_bindings(filters)))
+        return {row[0]: place_of(row) for row in rows}
+
+    found = read(_PLACES, [hit.rowid for hit in hits])
+    beside = {rowid for place in found.values() for rowid in (place.previous, place.next) if rowid is not None}
+    others = beside.union(near.rowid for near in neighbours) - found.keys()
+    return [*found.values(), *read(_BARE_PLACES, sorted(others)).values()]

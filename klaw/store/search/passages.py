@@ -1,0 +1,182 @@
+"""SQL that facts and chunks of memory files share: their vectors, which are missing, and both searches.
+
+Vectors are in a plain table beside them, read as a whole for a user: a user has thousands, not millions. A vector holds
+for the text that it was made of; whoever changes a text drops it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import apsw
+import attrs
+
+from klaw.domain.names import UserId
+from klaw.store.search import vectors
+from klaw.store.search.fulltext import TextHit
+from klaw.store.search.own_ranking import ranked
+from klaw.store.search.vector_distance import Neighbour
+
+PassageKind: TypeAlias = Literal["fact", "chunk", "note"]
+KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")
+
+FLOAT_BYTES = 4
+
+
+@attrs.frozen(kw_only=True)
+class _Kind:
+    """The names of a kind."""
+
+    table: str
+    waits: str
+    """Which rows should have a vector; a partial index knows them."""
+    search: str
+    """View of what may be found: row id and the text that is searched."""
+    fts: str
+    vec: str
+    text: str
+    """SQL of a row's text."""
+
+
+_OF: dict[PassageKind, _Kind] = {
+    "fact": _Kind(
+        table="facts",
+        waits="superseded_by IS NULL",
+        search="facts_search",
+        fts="facts_fts",
+        vec="vec_facts",
+        text="text",
+    ),
+    "chunk": _Kind(
+        table="chunks", waits="TRUE", search="chunks_search", fts="chunks_fts", vec="vec_chunks", text="heading || text"
+    ),
+    "note": _Kind(
+        table="tool_notes",
+        waits="TRUE",
+        search="tool_notes_search",
+        fts="tool_notes_fts",
+        vec="vec_tool_notes",
+        text="text",
+    ),
+}
+
+
+@attrs.frozen
+class Unembedded:
+    """A fact or chunk that waits for its vector."""
+
+    kind: PassageKind
+    rowid: int
+    text: str
+
+
+_UNEMBEDDED = {
+    kind: f"""
+    SELECT rowid, content FROM {names.search} WHERE rowid IN (
+        SELECT rowid FROM {names.table} WHERE vector_model IS NOT ?1 AND {names.waits} ORDER BY rowid DESC LIMIT ?2)
+    ORDER BY rowid DESC
+    """  # noqa: S608 - constant names
+    for kind, names in _OF.items()
+}
+_COUNT = {
+    kind: f"SELECT count(*) FROM {names.table} WHERE vector_model IS NOT ?1 AND {names.waits}"  # noqa: S608 - likewise
+    for kind, names in _OF.items()
+}
+
+
+def unembedded(connection: apsw.Connection, model: str, limit: int) -> list[Unembedded]:
+    """Facts and chunks of all users without a vector of a model, the newest first: for the embedder."""
+    found: list[Unembedded] = []
+    for kind in KINDS:
+        rows = connection.execute(_UNEMBEDDED[kind], (model, limit - len(found)))
+        found += [Unembedded(kind, rowid, text) for rowid, text in rows]
+    return found
+
+
+def count_unembedded(connection: apsw.Connection, model: str) -> int:
+    """How many facts and chunks wait for a vector of a model."""
+    return sum(int(connection.execute(_COUNT[kind], (model,)).get) for kind in KINDS)
+
+
+_TAKE = {
+    kind: f"""
+    UPDATE {names.table} SET vector_model = ?2
+    WHERE rowid = ?1 AND EXISTS (SELECT 1 FROM {names.search} AS s WHERE s.rowid = ?1 AND s.content = ?3)
+    """  # noqa: S608 - constant names
+    for kind, names in _OF.items()
+}
+_STORE = {
+    kind: f"INSERT OR REPLACE INTO {names.vec} (rowid, embedding) VALUES (?, ?)"  # noqa: S608 - constant names
+    for kind, names in _OF.items()
+}
+
+
+@attrs.frozen
+class PassageVector:
+    """A vector, and what it was made of."""
+
+    kind: PassageKind
+    rowid: int
+    text: str
+    vector: bytes
+    """Little-endian float32, of unit length."""
+
+
+def store(connection: apsw.Connection, model: str, made: Sequence[PassageVector]) -> int:
+    """Store vectors of the model in use. Returns how many: what has another text meanwhile, or is gone, is left out."""
+    now = vectors.model(connection)
+    if now is None or now[0] != model:
+        return 0  # made by a model that was replaced meanwhile
+    stored = 0
+    for each in made:
+        if len(each.vector) == now[1] * FLOAT_BYTES:
+            connection.execute(_TAKE[each.kind], (each.rowid, model, each.text))
+            if connection.changes():
+                connection.execute(_STORE[each.kind], (each.rowid, each.vector))
+                stored += 1
+    return stored
+
+
+_NEAREST = {
+    kind: f"""
+    SELECT t.rowid, vec_distance_cosine(v.embedding, ?3) AS measured
+    FROM {names.table} AS t CROSS JOIN {names.vec} AS v ON v.rowid = t.rowid
+    WHERE t.user_id = ?1 AND t.vector_model = ?2 AND {names.waits} AND length(v.embedding) = length(?3)
+        AND measured IS NOT NULL
+    ORDER BY measured, t.rowid DESC LIMIT ?4
+    """  # noqa: S608 - constant names
+    for kind, names in _OF.items()
+}
+
+
+def nearest(
+    connection: apsw.Connection, kind: PassageKind, user: UserId, vector: bytes, limit: int
+) -> Sequence[Neighbour]:
+    """A user's nearest facts or chunks, nearest first; nothing while no model is in use."""
+    now = vectors.model(connection)
+    if now is None:
+        return ()
+    rows = connection.execute(_NEAREST[kind], (user, now[0], vector, limit))
+    return [Neighbour(rowid, distance) for rowid, distance in rows]
+
+
+def matching(
+    connection: apsw.Connection, kind: PassageKind, user: UserId, words: Sequence[str], limit: int
+) -> list[TextHit]:
+    """A user's facts or chunks with any of the words, the best first."""
+    names = _OF[kind]
+    return ranked(connection, names.fts, names.table, names.text, user, words, limit) if words else []
+
+
+# -- for a reindex -----------------------------------------------------------------------------------------------------
+
+_VECTORS = """
+SELECT v.rowid, f.text, v.embedding FROM vec_facts AS v JOIN facts AS f ON f.rowid = v.rowid
+WHERE f.vector_model = ? AND v.rowid > ? ORDER BY v.rowid LIMIT ?
+"""
+
+
+def fact_vectors(connection: apsw.Connection, after: int, limit: int) -> list[PassageVector]:
+    """The next facts' vectors of the model in use. Those of chunks are not asked for: the files are read again."""
+    now = vectors.model(connection)
+    rows = connection.execute(_VECTORS, (now[0] if now else "", after, limit))
+    return [PassageVector("fact", rowid, text, bytes(vector)) for rowid, text, vector in rows]

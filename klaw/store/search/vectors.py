@@ -1,0 +1,309 @@
+"""SQL of message vectors: a vec0 table with the chat as partition key, so that a KNN reads one chat only.
+
+``seq`` is a metadata column: segment and window are ranges of it, filtered inside the KNN (``vector_search``).
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+
+import apsw
+import attrs
+
+from klaw.domain.message import SESSION_PAUSE_S
+from klaw.domain.names import UserId
+from klaw.store.engine import meta
+from klaw.store.search import vector_codes
+from klaw.store.search.vector_codes import Coded
+from klaw.store.search.vector_quantizer import Item
+
+CHUNK_SIZE = 32
+"""Rows a chunk of vec0. With 256 a chat of ten messages takes 400 KB and a vector read alone walks through 96 pages;
+with 32 it is 50 KB and 12 pages, and a KNN is no slower."""
+_MODEL_KEY = "embedding_model"
+_DIMENSION_KEY = "embedding_dimension"
+_CLEARED_KEY = "embedding_cleared"
+"""There while the old vectors are being dropped: the rowid up to which messages know that they have none."""
+_REEMBEDDING_KEY = "reembedding"
+"""There until all that had a vector of the old model has one of the new: how many those were."""
+
+CLEAR_ROWS = 4096
+"""Messages whose flag is taken back in one step: 15 ms here."""
+CLEAR_CHUNKS = 16
+"""Chunks of vectors (``CHUNK_SIZE``) that go in one step: 6 MiB, up to 20 ms here."""
+
+
+@attrs.frozen
+class Unembedded:
+    """A message that waits for its vector."""
+
+    rowid: int
+    content: str
+    previous: str | None
+    """Content of the nearest earlier message of the session that is searched, if there is one."""
+
+
+def model(connection: apsw.Connection) -> tuple[str, int] | None:
+    """Id and dimension of the model whose vectors are stored."""
+    name, dimension = meta.get(connection, _MODEL_KEY), meta.get(connection, _DIMENSION_KEY)
+    return (name, int(dimension)) if name is not None and dimension is not None else None
+
+
+def reembedding(connection: apsw.Connection) -> int | None:
+    """While vectors are being made anew for another model: how many the old one had. None otherwise."""
+    total = meta.get(connection, _REEMBEDDING_KEY)
+    return int(total) if total is not None else None
+
+
+def end_reembedding(connection: apsw.Connection) -> None:
+    """Remember that the new model has its vectors."""
+    meta.remove(connection, _REEMBEDDING_KEY)
+
+
+@attrs.frozen
+class Prepared:
+    """Outcome of one step of ``prepare_some``."""
+
+    done: bool
+    """The table fits the model."""
+    dropped: bool
+    """Vectors of another model were dropped, now or in an earlier step, and are not all made anew yet."""
+
+
+def table(dimension: int, chunk_size: int = CHUNK_SIZE) -> str:
+    """The statement that makes the vector table."""
+    return (
+        f"CREATE VIRTUAL TABLE vec_messages USING vec0 ("
+        f"chat_key INTEGER PARTITION KEY, seq INTEGER, embedding float[{int(dimension)}] distance_metric=cosine,"
+        f" chunk_size={int(chunk_size)})"
+    )
+
+
+def prepare(connection: apsw.Connection, model_id: str, dimension: int) -> bool:
+    """Make the vector table fit a model, at once. Returns whether vectors of another model were dropped.
+
+    For a database that nobody waits for; the writer goes by ``prepare_some``.
+    """
+    if model(connection) == (model_id, dimension):
+        vector_codes.create(connection)
+        return False
+    while not (step := prepare_some(connection, model_id, dimension)).done:
+        pass
+    return step.dropped
+
+
+def prepare_some(connection: apsw.Connection, model_id: str, dimension: int) -> Prepared:
+    """One bounded step towards a vector table that fits a model; call again until it is done.
+
+    From the first step on no model is known (``model`` is None), so nothing is searched or stored, and a step that
+    never comes because of a crash is taken at the next start.
+    """
+    vector_codes.create(connection)
+    if model(connection) != (model_id, dimension):
+        if meta.get(connection, _CLEARED_KEY) is None:
+            meta.put(connection, _CLEARED_KEY, "0")
+            # Of a re-embedding that was under way, the messages that had a vector before it still count.
+            had = max(count_embedded(connection), reembedding(connection) or 0)
+            meta.put(connection, _REEMBEDDING_KEY, str(had))
+            meta.remove(connection, _MODEL_KEY)
+            meta.remove(connection, _DIMENSION_KEY)
+        if not _clear_some(connection):
+            return Prepared(done=False, dropped=True)
+        _create(connection, dimension)
+        meta.remove(connection, _CLEARED_KEY)
+        meta.put(connection, _MODEL_KEY, model_id)
+        meta.put(connection, _DIMENSION_KEY, str(dimension))
+        if not reembedding(connection):
+            end_reembedding(connection)
+    return Prepared(done=True, dropped=reembedding(connection) is not None)
+
+
+_FORGET = "UPDATE messages SET embedded = 0 WHERE rowid > ?1 AND rowid <= ?2 AND embedded <> 0"
+_LAST_ROWID = "SELECT coalesce(max(rowid), 0) FROM messages"
+_BLOB_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'vec_messages_vector_chunks[0-9]*'"
+
+
+def _clear_some(connection: apsw.Connection) -> bool:
+    """Drop some of the old vectors; returns whether none is left.
+
+    The blobs go first, from vec0's own tables, because dropping the whole table reads and frees every page of it in one
+    transaction, and deleting row by row through vec0 takes 0.1 ms a row.
+    """
+    first = int(meta.get(connection, _CLEARED_KEY) or 0)
+    last = int(connection.execute(_LAST_ROWID).get)
+    upto = min(first + CLEAR_ROWS, last)
+    connection.execute(_FORGET, (first, upto))
+    meta.put(connection, _CLEARED_KEY, str(upto))
+    left = False
+    for (table,) in connection.execute(_BLOB_TABLES).fetchall():
+        some = f'SELECT rowid FROM "{table}" LIMIT {CLEAR_CHUNKS}'  # noqa: S608 - a name out of the schema
+        connection.execute(f'DELETE FROM "{table}" WHERE rowid IN ({some})')  # noqa: S608 - likewise
+        left = left or connection.changes() == CLEAR_CHUNKS
+    return upto >= last and not left
+
+
+_SHADOWS = tuple(f"vec_messages_{name}" for name in ("info", "chunks", "rowids", "vector_chunks00", "metadatachunks00"))
+"""The tables that vec0 keeps the vectors in."""
+
+
+def make_anew(connection: apsw.Connection, model_id: str, dimension: int) -> None:
+    """Drop a damaged table with all its vectors, and let every message be embedded again."""
+    vector_codes.create(connection)
+    _create(connection, dimension)
+    connection.execute("UPDATE messages SET embedded = 0 WHERE embedded <> 0")
+    meta.put(connection, _MODEL_KEY, model_id)
+    meta.put(connection, _DIMENSION_KEY, str(dimension))
+
+
+def _drop(connection: apsw.Connection) -> None:
+    """Drop the vector table, also a damaged one: vec0 refuses to be dropped while one of its own tables is missing."""
+    for name in _SHADOWS:
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (missing)")
+    connection.execute("DROP TABLE IF EXISTS vec_messages")
+    for name in _SHADOWS:
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+def _create(connection: apsw.Connection, dimension: int) -> None:
+    _drop(connection)
+    vector_codes.clear(connection)
+    connection.execute(table(dimension))
+
+
+_TAKE = f"""
+UPDATE messages SET embedded = 1 WHERE rowid = ?1 AND embedded = 0
+    AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') -- not one that was forgotten meanwhile
+    AND NOT {meta.forgotten_since("messages.user_id", "?2")}
+RETURNING (SELECT chat_key FROM sessions WHERE sessions.chat_id = messages.chat_id), user_id, seq,
+    coalesce(unixepoch(created_at), 0), role
+"""  # noqa: S608 - a constant condition
+_HAS_VECTOR = "SELECT 1 FROM vec_messages_rowids WHERE rowid = ?"
+_DELETE = "DELETE FROM vec_messages WHERE rowid = ?"
+_INSERT = "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, ?, ?, ?)"
+
+
+def store(connection: apsw.Connection, made: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:
+    """Store messages' vectors (rowid, little-endian float32). Returns how many; a message that has one already, or is
+    gone, or whose user has forgotten something since ``as_of``, is left out."""
+    stored: list[Coded] = []
+    for rowid, vector in made:
+        row = connection.execute(_TAKE, (rowid, as_of)).fetchone()
+        if row is not None:
+            key, user, seq, created_s, role = row
+            if connection.execute(_HAS_VECTOR, (rowid,)).get:  # of a message that came back from the logs
+                connection.execute(_DELETE, (rowid,))
+            connection.execute(_INSERT, (rowid, key, seq, vector))
+            item = Item(rowid=rowid, seq=seq, created_s=created_s, role=role, vector=vector)
+            stored.append(Coded(chat_key=key, user=UserId(user), item=item))
+    vector_codes.add(connection, stored)
+    return len(stored)
+
+
+_UNEMBEDDED = f"""
+SELECT m.rowid, m.content, (
+    SELECT iif(
+        p.segment = m.segment AND unixepoch(m.created_at) - unixepoch(p.created_at) <= {SESSION_PAUSE_S},
+        p.content, NULL)
+    FROM messages p
+    WHERE p.chat_id = m.chat_id AND p.seq < m.seq
+        AND p.role IN ('user', 'assistant') AND p.type IN ('text', 'scheduled')
+    ORDER BY p.seq DESC LIMIT 1)
+FROM (
+    SELECT rowid FROM messages
+    WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
+    ORDER BY +rowid DESC LIMIT ?) w
+JOIN messages m ON m.rowid = w.rowid
+ORDER BY m.rowid DESC
+"""  # noqa: S608 - a constant number
+
+
+def unembedded(connection: apsw.Connection, min_tokens: int, limit: int) -> list[Unembedded]:
+    """Messages that should have a vector and have none, the newest first.
+
+    ``+rowid``: without it SQLite walks back over the whole table to find the few that wait. The previous message is the
+    nearest one of the chat, whatever its segment: segments follow each other, so behind another segment's message there
+    is none of this one, and the look back stays short.
+    """
+    return [Unembedded(*row) for row in connection.execute(_UNEMBEDDED, (min_tokens, limit))]
+
+
+_COUNT_UNEMBEDDED = """
+SELECT count(*) FROM messages
+WHERE embedded = 0 AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') AND tokens >= ?
+"""
+
+
+def count_unembedded(connection: apsw.Connection, min_tokens: int) -> int:
+    """How many messages wait for their vector."""
+    return int(connection.execute(_COUNT_UNEMBEDDED, (min_tokens,)).get)
+
+
+_COUNT_EMBEDDED = "SELECT count(*) FROM vec_messages_rowids"
+
+
+def count_embedded(connection: apsw.Connection) -> int:
+    """How many messages have a vector. Reads the whole index of row ids: not for every message."""
+    return int(connection.execute(_COUNT_EMBEDDED).get) if model(connection) else 0
+
+
+# -- for a reindex -----------------------------------------------------------------------------------------------------
+
+_ROWIDS = """
+SELECT rowid FROM vec_messages_rowids WHERE rowid > :after AND rowid <= :end ORDER BY rowid LIMIT :limit
+"""
+
+
+def rowids(connection: apsw.Connection, after: int, end: int, limit: int) -> list[int]:
+    """The next rows that have a vector, after < rowid <= end."""
+    if model(connection) is None:
+        return []
+    return [rowid for (rowid,) in connection.execute(_ROWIDS, {"after": after, "end": end, "limit": limit})]
+
+
+_PLACE = """
+SELECT (SELECT chat_id FROM sessions WHERE sessions.chat_key = vec_messages.chat_key), seq
+FROM vec_messages WHERE rowid = ?
+"""
+
+
+def page(connection: apsw.Connection, after: int, end: int, limit: int) -> list[tuple[int, str | None, int | None]]:
+    """The next vectors' rows: row id, chat and seq as the vector table has them, None where that is damaged."""
+    return [(rowid, *_place(connection, rowid)) for rowid in rowids(connection, after, end, limit)]
+
+
+def _place(connection: apsw.Connection, rowid: int) -> tuple[str | None, int | None]:
+    try:
+        row = connection.execute(_PLACE, (rowid,)).fetchone()
+    except apsw.SQLError:  # how vec0 reports a chunk that is gone
+        row = None
+    return (row[0], row[1]) if row else (None, None)
+
+
+_READ = "SELECT embedding FROM vec_messages WHERE rowid = ?"
+
+
+def read(connection: apsw.Connection, rowid: int) -> bytes | None:
+    """A message's vector; None when there is none, or its bytes are no unit vector any more."""
+    try:
+        vector = connection.execute(_READ, (rowid,)).get
+    except apsw.SQLError:
+        return None
+    return bytes(vector) if vector is not None and _is_unit(vector) else None
+
+
+_NORM_TOLERANCE = 0.05
+
+
+def _is_unit(vector: bytes) -> bool:
+    if len(vector) % 4:
+        return False
+    norm = math.hypot(*struct.unpack(f"<{len(vector) // 4}f", vector))
+    return abs(norm - 1) <= _NORM_TOLERANCE  # False for NaN and infinity too
+
+
+_DISTANCE = "SELECT vec_distance_cosine(?, ?)"
+
+
+def distance(connection: apsw.Connection, one: bytes, other: bytes) -> float:
+    """Cosine distance of two vectors of the same length."""
+    return float(connection.execute(_DISTANCE, (one, other)).get)
