@@ -213,9 +213,9 @@ class ProviderError(KlawError):
     hint = ""
     """What to look at."""
     said = ""
-    """What the provider said, see ``klaw.llm.told.shown``."""
+    """What the provider said, see ``klaw.llm.providers.told.shown``."""
     known_words = ""
-    """What of it can hold nobody's message, see ``klaw.llm.told.loggable``."""
+    """What of it can hold nobody's message, see ``klaw.llm.providers.told.loggable``."""
 
     def __str__(self) -> str:
         return self._text(self.known_words)

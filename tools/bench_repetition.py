@@ -32,13 +32,13 @@ from klaw.actor.log import configure as quiet
 from klaw.actor.supervisor import Supervisor
 from klaw.agent.workspace import Workspace
 from klaw.domain.names import LOCAL_USER
-from klaw.llm.http import HttpProvider, HttpSettings
 from klaw.llm.local import provider as local_provider
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
 from klaw.llm.local.provider import LocalProvider
 from klaw.llm.local.state import LocalModel
-from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import OnDelta
+from klaw.llm.providers.http import HttpProvider, HttpSettings
+from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.repetition import RepetitionStop
 from klaw.llm.types import ChatMessage, Completion, Request
 from klaw.setup.answers import Language, Names

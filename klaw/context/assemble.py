@@ -18,10 +18,10 @@ from klaw.context.shorten import shorten
 from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
 from klaw.context.window import cost, fit, is_tool
 from klaw.domain import tokens
-from klaw.domain.chosen import ChosenTopics
 from klaw.domain.message import Message
 from klaw.domain.quoting import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
 from klaw.domain.recall import NOTHING, Decision, Recalled
+from klaw.domain.topic_selection import ChosenTopics
 from klaw.llm.types import ChatMessage
 
 FIXED_SHARE = 0.2

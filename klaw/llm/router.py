@@ -11,9 +11,9 @@ from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig, ProviderConfig
 from klaw.errors import ConfigError, Problem, ProviderNotSetUp
-from klaw.llm.anthropic import AnthropicDialect
-from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import Model, Provider, Route
+from klaw.llm.providers.anthropic import AnthropicDialect
+from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.retry import BreakerState
 from klaw.llm.service import ProviderReport, Service
 
@@ -168,7 +168,7 @@ def context_tokens_of(config: EngineConfig, name: str | None = None) -> int:
 
 def _make(name: str, config: ProviderConfig) -> Provider:
     """Raises ConfigError: one of its secrets leads nowhere. Reads files, so it is for a thread."""
-    from klaw.llm.http import IDLE_S, HttpProvider, HttpSettings  # httpx2 takes a tenth of a second to import
+    from klaw.llm.providers.http import IDLE_S, HttpProvider, HttpSettings  # httpx2 takes a tenth of a second to import
 
     path = join_path("providers", name)
     headers = f"{path}.headers"

@@ -18,7 +18,7 @@ from klaw.domain.delivery import notice_message
 from klaw.domain.names import chat_id
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
-from klaw.runs.live import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
+from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
 from klaw.store.engine.readers import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import runs as stored_runs

@@ -28,7 +28,7 @@ from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.runs.due import Rules, is_retried
 from klaw.runs.ending import Verdict, judge, notice
 from klaw.runs.limits import Limit, Refusal, day_of, refusal, tells_user
-from klaw.runs.live import OUTSIDE, LiveRun
+from klaw.runs.run_state import OUTSIDE, LiveRun
 from klaw.runs.spending import Allowance, LimitReached
 from klaw.store.sql import due_runs, facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail

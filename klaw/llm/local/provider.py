@@ -6,10 +6,10 @@ import trio
 
 from klaw.config.schema import LOCAL_PROVIDER
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
-from klaw.llm.http import HttpProvider, HttpSettings
 from klaw.llm.local.state import Endpoint, LocalModel
-from klaw.llm.openai import OpenAiDialect
 from klaw.llm.provider import OnDelta
+from klaw.llm.providers.http import HttpProvider, HttpSettings
+from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.repetition import RepetitionStop
 from klaw.llm.types import Completion, Delta, Request, TextDelta
 

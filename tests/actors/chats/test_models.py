@@ -95,7 +95,7 @@ async def test_a_chat_with_anthropic_marks_what_stays_the_same(tmp_path: Path) -
 def test_what_is_not_used_is_not_imported() -> None:
     """Klaw speaks both APIs itself: no SDK costs time or memory, not even when its provider is used."""
     probe = (
-        "import sys, klaw.app.app, klaw.llm.http, klaw.llm.anthropic; "
+        "import sys, klaw.app.app, klaw.llm.providers.http, klaw.llm.providers.anthropic; "
         "print([name for name in ('anthropic', 'openai', 'pydantic', 'xllamacpp') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=True, text=True)

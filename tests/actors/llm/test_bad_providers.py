@@ -24,11 +24,11 @@ from klaw.errors import (
     ProviderTimeout,
     RateLimited,
 )
-from klaw.llm import response
-from klaw.llm.anthropic import AnthropicDialect
-from klaw.llm.dialect import MAX_REPLY_BYTES, Dialect, EmptyAnswer
-from klaw.llm.http import HttpProvider, HttpSettings
-from klaw.llm.openai import OpenAiDialect
+from klaw.llm.providers import response
+from klaw.llm.providers.anthropic import AnthropicDialect
+from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Dialect, EmptyAnswer
+from klaw.llm.providers.http import HttpProvider, HttpSettings
+from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.types import (
     ChatMessage,
     Completion,

@@ -8,8 +8,8 @@ import pytest
 from klaw.domain.usage import Spent
 from klaw.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.client import Meter
-from klaw.llm.dialect import EmptyAnswer, empty_answer
 from klaw.llm.provider import Model, Route
+from klaw.llm.providers.dialect import EmptyAnswer, empty_answer
 from klaw.llm.types import ChatMessage, Completion, Request, Usage
 from tests.support.making import START
 from tests.support.scripted import Scripted, TestClock, client

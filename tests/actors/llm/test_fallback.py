@@ -20,8 +20,8 @@ from klaw.errors import (
     ProviderTimeout,
     RateLimited,
 )
-from klaw.llm.adapt import NO_IMAGE
 from klaw.llm.provider import Model, OnDelta, Provider, Route
+from klaw.llm.providers.adapt import NO_IMAGE
 from klaw.llm.retry import BREAK, FAILURES_TO_OPEN, BreakerState
 from klaw.llm.service import Service
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, JsonSchema, ReasoningDelta, Request, TextDelta

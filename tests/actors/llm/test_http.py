@@ -10,9 +10,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
-from klaw.llm.dialect import MAX_REPLY_BYTES
-from klaw.llm.http import HttpProvider, HttpSettings
-from klaw.llm.openai import OpenAiDialect
+from klaw.llm.providers.dialect import MAX_REPLY_BYTES
+from klaw.llm.providers.http import HttpProvider, HttpSettings
+from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, ToolCall, Usage
 from tests.support.llm_server import (
     Cut,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from klaw.llm.http import HttpProvider, HttpSettings
-from klaw.llm.openai import OpenAiDialect
+from klaw.llm.providers.http import HttpProvider, HttpSettings
+from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.types import ChatMessage, Request
 from tests.support.waiting import HANG_S
 

@@ -20,7 +20,7 @@ from klaw.domain.person import PersonId
 from klaw.domain.quoting import HEADERS, MARK, hanging, one_line, prose, quoted, tagged
 from klaw.domain.search import FactResult, FileResult, NamedFact, PersonResult, SearchPage, TopicResult
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
-from klaw.llm.adapt import without_tools
+from klaw.llm.providers.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
 from klaw.memory.search.format_results import show
 from klaw.memory.summaries import rendering, tool_notes

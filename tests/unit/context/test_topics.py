@@ -12,11 +12,11 @@ from klaw.context.explain import explain
 from klaw.context.inputs import Budget
 from klaw.context.topics import GAP, HEADER, MAX_MESSAGE_CHARS, Present, pack, without
 from klaw.domain import tokens
-from klaw.domain.chosen import Asked, ChosenTopics, Fate, TopicCandidate
 from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.recall import Decision
 from klaw.domain.topic import Topic, TopicId
+from klaw.domain.topic_selection import Asked, ChosenTopics, Fate, TopicCandidate
 from tests.support.making import dialogue, stored
 from tests.unit.context.test_assemble import MET, recalled, snapshot
 

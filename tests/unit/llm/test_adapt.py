@@ -2,7 +2,7 @@
 
 import json
 
-from klaw.llm.adapt import NO_IMAGE, estimate_tokens, schema_in_prompt, without_images, without_tools
+from klaw.llm.providers.adapt import NO_IMAGE, estimate_tokens, schema_in_prompt, without_images, without_tools
 from klaw.llm.types import ChatMessage, Image, JsonSchema, Request, ToolCall, ToolDescription
 
 PNG = Image(data=b"x", media_type="image/png")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.errors import ProviderMalformed
-from klaw.llm.response import EventDecoder
+from klaw.llm.providers.response import EventDecoder
 
 
 def decode(chunks: list[bytes]) -> list[str]:

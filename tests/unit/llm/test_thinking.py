@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.llm.openai import ThinkSplitter
+from klaw.llm.providers.openai import ThinkSplitter
 from klaw.llm.types import ReasoningDelta, TextDelta
 
 

@@ -1,8 +1,8 @@
-"""A provider over HTTP, whatever API it speaks (see ``klaw.llm.dialect``).
+"""A provider over HTTP, whatever API it speaks (see ``klaw.llm.providers.dialect``).
 
 This is the boundary where httpx2's exceptions become Klaw's, and where an error gets to know whom it is of. Of what a
 provider wrote, an error's text and a log line hold only status codes, short machine-readable codes, and words that can
-hold nobody's message (see ``klaw.llm.told``).
+hold nobody's message (see ``klaw.llm.providers.told``).
 """
 
 import ipaddress
@@ -33,11 +33,11 @@ from klaw.errors import (
     ProviderTimeout,
     ProviderUnreachable,
 )
-from klaw.llm.dialect import Dialect, refused
 from klaw.llm.provider import OnDelta
-from klaw.llm.response import Answer, read_capped
+from klaw.llm.providers.dialect import Dialect, refused
+from klaw.llm.providers.response import Answer, read_capped
+from klaw.llm.providers.told import loggable, masked, shown
 from klaw.llm.retry import parse_retry_after, pause_before_retry
-from klaw.llm.told import loggable, masked, shown
 from klaw.llm.types import Completion, Request
 
 CONNECT_TIMEOUT_S = 10.0

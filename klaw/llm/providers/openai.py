@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
-from klaw.llm.dialect import (
+from klaw.llm.providers.dialect import (
     CODE,
     MAX_TOOL_CALLS,
     AnswerText,
@@ -26,7 +26,7 @@ THINK_CLOSE = "</think>"
 
 
 class OpenAiDialect:
-    """See ``klaw.llm.dialect.Dialect``. What nearly all servers speak, with their small differences."""
+    """See ``klaw.llm.providers.dialect.Dialect``. What nearly all servers speak, with their small differences."""
 
     def url(self, base_url: str | None) -> str:
         return f"{(base_url or '').rstrip('/')}/chat/completions"
@@ -82,7 +82,7 @@ def _message(message: ChatMessage) -> dict[str, Any]:
 
 
 class OpenAiAssembly:
-    """See ``klaw.llm.dialect.Assembly``.
+    """See ``klaw.llm.providers.dialect.Assembly``.
 
     Args:
         new_id: makes ids for tool calls that have none of their own.

@@ -1,7 +1,7 @@
 """What differs between the APIs that providers speak, and what their readers share. Pure; knows neither HTTP nor Trio.
 
 Nothing that a provider wrote gets into an error's text, except short machine-readable codes; its words go to
-``ProviderError.said``, which ``klaw.llm.http`` masks.
+``ProviderError.said``, which ``klaw.llm.providers.http`` masks.
 """
 
 import json

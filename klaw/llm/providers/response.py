@@ -14,8 +14,8 @@ import httpx2
 import trio
 
 from klaw.errors import ProviderMalformed, ProviderTimeout
-from klaw.llm.dialect import MAX_REPLY_BYTES, Assembly
 from klaw.llm.provider import OnDelta
+from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Assembly
 from klaw.llm.types import Completion, Delta
 
 AFTER_DONE_S = 0.5

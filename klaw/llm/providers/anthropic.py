@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
-from klaw.llm.dialect import (
+from klaw.llm.providers.dialect import (
     CODE,
     MAX_TOOL_CALLS,
     AnswerText,
@@ -63,7 +63,7 @@ _UNSUPPORTED = frozenset(
 
 
 class AnthropicDialect:
-    """See ``klaw.llm.dialect.Dialect``."""
+    """See ``klaw.llm.providers.dialect.Dialect``."""
 
     def url(self, base_url: str | None) -> str:
         base = (base_url or BASE_URL).rstrip("/")
@@ -188,7 +188,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 class AnthropicAssembly:
-    """See ``klaw.llm.dialect.Assembly``.
+    """See ``klaw.llm.providers.dialect.Assembly``.
 
     Args:
         new_id: makes ids for tool calls that have none of their own.

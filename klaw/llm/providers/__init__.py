@@ -1,0 +1,1 @@
+"""Providers of language models over HTTP, and the APIs that they speak."""
