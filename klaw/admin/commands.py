@@ -45,7 +45,7 @@ from klaw.agent.workspace import Workspace
 from klaw.chats.service import Chats
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
-from klaw.context.standing import standing
+from klaw.context.pinned_facts import standing
 from klaw.core import HasProblems
 from klaw.errors import ActorStopped
 from klaw.llm.budget import Budget

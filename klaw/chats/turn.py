@@ -15,7 +15,7 @@ from klaw.agent.agent import Agent
 from klaw.agent.claims import resumed_trail
 from klaw.agent.conversation import Call, Conversation, describe_failure
 from klaw.agent.recorder import Recorder
-from klaw.chats.gathering import Gatherer
+from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
 from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnded, TurnStarted
 from klaw.domain.message import Kind, Role

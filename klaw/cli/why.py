@@ -44,7 +44,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin.requests import BadRequest, Why, parse_args
     from klaw.agent.workspace import Workspace
     from klaw.config.load import load
-    from klaw.context.standing import standing
+    from klaw.context.pinned_facts import standing
     from klaw.store.offline import read_offline
     from klaw.store.sql import facts, message_location
 

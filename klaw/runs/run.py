@@ -15,7 +15,7 @@ from klaw.agent.agent import Agent
 from klaw.agent.conversation import Call, Conversation, Ending, Outcome, describe_failure
 from klaw.agent.recorder import Recorder
 from klaw.context.inputs import Budget
-from klaw.context.standing import standing
+from klaw.context.pinned_facts import standing
 from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from klaw.context.assemble import assemble, plan
 from klaw.context.inputs import Budget, Settings
+from klaw.context.pinned_facts import standing
 from klaw.context.shorten import shorten
-from klaw.context.standing import standing
 from klaw.domain import core_memory
 from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Message, Role

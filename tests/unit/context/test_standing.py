@@ -1,6 +1,6 @@
 """Facts behind core memory: within its budget, the most important first."""
 
-from klaw.context.standing import standing
+from klaw.context.pinned_facts import standing
 from klaw.domain import tokens
 from klaw.domain.core_memory import MAX_TOKENS
 from tests.support.facts import fact

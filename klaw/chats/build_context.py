@@ -9,7 +9,7 @@ from klaw.agent.agent import Agent
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
-from klaw.context.standing import standing
+from klaw.context.pinned_facts import standing
 from klaw.domain.recall import NOTHING, Recalled
 from klaw.domain.topic_selection import ChosenTopics
 from klaw.llm.client import Meter
