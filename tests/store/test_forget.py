@@ -150,7 +150,8 @@ import os, signal, sys, trio
 from pathlib import Path
 from klaw.store.engine.journal import Journal
 from klaw.memory.forget.forget import Forgetter
-from klaw.store import writer as writer_module, forget_logs
+from klaw.store.engine import writer as writer_module
+from klaw.store.forget import logs as forget_logs
 from tests.support.forgetting import forgetter
 from tests.support.making import running_store
 from tests.support.topics import ANNA
