@@ -40,7 +40,7 @@ from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
 from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.domain.recall import Candidate, Decision
+from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.memory.recall import pack as pack_module

@@ -43,7 +43,7 @@ from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.domain.recall import NOTHING
+from klaw.domain.search import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder

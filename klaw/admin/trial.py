@@ -9,7 +9,7 @@ from klaw.actor.clock import SystemClock
 from klaw.admin.why import Found
 from klaw.config.schema import EngineConfig
 from klaw.domain.message import Message
-from klaw.domain.recall import Candidate, Recalled
+from klaw.domain.search import Candidate, Recalled
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.engine.readers import open_readers

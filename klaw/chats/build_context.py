@@ -10,8 +10,8 @@ from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.pinned_facts import standing
-from klaw.domain.recall import NOTHING, Recalled
-from klaw.domain.topic_selection import ChosenTopics
+from klaw.domain.search import NOTHING, Recalled
+from klaw.domain.topic import ChosenTopics
 from klaw.llm.client import Meter
 from klaw.store.search.candidates import Scope
 from klaw.store.sql import facts

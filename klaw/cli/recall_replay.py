@@ -14,7 +14,7 @@ from klaw.errors import ConfigError, KlawError, Problem
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
-    from klaw.domain.recall import Candidate
+    from klaw.domain.search import Candidate
     from klaw.memory.recall.replay import Replayed
     from klaw.store.sql.replay import StoredRecall
 

@@ -43,8 +43,7 @@ from klaw.config.schema import (
     RoutingConfig,
 )
 from klaw.config.secret import Secret
-from klaw.domain.names import InvalidName
-from klaw.domain.zones import zone
+from klaw.domain.names import InvalidName, zone
 from klaw.errors import ConfigError, Problem
 
 _T = TypeVar("_T")

@@ -19,9 +19,9 @@ from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
 from klaw.context.window import cost, fit, is_tool
 from klaw.domain import tokens
 from klaw.domain.message import Message
-from klaw.domain.quoting import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
-from klaw.domain.recall import NOTHING, Decision, Recalled
-from klaw.domain.topic_selection import ChosenTopics
+from klaw.domain.search import NOTHING, Decision, Recalled
+from klaw.domain.text import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
+from klaw.domain.topic import ChosenTopics
 from klaw.llm.types import ChatMessage
 
 FIXED_SHARE = 0.2

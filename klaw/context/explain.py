@@ -4,8 +4,8 @@ from typing import Any
 
 from klaw.context.assemble import Context, Guard, Plan
 from klaw.context.topics import PackedTopics
-from klaw.domain.recall import Candidate, Recalled
-from klaw.domain.topic_selection import TopicCandidate
+from klaw.domain.search import Candidate, Recalled
+from klaw.domain.topic import TopicCandidate
 
 RECEIPT_VERSION = 2
 """2: candidates without id and date, and without what is None or empty; with the query, the settings, the scope, what

@@ -8,7 +8,7 @@ import attrs
 from klaw.domain import tokens
 from klaw.domain.core_memory import MAX_TOKENS
 from klaw.domain.fact import STANDING_CATEGORY, Fact
-from klaw.domain.quoting import one_line
+from klaw.domain.text import one_line
 
 HEADER = "[facts]"
 

@@ -12,10 +12,9 @@ from klaw.context.shorten import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, name_of
-from klaw.domain.quoting import TOPICS_HEADER as HEADER
-from klaw.domain.quoting import one_line
-from klaw.domain.topic import TopicId
-from klaw.domain.topic_selection import ChosenTopics, Fate, TopicCandidate
+from klaw.domain.text import TOPICS_HEADER as HEADER
+from klaw.domain.text import one_line
+from klaw.domain.topic import ChosenTopics, Fate, TopicCandidate, TopicId
 
 GAP = "  […]"
 MAX_MESSAGE_CHARS = 1_500

@@ -8,8 +8,7 @@ import json
 from typing import Any, TypeAlias
 
 from klaw.domain import tokens
-from klaw.domain.quoting import hanging, one_line
-from klaw.domain.text import clean_output
+from klaw.domain.text import clean_output, hanging, one_line
 
 Document: TypeAlias = dict[str, Any]
 

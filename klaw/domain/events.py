@@ -1,4 +1,6 @@
-"""What happens in chats, for whoever watches them. Delivered in order; stored messages can be read again later."""
+"""What happens in chats, for whoever watches them. Delivered in order; stored messages can be read again later. Among
+it questions whether a tool may do what the model asked for.
+"""
 
 import enum
 from collections.abc import Mapping
@@ -6,10 +8,35 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from klaw.domain.approval import Approval, Outcome
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId
 from klaw.domain.turn import TurnStatus
+
+
+@attrs.frozen(kw_only=True)
+class Approval:
+    """An open question to the user of a chat."""
+
+    id: str
+    chat: ChatId
+    tool: str
+    what: str
+    """What would be done, whole and in printable characters only, for the user to judge."""
+    until: str
+    """ISO-8601 UTC; without an answer by then it counts as no."""
+    turn: str | None = None
+    """The turn that waits for it; None for a subagent's run."""
+
+
+class Outcome(enum.StrEnum):
+    """How a question ended."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    """Nobody answered in time."""
+    WITHDRAWN = "withdrawn"
+    """What asked was stopped."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,9 +1,16 @@
-"""Topics: a piece of a chat that is about one thing, with an LLM's summary of it. Pure."""
+"""Topics: a piece of a chat that is about one thing, with an LLM's summary of it; and which of them, found for a turn,
+go into its prompt. Pure.
 
+What a model wrote about the chosen ones (an excerpt) goes into the prompt and nowhere else: receipts hold ids and
+numbers, so that a forgotten message leaves nothing in them.
+"""
+
+import enum
 from typing import NewType
 
 import attrs
 
+from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 
 TopicId = NewType("TopicId", int)
@@ -39,3 +46,82 @@ class Topic:
     """It was compared with the others that are like it; that is done once."""
     facts: bool
     """Facts were drawn from it; that is done once."""
+
+
+class Fate(enum.StrEnum):
+    """What became of a topic that was found."""
+
+    CHOSEN = "chosen"
+    """It is to go into the prompt; once the prompt is put together: it is there."""
+    NOT_CHOSEN = "not_chosen"
+    """The reranker left it out."""
+    TOO_FAR = "too_far"
+    """Neither its vector nor its words show that it is about the question."""
+    OVER_COUNT = "over_count"
+    """Enough better ones were found."""
+    OVER_BUDGET = "over_budget"
+    """It does not fit into ``topics.maxTokens``."""
+    IN_CONTEXT = "in_context"
+    """All of its messages stand in the prompt anyway."""
+    GONE = "gone"
+    """It was merged, or forgotten, meanwhile; or it could not be read in time."""
+
+
+class Asked(enum.StrEnum):
+    """Whether topics were looked for."""
+
+    SEARCHED = "searched"
+    NO_CONTENT = "no_content"
+    """The question is small talk."""
+    NO_TOPICS = "no_topics"
+    """The user has none."""
+
+
+@attrs.frozen(kw_only=True)
+class TopicCandidate:
+    """One topic that the search found."""
+
+    topic: Topic
+    score: float
+    """Of the search; larger is better."""
+    cosine: float | None
+    """Of its vector and the question's; None when it was not found by it."""
+    words_rank: int | None
+    """By the words of its summary."""
+    message_rank: int | None
+    """Of its best message among those that were found."""
+    shared_words: int
+    """How many of the question's content words its summary, or one of its messages, has."""
+    fate: Fate
+    place: int | None = None
+    """Of a chosen one: 1 for the most useful."""
+    messages: tuple[Message, ...] = ()
+    """Of a chosen one: what the user and the assistant said, in its order."""
+    worths: tuple[float, ...] = ()
+    """How much each of these messages has to do with the question."""
+    excerpt: str = ""
+    """The reranker's, of a long topic; empty: the messages speak for themselves."""
+
+
+@attrs.frozen(kw_only=True)
+class ChosenTopics:
+    """Outcome of one search and choice."""
+
+    asked: Asked
+    candidates: tuple[TopicCandidate, ...] = ()
+    """In the order of the search."""
+    reranked: bool = False
+    """A model chose."""
+    fallback: str | None = None
+    """Why a model that was to choose did not: ``timeout``, ``bad_answer``, ``llm_…``."""
+    loads: int = 0
+    """How often the model looked into topics before it chose."""
+    degraded: tuple[str, ...] = ()
+    """Codes of what was missing: ``embedding_late``, ``topics_late`` …"""
+    timings_ms: dict[str, float] = attrs.Factory(dict)
+
+    @property
+    def chosen(self) -> tuple[TopicCandidate, ...]:
+        """Those that are to go into the prompt, the most useful first."""
+        mine = [each for each in self.candidates if each.fate is Fate.CHOSEN]
+        return tuple(sorted(mine, key=lambda each: each.place or 0))

@@ -11,8 +11,8 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.chats.service import ChatBusy, TooManyChats
-from klaw.domain.approval import Approval
 from klaw.domain.events import (
+    Approval,
     ApprovalAsked,
     ApprovalEnded,
     Progressed,

@@ -14,8 +14,7 @@ import structlog
 import trio
 
 from klaw.chats.service import Chats
-from klaw.domain.approval import Approval
-from klaw.domain.events import ApprovalAsked, TextStreamed
+from klaw.domain.events import Approval, ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
 from klaw.gateway.answers import StoredOnce, approval_text, chat_status, event_texts, message_text

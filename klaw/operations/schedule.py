@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 
 from klaw.convert import Form, Wire
-from klaw.domain.names import ChatId, UserId, name_of
+from klaw.domain.names import ChatId, UserId, clock_text, name_of
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
-from klaw.domain.zones import clock_text
 from klaw.errors import ConfigError
 from klaw.operations.operation import Lines, Name, Noun, OfUser, OperationError, Slash, argument, required
 from klaw.operations.runs import RunFilters, as_json, list_of_runs, minute, run_table, runs_page, status_of

@@ -9,10 +9,9 @@ import trio
 from klaw.actor.clock import iso
 from klaw.agent.agent import Agent
 from klaw.domain import tokens
-from klaw.domain.delivery import notice_message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
-from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName
+from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName, notice_message
 from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
 from klaw.runs import heartbeat
 from klaw.runs.drafting import Request

@@ -14,8 +14,8 @@ from klaw.context.inputs import Budget
 from klaw.context.shorten import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Role
-from klaw.domain.quoting import CORE_MEMORY_HEADER, one_line
 from klaw.domain.task import Run, RunKind
+from klaw.domain.text import CORE_MEMORY_HEADER, one_line
 from klaw.llm.types import ChatMessage
 from klaw.prompts import prompt
 from klaw.runs.transcripts import PastMessage, PastRun

@@ -8,8 +8,8 @@ from typing import Any, assert_never
 
 import attrs
 
+from klaw.domain.names import local_time
 from klaw.domain.task import At, Cron, Every, Run, RunStatus, Task, Trigger
-from klaw.domain.zones import local_time
 from klaw.runs.triggers import shown
 
 WAITING = "waiting"

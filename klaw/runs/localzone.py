@@ -7,8 +7,7 @@ from pathlib import Path
 import structlog
 
 from klaw.config.background import SYSTEM_ZONE
-from klaw.domain.names import InvalidName
-from klaw.domain.zones import MAX_ZONE, zone
+from klaw.domain.names import MAX_ZONE, InvalidName, zone
 
 FALLBACK = "UTC"
 _FOLDER = "zoneinfo/"

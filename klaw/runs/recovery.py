@@ -14,9 +14,8 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import answer_within
-from klaw.domain.delivery import notice_message
 from klaw.domain.names import chat_id
-from klaw.domain.task import Run, RunKind, RunStatus
+from klaw.domain.task import Run, RunKind, RunStatus, notice_message
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
 from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
 from klaw.store.engine.readers import Readers

@@ -14,10 +14,9 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock, iso
 from klaw.domain import tokens
-from klaw.domain.delivery import delivery_message, notice_message
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
-from klaw.domain.task import Run, RunStatus
+from klaw.domain.task import Run, RunStatus, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
 from klaw.runs.ending import Verdict, undeliverable

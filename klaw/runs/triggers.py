@@ -17,8 +17,8 @@ import attrs
 
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.names import InvalidName
+from klaw.domain.names import zone as zone_of
 from klaw.domain.task import At, Cron, Every, Trigger
-from klaw.domain.zones import zone as zone_of
 from klaw.errors import Problem, TaskError
 from klaw.runs.cron import BadExpression, fires, moment_of, normalise
 

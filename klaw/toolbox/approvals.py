@@ -14,8 +14,7 @@ import trio
 
 from klaw.actor.clock import Clock, iso
 from klaw.actor.reply import Reply
-from klaw.domain.approval import Approval, Outcome
-from klaw.domain.events import ApprovalAsked, ApprovalEnded, EventSink
+from klaw.domain.events import Approval, ApprovalAsked, ApprovalEnded, EventSink, Outcome
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.text import printable
 from klaw.toolbox.spec import Arguments, ToolContext, ToolFailure, ToolSpec

@@ -3,7 +3,7 @@
 import pytest
 
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.domain.quoting import RECALL_HEADER
+from klaw.domain.text import RECALL_HEADER
 from klaw.store.search import vectors
 from tests.e2e.inside import inside, kept
 from tests.e2e.test_in_scope import CASES, FILLER

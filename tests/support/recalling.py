@@ -13,7 +13,7 @@ from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.config.schema import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.recall import Recalled
+from klaw.domain.search import Recalled
 from klaw.memory.embed import worker as embedder_actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall

@@ -4,10 +4,9 @@ import itertools
 from typing import Any
 
 from klaw.actor.clock import iso
-from klaw.domain.delivery import delivery_message
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
-from klaw.domain.task import Cron, Run, RunKind, RunStatus, Task, TaskName
+from klaw.domain.task import Cron, Run, RunKind, RunStatus, Task, TaskName, delivery_message
 from tests.support.making import START, new
 
 _count = itertools.count(1)

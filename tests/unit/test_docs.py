@@ -13,7 +13,7 @@ from klaw.chats.commands import Command
 from klaw.cli.main import parser
 from klaw.config.load import parse
 from klaw.domain.core_memory import render as render_core_memory
-from klaw.domain.quoting import CORE_MEMORY_HEADER, quoted
+from klaw.domain.text import CORE_MEMORY_HEADER, quoted
 from klaw.operations.slash import OperationCommands
 
 ROOT = Path(__file__).parents[2]

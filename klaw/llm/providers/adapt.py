@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.domain import tokens
-from klaw.domain.quoting import one_line, quoted
+from klaw.domain.text import one_line, quoted
 from klaw.errors import ContextTooLong
 from klaw.llm.provider import Model
 from klaw.llm.types import ChatMessage, Request

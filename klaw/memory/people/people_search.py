@@ -7,8 +7,7 @@ from functools import partial
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.domain.naming import Finder, folded, word_forms
-from klaw.domain.person import PersonId
+from klaw.domain.person import Finder, PersonId, folded, word_forms
 from klaw.domain.search import NamedFact, PersonResult
 from klaw.store.engine.readers import Readers
 from klaw.store.sql import people_search as sql

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from klaw.domain.message import Message
-from klaw.domain.recall import Candidate, Decision
+from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.pack import LINE_TOKENS
 from klaw.memory.recall.rank import Ranked
 from klaw.memory.recall.stopwords import is_about_us

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import attrs
 
 from klaw.domain import tokens
-from klaw.domain.recall import Candidate, Decision
+from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.excerpt import excerpt
 
 MIN_SHARE_TOKENS = 48

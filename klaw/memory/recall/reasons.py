@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from klaw.domain.recall import PASSED
+from klaw.domain.search import PASSED
 from klaw.memory.recall.gate import AS_FAR_AS_CHANCE, COMMAND_THRESHOLD, enough_overlap
 
 Recall = Mapping[str, Any]

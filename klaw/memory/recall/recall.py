@@ -19,7 +19,7 @@ from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.message import Message
-from klaw.domain.recall import Candidate, Recalled, RecallSettings
+from klaw.domain.search import Candidate, Recalled, RecallSettings
 from klaw.errors import StorageError
 from klaw.memory.embed.embedder import Embedder, query_vector
 from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of

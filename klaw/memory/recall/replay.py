@@ -7,7 +7,7 @@ import attrs
 
 from klaw.actor.clock import FixedClock, from_iso
 from klaw.config.schema import AutoRagConfig
-from klaw.domain.recall import NOTHING, Candidate, Recalled
+from klaw.domain.search import NOTHING, Candidate, Recalled
 from klaw.memory.recall.offline_recall import OfflineRecall
 from klaw.store.sql.replay import StoredRecall
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from klaw.domain.fact import Origin
 from klaw.domain.names import name_of
-from klaw.domain.quoting import one_line
 from klaw.domain.search import (
     AnyResult,
     FactResult,
@@ -15,6 +14,7 @@ from klaw.domain.search import (
     SearchResult,
     TopicResult,
 )
+from klaw.domain.text import one_line
 
 _ORIGINS = {
     Origin.USER: "the user's own words",

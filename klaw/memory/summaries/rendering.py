@@ -10,7 +10,7 @@ from klaw.context.repair import calls_of
 from klaw.context.shorten import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.quoting import MARK, hanging, quoted, tagged
+from klaw.domain.text import MARK, hanging, quoted, tagged
 from klaw.llm.types import ChatMessage
 from klaw.memory.asking import question
 

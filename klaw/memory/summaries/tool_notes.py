@@ -10,8 +10,8 @@ from klaw.context.repair import calls_of
 from klaw.context.shorten import shorten
 from klaw.convert import Form
 from klaw.domain.message import Kind, Message
-from klaw.domain.quoting import quoted, tagged
 from klaw.domain.summary import MAX_NOTE, ToolNote
+from klaw.domain.text import quoted, tagged
 from klaw.llm.ask_json import BadAnswer, Items, Text, Usable, usable
 from klaw.llm.types import ChatMessage
 from klaw.memory.asking import question

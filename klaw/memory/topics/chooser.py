@@ -18,9 +18,8 @@ from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.names import UserId
-from klaw.domain.recall import PASSED
-from klaw.domain.topic import TopicId
-from klaw.domain.topic_selection import Asked, ChosenTopics, Fate, TopicCandidate
+from klaw.domain.search import PASSED
+from klaw.domain.topic import Asked, ChosenTopics, Fate, TopicCandidate, TopicId
 from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.asking import Asker, Charge

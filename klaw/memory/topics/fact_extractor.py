@@ -20,7 +20,7 @@ from klaw.convert import Form
 from klaw.domain import tokens
 from klaw.domain.fact import CATEGORIES, Fact, FactSource, InvalidFact, Origin, fact_text, normal_form
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.quoting import tagged
+from klaw.domain.text import tagged
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchFact, TopicChanged
 from klaw.llm.ask_json import BadAnswer, Items, OneOf, Text, Usable, Whole, usable

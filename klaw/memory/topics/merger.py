@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from klaw.domain.quoting import one_line
+from klaw.domain.text import one_line
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic
 from klaw.llm.ask_json import BadAnswer, Text, Whole
 from klaw.memory.asking import Asker

@@ -13,16 +13,17 @@ import attrs
 import structlog
 
 from klaw.domain.message import Message, Role
-from klaw.domain.naming import Words, words_of
 from klaw.domain.person import (
     InvalidPerson,
     Mention,
     Person,
     PersonSource,
+    Words,
     aliases_of,
     normal_name,
     person_name,
     relation_text,
+    words_of,
 )
 from klaw.domain.topic import Topic
 from klaw.errors import NoSuchPerson

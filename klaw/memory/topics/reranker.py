@@ -11,7 +11,7 @@ import trio
 from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.quoting import one_line
+from klaw.domain.text import one_line
 from klaw.domain.topic import Topic, TopicId
 from klaw.errors import ConfigError, ProviderError
 from klaw.llm.ask_json import BadAnswer, Text, Whole, ask_json

@@ -10,7 +10,7 @@ from functools import partial
 import attrs
 
 from klaw.domain.message import Message
-from klaw.domain.quoting import tagged
+from klaw.domain.text import tagged
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.llm.ask_json import BadAnswer, Text, Whole
 from klaw.memory.asking import Asker

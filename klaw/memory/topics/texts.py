@@ -9,7 +9,7 @@ from typing import Literal
 
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role, is_searchable
-from klaw.domain.quoting import one_line
+from klaw.domain.text import one_line
 
 CAPS = (2_000, 1_000, 500, 250, 120)
 """Most characters of a message that a model is shown; the largest with which all fit."""

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from klaw.domain.forget import MARK
-from klaw.domain.naming import Finder
+from klaw.domain.person import Finder
 from klaw.store.forget.forgotten import ForgetEntry, Lines
 from klaw.store.records import dumps
 from klaw.store.sql import person_past

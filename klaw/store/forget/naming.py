@@ -9,8 +9,7 @@ import attrs
 
 from klaw.domain.fact import FactId
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.naming import Finder
-from klaw.domain.person import PersonId, normal_name
+from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.domain.topic import TopicId
 from klaw.store.engine.reading import snapshot
 from klaw.store.sql import people, person_past

@@ -17,10 +17,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from klaw.domain.delivery import delivery_id, notice_id
 from klaw.domain.message import NewMessage
 from klaw.domain.names import name_of, user_of
-from klaw.domain.task import Run, task_name
+from klaw.domain.task import Run, delivery_id, notice_id, task_name
 from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, RunOver, StorageError
 from klaw.store import run_records
 from klaw.store.engine.transaction import Transaction
@@ -66,7 +65,7 @@ def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Begun:
     Args:
         tx: the transaction.
         run: the run.
-        notice: what a chat is told of it (``domain.delivery.notice_message``).
+        notice: what a chat is told of it (``domain.task.notice_message``).
 
     Raises:
         NoSuchChat: that of the notice; nothing was stored.
@@ -119,9 +118,9 @@ def save(
         tx: the transaction.
         run: the new state. With a delivery its ``delivered`` counts that already.
         transcript: last lines of its transcript.
-        delivery: a result for the run's chat, ``domain.delivery.delivery_message`` with the number
+        delivery: a result for the run's chat, ``domain.task.delivery_message`` with the number
             ``run.delivered``. It gets its place in the chat like any message and is published like any.
-        notice: what another chat is told (``domain.delivery.notice_message``).
+        notice: what another chat is told (``domain.task.notice_message``).
 
     Raises:
         NoSuchChat: that of the delivery or of the notice is unknown or another user's; nothing was stored.

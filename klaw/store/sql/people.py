@@ -7,8 +7,7 @@ import apsw
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.domain.naming import words_of
-from klaw.domain.person import Mention, Person, PersonId, check, normal_name
+from klaw.domain.person import Mention, Person, PersonId, check, normal_name, words_of
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, Kind
 from klaw.store.rebuild.tables import Table

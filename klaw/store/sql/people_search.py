@@ -8,8 +8,7 @@ import attrs
 
 from klaw.domain.fact import Fact, Origin
 from klaw.domain.names import UserId
-from klaw.domain.naming import Finder
-from klaw.domain.person import Person, PersonId
+from klaw.domain.person import Finder, Person, PersonId
 from klaw.store.engine.reading import snapshot
 from klaw.store.sql import facts, people
 

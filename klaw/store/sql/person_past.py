@@ -10,8 +10,7 @@ from typing import Any
 import apsw
 
 from klaw.domain.names import UserId
-from klaw.domain.naming import Finder
-from klaw.domain.person import PersonId, normal_name
+from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.store.sql import people
 
 _STATES = """

@@ -5,10 +5,9 @@ from typing import Any
 
 import apsw
 
-from klaw.domain.delivery import notice_id
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.task import Run, RunKind, RunStatus, TaskName
+from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id
 from klaw.store.run_records import RunState
 from klaw.store.sql import messages, rows
 

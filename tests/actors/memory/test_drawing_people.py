@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klaw.domain import naming
+from klaw.domain import person
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.person import MAX_NAME, MAX_RELATION, PersonSource
@@ -228,12 +228,12 @@ async def test_names_of_many_people_are_looked_for_beside_the_loop(
     """Each of thousands of names in a long text takes seconds together: no reply may wait for that."""
     threads: set[int] = set()
 
-    def spied(self: naming.Words, wanted: Any) -> bool:
+    def spied(self: person.Words, wanted: Any) -> bool:
         threads.add(threading.get_ident())
         return bool(self_name(self, wanted))
 
-    self_name = naming.Words.name
-    monkeypatch.setattr(naming.Words, "name", spied)
+    self_name = person.Words.name
+    monkeypatch.setattr(person.Words, "name", spied)
     async with running_store(tmp_path) as store:
         for number in range(MOST_SHOWN + 5):
             await add(store, f"Friend {chr(65 + number % 26)}{chr(97 + number // 26)}", mention=in_topic(1))

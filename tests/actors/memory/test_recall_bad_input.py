@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from klaw.domain import tokens
-from klaw.domain.recall import Recalled
+from klaw.domain.search import Recalled
 from tests.support.recalling import recalling
 
 SAID = (

@@ -11,7 +11,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
-from klaw.domain.topic_selection import ChosenTopics, Fate
+from klaw.domain.topic import ChosenTopics, Fate
 from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.chooser import TopicChooser

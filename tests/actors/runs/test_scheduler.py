@@ -313,7 +313,7 @@ async def test_what_was_delivered_before_the_interruption_is_not_tried_again(tmp
             started_at=now,
         )
         await here.app.core.writer.run(stored_runs.begin, run)
-        from klaw.domain.delivery import delivery_message
+        from klaw.domain.task import delivery_message
 
         said = attrs.evolve(run, delivered=1)
         await here.app.core.writer.run(

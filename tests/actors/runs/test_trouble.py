@@ -15,10 +15,9 @@ from trio.testing import MockClock
 import klaw.runs.scheduler as scheduler_module
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.supervisor import State
-from klaw.domain.delivery import notice_message
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName
+from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName, notice_message
 from klaw.runs.beginning import NotStarted
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs, tasks

@@ -7,8 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from klaw.actor.clock import SystemClock, new_id
-from klaw.domain.approval import Outcome
-from klaw.domain.events import ApprovalAsked, ApprovalEnded
+from klaw.domain.events import ApprovalAsked, ApprovalEnded, Outcome
 from klaw.domain.names import UserId, chat_id
 from klaw.toolbox.approvals import MAX_OPEN_PER_CHAT, MAX_WHAT_CHARS, Approvals
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, tool

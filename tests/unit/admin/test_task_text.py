@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from klaw.cli.operations import _value, written
-from klaw.domain.zones import clock_text, local_time
+from klaw.domain.names import clock_text, local_time
 from klaw.operations import runs, schedule
 from klaw.operations.operation import OperationError
 

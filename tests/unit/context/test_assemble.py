@@ -13,9 +13,9 @@ from klaw.context.window import exchanges, fit
 from klaw.domain import tokens
 from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.domain.quoting import RECALL_HEADER
-from klaw.domain.recall import Candidate, Decision, Recalled
+from klaw.domain.search import Candidate, Decision, Recalled
 from klaw.domain.summary import Summary
+from klaw.domain.text import RECALL_HEADER
 from klaw.store.records import dumps
 from tests.support.making import dialogue, stored
 

@@ -17,9 +17,9 @@ from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.person import PersonId
-from klaw.domain.quoting import HEADERS, MARK, hanging, one_line, prose, quoted, tagged
 from klaw.domain.search import FactResult, FileResult, NamedFact, PersonResult, SearchPage, TopicResult
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
+from klaw.domain.text import HEADERS, MARK, hanging, one_line, prose, quoted, tagged
 from klaw.llm.providers.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
 from klaw.memory.search.format_results import show

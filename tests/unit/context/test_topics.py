@@ -14,9 +14,8 @@ from klaw.context.topics import GAP, HEADER, MAX_MESSAGE_CHARS, Present, pack, w
 from klaw.domain import tokens
 from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.domain.recall import Decision
-from klaw.domain.topic import Topic, TopicId
-from klaw.domain.topic_selection import Asked, ChosenTopics, Fate, TopicCandidate
+from klaw.domain.search import Decision
+from klaw.domain.topic import Asked, ChosenTopics, Fate, Topic, TopicCandidate, TopicId
 from tests.support.making import dialogue, stored
 from tests.unit.context.test_assemble import MET, recalled, snapshot
 

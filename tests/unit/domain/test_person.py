@@ -4,11 +4,11 @@ import attrs
 import pytest
 
 from klaw.domain.names import UserId
-from klaw.domain.naming import Finder, words_of
 from klaw.domain.person import (
     MAX_ALIASES,
     MAX_NAME,
     MAX_RELATION,
+    Finder,
     InvalidPerson,
     Person,
     PersonId,
@@ -19,6 +19,7 @@ from klaw.domain.person import (
     normal_name,
     person_name,
     relation_text,
+    words_of,
 )
 
 AT = "2026-11-21T10:00:00.000Z"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.domain.recall import Candidate, Decision
+from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.gate import Evidence, Gate, calibrated, is_command
 from klaw.memory.recall.pack import MIN_SHARE_TOKENS, line_tokens, pack
 from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion

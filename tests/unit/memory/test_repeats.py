@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.domain.message import Role
-from klaw.domain.recall import Candidate, Decision
+from klaw.domain.search import Candidate, Decision
 from klaw.memory.recall.gate import prefer_newer, stems_of
 from klaw.memory.recall.pack import line_tokens, pack
 from tests.support.making import stored

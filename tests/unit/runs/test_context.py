@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.context.inputs import Budget
-from klaw.domain.quoting import CORE_MEMORY_HEADER
+from klaw.domain.text import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
 from klaw.runs.context import EMPTY_ANSWER, Inputs, assemble, run_messages
 from klaw.runs.transcripts import PastRun, read_line

@@ -14,7 +14,7 @@ import pytest
 from klaw.agent.workspace import Workspace
 from klaw.config.load import load
 from klaw.domain.names import LOCAL_USER
-from klaw.domain.quoting import RECALL_HEADER
+from klaw.domain.text import RECALL_HEADER
 from klaw.domain.tokens import estimate
 from klaw.setup import answers
 from klaw.setup.answers import Model, Names

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from klaw.domain.topic_selection import Fate
+from klaw.domain.topic import Fate
 from klaw.memory.recall.query import read_query
 from klaw.memory.recall.replay import Replayed
 from klaw.memory.topics.chooser import judge, worths
