@@ -22,8 +22,6 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import State
 from klaw.admin import recalled, trial, why
 from klaw.admin.answers import check_chat, check_receipt, turn_json, turn_summary
-from klaw.admin.forget_requests import Forget
-from klaw.admin.forgetting import run_forget
 from klaw.admin.requests import (
     Actors,
     BadRequest,
@@ -55,7 +53,6 @@ from klaw.llm.slots import Slots
 from klaw.memory.archivist import Archivist
 from klaw.memory.coverage import Coverage
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.forget.forget import Forgetter
 from klaw.memory.recall.recall import Recall
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.operations.perform import OPERATOR, Call, perform
@@ -102,7 +99,6 @@ class Sources:
     """None when topics are off."""
     health: HasProblems
     scheduling: Scheduling
-    forgetter: Forgetter
     threads: Sequence[Threads]
     connections: Callable[[], Sequence[Any]]
     """Of the gateway, now: attrs values, each with an ``id``."""
@@ -152,8 +148,6 @@ class Commands:
                 return await self._why(request)
             case Tasks() | Log() | Health() | Mcp() | Reindex():
                 return await self._operate(request)
-            case Forget():
-                return await run_forget(self._sources.forgetter, request)
 
     async def _operate(self, request: Tasks | Log | Health | Mcp | Reindex) -> dict[str, Any]:
         """What is about the process and not about somebody's chats."""

@@ -14,7 +14,6 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
-from klaw.admin.forget_requests import Forget
 from klaw.domain.text import has_forbidden
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Call, read
@@ -135,7 +134,7 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health | Mcp | Reindex | Forget
+Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health | Mcp | Reindex
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 

@@ -6,7 +6,6 @@ from typing import Any
 import attrs
 
 from klaw.admin.answers import check_user
-from klaw.admin.forget_requests import Forget
 from klaw.admin.requests import Receipt, Request, Why
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.operations.short_ids import ID, MOST_TOLD, only, read_id
@@ -16,7 +15,6 @@ from klaw.store.sql.short_ids import IdKind, beginning_with
 _FIELDS: Mapping[type[Any], tuple[tuple[str, IdKind], ...]] = {
     Receipt: (("turn", "turn"), ("why", "message")),
     Why: (("message", "message"),),
-    Forget: (("what", "message"),),
 }
 
 

@@ -158,7 +158,6 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
         archivist=memory.archivist if core.config.topics.enabled else None,
         health=core.health,
         scheduling=app.tasks.scheduling,
-        forgetter=memory.forgetter,
         threads=app.threads,
         connections=connections,
         address=address,

@@ -302,19 +302,8 @@ class _ChatActor:
                 return _Done(await self._retry())
             case Command.MODEL:
                 return await self._model(asked.rest)
-            case Command.FORGET:
-                return await self._forget(asked.rest)
             case command:
                 return _Done(await self._show(command))
-
-    async def _forget(self, rest: str) -> _Done:
-        memory = self.agent.memory.answers
-        confirms = memory.confirms(rest)
-        if confirms:
-            await self._stop("/forget")  # its answer could quote what is forgotten
-        text = await memory.forget(self.chat, rest)
-        # What it shows in words goes with the next forgetting.
-        return _Done(text, metadata={} if confirms else {SHOWN: True})
 
     async def _show(self, command: Command) -> str:
         match command:

@@ -20,7 +20,6 @@ class Command(enum.StrEnum):
     CONTEXT = "/context"
     MODEL = "/model"
     MODELS = "/models"
-    FORGET = "/forget"
     HELP = "/help"
 
 
@@ -32,7 +31,6 @@ _MEANING: Mapping[str, str] = {
     Command.CONTEXT: "show what the last answer was made from",
     Command.MODEL: "show this chat's model; /model NAME changes it, /model default takes it back",
     Command.MODELS: "list the models with their context length and prices",
-    Command.FORGET: "forget messages, a topic or a fact for good: shows first what would go",
     Command.HELP: "show this list",
 }
 

@@ -16,9 +16,6 @@ from klaw.errors import KlawError, Problem
 
 TIMEOUT_S = 15.0
 """Longer than any command's deadline at the server, which answers by itself."""
-SLOW_S = {"forget": 600.0}
-"""Commands that read all files."""
-
 
 _POSITIONAL = frozenset(
     {"name", "run", "fact", "person", "into", "topic", "topics", "query", "what", "message", "turn"}
@@ -60,7 +57,7 @@ def call(paths: Paths, command: str, *, timeout_s: float | None = None, **args: 
     Args:
         paths: of the server's home.
         command: its name.
-        timeout_s: how long to wait for the answer; None: as long as the command usually takes.
+        timeout_s: how long to wait for the answer; None: ``TIMEOUT_S``.
         args: its arguments; those that are None are left out.
 
     Raises:
@@ -68,7 +65,7 @@ def call(paths: Paths, command: str, *, timeout_s: float | None = None, **args: 
         Refused: it answered with an error.
     """
     request = {"command": command, "args": {name: value for name, value in args.items() if value is not None}}
-    line = _exchange(paths, json.dumps(request).encode() + b"\n", timeout_s or SLOW_S.get(command, TIMEOUT_S))
+    line = _exchange(paths, json.dumps(request).encode() + b"\n", timeout_s or TIMEOUT_S)
     try:
         answer = json.loads(line)
         if answer["ok"]:

@@ -47,7 +47,6 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _server_commands(commands)
     _looking_commands(commands)
     _repair_commands(commands)
-    _memory_commands(commands)
     _config_commands(commands)
     _models_commands(commands)
     _mcp_commands(commands)
@@ -172,17 +171,6 @@ def _repair_commands(commands: Any) -> None:
     reindex.add_argument("--accept-differences", action="store_true", help="swap although the new one differs")
     reindex.add_argument("--embed-again", action="store_true", help="make all vectors again (default: take them over)")
     reindex.add_argument("--drop-old", action="store_true", help="only remove the old database of the last reindex")
-
-
-def _memory_commands(commands: Any) -> None:
-    text = "take a message, a topic, a fact or a person out of everything, with a proof"
-    forget = _command(commands, "forget", text, "forget", "forget_command")
-    forget.add_argument("what", metavar="WHAT", help="a message's id, main#12, topic:ID, fact:ID or person:NAME")
-    forget.add_argument("--user", metavar="NAME", help="whose (default: local)")
-    forget.add_argument("--with-facts", action="store_true", help="also the facts that were made of it")
-    forget.add_argument("--with-messages", action="store_true", help="of a person: also the messages that name them")
-    forget.add_argument("--dry-run", action="store_true", help="only list what would go and what holds it")
-    forget.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _group(commands: Any, name: str, text: str) -> Any:

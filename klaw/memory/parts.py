@@ -27,8 +27,6 @@ from klaw.memory.forget.forget import Forgetter
 from klaw.memory.people.people import People
 from klaw.memory.recall.recall import Recall
 from klaw.memory.search.search import MemorySearch
-from klaw.memory.slash import MemoryAnswers
-from klaw.memory.slash_forget import ForgetAnswers
 from klaw.memory.summaries import summarizer
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
@@ -62,7 +60,6 @@ class Memory:
     archivist: Archivist
     compactor: Nudge
     forgetter: Forgetter
-    answers: MemoryAnswers
     metrics: TopicMetrics
     _background: tuple[ActorSpec, ...]
     """The actors beside the embedder, in the order of their start."""
@@ -164,7 +161,6 @@ def build(
         clock=clock,
         changed=archive.nudge,
     )
-    answers = MemoryAnswers(ForgetAnswers(forgetter, clock))
     drawer = FactExtractor(asker, facts, PeopleExtractor(people, readers), readers)
     audit = partial(
         coverage.run,
@@ -231,7 +227,6 @@ def build(
         archivist=archive,
         compactor=compact,
         forgetter=forgetter,
-        answers=answers,
         metrics=metrics,
         background=tuple(background),
     )

@@ -69,6 +69,7 @@ class Scope(enum.Enum):
 
     USER = "any user; it is nobody's data"
     OWN = "a user about their own data"
+    CHAT = "a user in a chat, about that chat"
     OPERATOR = "only whoever runs the server"
 
 

@@ -96,6 +96,8 @@ def plain(value: Any) -> Any:
 
 def _allowed(call: Call, asker: Asker) -> UserId:
     """Whose data it is about. Raises OperationError (``forbidden``)."""
+    if call.operation.scope is Scope.CHAT and asker.chat is None:
+        raise OperationError("bad_request", "this is asked in a chat")
     named = getattr(call.asked, "user", None)
     if asker.user is None:
         return UserId(named or LOCAL_USER)

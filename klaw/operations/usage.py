@@ -10,7 +10,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import ChatId, UserId, user_id
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
-from klaw.operations.operation import Lines, Noun, OfUser, OperationError, Slash, argument
+from klaw.operations.operation import Lines, Noun, Scope, Slash, argument
 from klaw.operations.perform import Asker
 from klaw.operations.text import Table
 
@@ -149,14 +149,15 @@ async def usage(
 
 
 @NOUN.operation(
-    "chat_usage", OfUser, show=_in_chat, slash=Slash(word="/usage", help="show what this chat used and what it cost")
+    "chat_usage",
+    show=_in_chat,
+    scope=Scope.CHAT,
+    slash=Slash(word="/usage", help="show what this chat used and what it cost"),
 )
-async def chat_usage(chat: ChatId | None, readers: "Readers", budget: "Budget") -> dict[str, Any]:
+async def chat_usage(chat: ChatId, readers: "Readers", budget: "Budget") -> dict[str, Any]:
     """Show what the chat where this is asked has used, and its user."""
     from klaw.store.sql import usage
 
-    if chat is None:
-        raise OperationError("bad_request", "this is asked in a chat")
     used, report = await readers.run(usage.of_chat, chat, budget.today()), budget.report()
     return {
         "chat": spent_json(used.chat),

@@ -10,7 +10,6 @@ from klaw.domain.forget import MAX_PIECES, MAX_WORDLESS, Quotes, fragments
 from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import forget as forget_module
-from klaw.memory.slash_forget import ForgetAnswers
 from klaw.store.engine import connect
 from klaw.store.forget import forgetting
 from klaw.store.forget import logs as forget_logs
@@ -21,6 +20,7 @@ from klaw.store.kinds.forgetting import clean_logs
 from klaw.store.sql import messages
 from klaw.store.sql.summaries import copy_path
 from klaw.store.store import Store
+from tests.support.asking import forgetting_in
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
 from tests.support.making import START, new, running_store
@@ -43,8 +43,8 @@ async def answers_of(root: Path, others: str, wanted: str) -> list[str]:
         (root / "workspace" / "MEMORY.md").write_text(others)
         said = [new(text, user="anna", at=START) for text in (wanted, "and something else that is longer")]
         await store.writer.run(stored_messages.append, said)
-        answers = ForgetAnswers(forgetter(store, root), TestClock(1_000.0))
-        return [await answers.tell(MAIN, what) for what in ("#1", "yes", "#1", wanted[:20])]
+        tell = forgetting_in(forgetter(store, root), TestClock(1_000.0))
+        return [await tell(MAIN, what) for what in ("#1", "yes", "#1", wanted[:20])]
 
 
 @pytest.mark.parametrize("text", PINS)
@@ -139,10 +139,10 @@ async def test_forgetting_in_a_chat_searches_no_file_and_makes_no_file_anew(
     async with running_store(tmp_path) as store:
         await say(store, *(f"the secret number {n} of the safe" for n in range(5)))
         tool = attrs.evolve(forgetter(store, tmp_path), compact=lambda: nudged.append(1))
-        answers = ForgetAnswers(tool, TestClock(1_000.0))
+        tell = forgetting_in(tool, TestClock(1_000.0))
         for n in range(1, 6):
-            await answers.tell(MAIN, f"#{n}")
-            assert (await answers.tell(MAIN, "yes")).startswith("Forgotten.")
+            await tell(MAIN, f"#{n}")
+            assert (await tell(MAIN, "yes")).startswith("Forgotten.")
         assert done == ["emptied"]
         assert len(nudged) == 5
 

@@ -1,11 +1,15 @@
-"""Asking an operation over parts, and what a terminal shows of a search."""
+"""Asking an operation over parts, also in a chat, and what a terminal shows of a search."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from klaw.actor.clock import Clock
 from klaw.cli.operations import written
+from klaw.domain.names import ChatId
+from klaw.memory.forget.forget import Forgetter
 from klaw.operations import search
 from klaw.operations.perform import OPERATOR, perform, read
+from klaw.operations.slash import OperationCommands
 from klaw.operations.table import operations
 
 
@@ -18,3 +22,17 @@ def search_lines(answer: dict[str, Any], *, more: str | None = None, bold: bool 
     """What ``klaw search`` prints of an answer; ``more``: the command for the next page."""
     shown = search.show(answer if more else {**answer, "next": None}, lambda **_page: more or "")
     return written(shown.lines, bold=bold)
+
+
+def forgetting_in(forgetter: Forgetter, clock: Clock) -> Callable[[ChatId, str], Awaitable[str]]:
+    """``/forget`` of chats, without a server."""
+    commands = OperationCommands()
+    commands.parts = {"forgetter": forgetter, "readers": forgetter.readers, "clock": clock}
+
+    async def stop(_reason: str) -> bool:
+        return False
+
+    async def tell(chat: ChatId, rest: str) -> str:
+        return (await commands.run("/forget", chat, rest, stop)).text
+
+    return tell

@@ -100,6 +100,8 @@ def _read(workspace: Path, user: UserId, path: str) -> bytes | None:
 class NothingToForget(KlawError):
     """What was named is not there, or cannot be forgotten. The text says why."""
 
+    code, argument = "nothing_to_forget", "what"
+
 
 @attrs.frozen(kw_only=True)
 class Wanted:

@@ -40,6 +40,8 @@ MOST_LISTED = 100
 EMPTY_EVERY_S = 60.0
 """Between two forgettings of users after which the write-ahead log is emptied at once; ``memory.compactor`` does the
 rest."""
+MOST_SHOWN = 1_000
+"""Chats whose question is remembered; the oldest gives way."""
 ROUNDS = 5
 """Searches for lines that were written while the logs were cleaned."""
 
@@ -88,6 +90,16 @@ class Proof:
     """Of a person: how many rows of each kind still name it."""
 
 
+@attrs.frozen
+class Shown:
+    """What a chat was shown, and can confirm."""
+
+    wanted: Wanted
+    with_facts: bool
+    until: float
+    """Unix seconds."""
+
+
 async def _nothing_runs(_user: UserId, _run: str) -> None:
     pass
 
@@ -124,6 +136,7 @@ class Forgetter:
     stop_run: Callable[[UserId, str], Awaitable[None]] = _nothing_runs
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _next_emptying: _Time = attrs.field(factory=_Time, init=False)
+    _shown: dict[ChatId, Shown] = attrs.field(factory=dict, init=False)
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
         """What somebody means; see ``finding.find``."""
@@ -132,6 +145,17 @@ class Forgetter:
     async def newest(self, chat: ChatId, count: int) -> Wanted:
         """The newest messages of a chat that were said in it. Raises NothingToForget."""
         return await finding.newest(self.readers, chat, count)
+
+    def note_shown(self, chat: ChatId, wanted: Wanted, *, with_facts: bool, until: float) -> None:
+        """Remember what a chat was shown; a restart forgets it, and then it has to be asked again."""
+        while len(self._shown) >= MOST_SHOWN:
+            del self._shown[next(iter(self._shown))]
+        self._shown[chat] = Shown(wanted, with_facts, until)
+
+    def take_shown(self, chat: ChatId, now: float) -> Shown | None:
+        """What a chat was shown last, once, and not after its time."""
+        shown = self._shown.pop(chat, None)
+        return shown if shown is not None and shown.until >= now else None
 
     # -- looking and doing -----------------------------------------------------------------------------------------
 

@@ -7,11 +7,12 @@ import trio
 
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.memory.slash_forget import CONFIRM_S, ForgetAnswers
+from klaw.operations.forget import CONFIRM_S
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import facts, messages
 from tests.actors.chats.world import world
+from tests.support.asking import forgetting_in
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
@@ -124,31 +125,31 @@ async def test_a_person_is_shown_and_what_still_names_them_is_told(tmp_path: Pat
     async with running_store(tmp_path) as store:
         await say(store, "Спроси у Цецилии про чай", user="local")
         person = await add(store, "Цецилия", user="local")
-        answers = ForgetAnswers(forgetter(store, tmp_path), TestClock(1_000.0))
+        tell = forgetting_in(forgetter(store, tmp_path), TestClock(1_000.0))
         for what in ("Цецилия", "person:ЦЕЦИЛИЯ", f"person:{person.id}"):
-            shown = await answers.tell(CHAT, what)
+            shown = await tell(CHAT, what)
             assert f"\n  person {person.id}: “Цецилия”" in shown
             assert "Kept: messages that name them, 1;" in shown
-        done = await answers.tell(CHAT, "yes")
+        done = await tell(CHAT, "yes")
         assert done.startswith("Forgotten.\nSTILL named in: messages 1.")
         other = await add(store, "Cecily", user="local")
         await store.writer.run(stored_facts.put, fact("Cecily likes tea with jam", user="local"), "new")
-        assert f"person {other.id}: “Cecily”" in await answers.tell(CHAT, "Cecily")
-        done = await answers.tell(CHAT, "yes")
+        assert f"person {other.id}: “Cecily”" in await tell(CHAT, "Cecily")
+        done = await tell(CHAT, "yes")
         assert done.startswith("Forgotten.\nNo row names them any more.")
         # Nothing of another user's.
         await add(store, "Fremde", user="boris")
-        assert "Nothing can be forgotten" in await answers.tell(CHAT, "person:Fremde")
+        assert "Nothing can be forgotten" in await tell(CHAT, "person:Fremde")
 
 
 async def test_people_known_by_a_message_only_go_with_the_facts(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await store.writer.run(stored_messages.append, [new("Борис тут", id="m1")])
         person = await add(store, "Борис", user="local", source="archivist", mention=in_topic(1, "m1"))
-        answers = ForgetAnswers(forgetter(store, tmp_path), TestClock(1_000.0))
-        assert f"takes them too:\n  person {person.id}: “Борис”" in await answers.tell(CHAT, "main#1")
-        assert f"\n  person {person.id}: “Борис”" in await answers.tell(CHAT, "main#1 with facts")
-        assert "too short, or too common" in await answers.tell(CHAT, "yes")
+        tell = forgetting_in(forgetter(store, tmp_path), TestClock(1_000.0))
+        assert f"takes them too:\n  person {person.id}: “Борис”" in await tell(CHAT, "main#1")
+        assert f"\n  person {person.id}: “Борис”" in await tell(CHAT, "main#1 with facts")
+        assert "too short, or too common" in await tell(CHAT, "yes")
         assert await names(store, "local") == []
 
 
@@ -172,13 +173,13 @@ async def test_a_question_is_confirmed_in_its_chat_and_in_time(tmp_path: Path) -
     async with running_store(tmp_path) as store:
         await say(store, SECRET, "and more of it", user="local")
         clock = TestClock(1_000.0)
-        answers = ForgetAnswers(forgetter(store, tmp_path), clock)
+        tell = forgetting_in(forgetter(store, tmp_path), clock)
         other = type(CHAT)(f"{CHAT}2")
-        assert "would be forgotten" in await answers.tell(CHAT, "main#1")
-        assert "nothing to confirm" in await answers.tell(other, "yes")
+        assert "would be forgotten" in await tell(CHAT, "main#1")
+        assert "nothing to confirm" in await tell(other, "yes")
         clock.at += CONFIRM_S + 1
-        assert "nothing to confirm" in await answers.tell(CHAT, "yes")
-        assert "would be forgotten" in await answers.tell(CHAT, "main#1")
-        assert "would be forgotten" in await answers.tell(CHAT, "main#2")  # takes the place of the first
-        assert (await answers.tell(CHAT, "yes")).startswith("Forgotten.")
+        assert "nothing to confirm" in await tell(CHAT, "yes")
+        assert "would be forgotten" in await tell(CHAT, "main#1")
+        assert "would be forgotten" in await tell(CHAT, "main#2")  # takes the place of the first
+        assert (await tell(CHAT, "yes")).startswith("Forgotten.")
         assert holding(tmp_path, CANARY)

@@ -150,6 +150,9 @@ def test_every_operation_is_described() -> None:
         for field in operation.arguments.__attrs_attrs__:
             assert told(field).help, (operation.name, field.name)
             assert plain_type(field) is not None
+        if operation.confirm is not None:
+            dry_run = {field.name: field for field in operation.arguments.__attrs_attrs__}["dry_run"]
+            assert (dry_run.default, told(dry_run).option) == (True, None), operation.name
         if operation.scope is Scope.OWN:
             assert any(field.name == "user" for field in operation.arguments.__attrs_attrs__), operation.name
 

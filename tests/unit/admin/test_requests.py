@@ -70,6 +70,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "person_undo",
         "person_find",
         "topics_search",
+        "chat_forget",
     }
     assert all(0 < cls.deadline_s <= SLOW_S.get(name, 10) and cls.__doc__ for name, cls in COMMANDS.items())
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())

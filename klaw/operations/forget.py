@@ -1,0 +1,317 @@
+"""Forgetting a message, a topic, a fact or a person, with a proof.
+
+The answers hold beginnings of what goes, and of a person its names and the facts that name it, so they never go into a
+log. What a chat is shown is stored in the chat itself, and goes with what is forgotten next.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.domain.names import ChatId, UserId, name_of, user_of
+from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, Slash, argument, required
+
+if TYPE_CHECKING:
+    from klaw.actor.clock import Clock
+    from klaw.memory.forget.finding import Wanted
+    from klaw.memory.forget.forget import Forgetter, Preview, Proof
+
+NOUN = Noun("forget", "remove a message, a topic, a fact or a person from everything, with a proof (docs/memory.md)")
+
+CONFIRM_S = 600.0
+"""What a chat was shown can be confirmed for so long."""
+MAX_NEWEST = 50
+DEFAULT_NEWEST = 2
+"""A question with its answer."""
+SHOWN = 40
+
+_YES, _NO = frozenset({"yes", "да"}), frozenset({"no", "нет"})
+_LAST = frozenset({"last", "последнее", "последние"})
+_WITH_FACTS = ("with facts", "с фактами")
+
+_USAGE = f"""Say what is to be forgotten; nothing goes before you have said /forget yes:
+  /forget last        the last two messages of this chat; /forget last 5 the last five (at most {MAX_NEWEST})
+  /forget #12         a message of this chat; /forget garden#12 one of another chat of yours
+  /forget topic:7     a topic with all its messages; /topics lists them
+  /forget fact:ID     a fact with its history; /memory lists them
+  /forget person:NAME somebody you spoke of, with the facts that name them; what was said stays
+With a message go the answer, the tool calls and all else that was made of it. With “with facts” behind it also what was
+kept on purpose: facts, people known by nothing else, core memory, tasks and files.""".split("\n")
+
+
+@attrs.frozen(kw_only=True)
+class Forget(OfUser):
+    what: Name = required(
+        "a message's id or main#12, topic:ID, fact:ID, person:ID or person:NAME", metavar="WHAT", id_of="message"
+    )
+    with_facts: bool = argument("also facts, people, files and tasks that were made of it", default=False)
+    with_messages: bool = argument("of a person: also the messages that name them", default=False)
+    dry_run: bool = argument("only list what would go and what holds it", default=True)
+
+
+@attrs.frozen(kw_only=True)
+class ForgetInChat:
+    what: Query | None = argument("what, or yes or no to what was shown", hidden=True)
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+
+
+def _lines(answer: dict[str, Any]) -> Lines:
+    """What goes, or went, and what holds it."""
+    done = answer["forgotten"]
+    found = ["forgotten:" if done else "would be forgotten:"]
+    found += [_described(each, words=not done) for each in answer["things"] if each["goes"]]
+    if answer["rows"]:
+        found.append(f"rows that quote the text: {_counted(answer['rows'])}")
+    kept = [_described(each) for each in answer["things"] if not each["goes"]]
+    found += _headed("kept; --with-facts forgets what has nothing else beside it:", kept)
+    if answer["named"] is not None:
+        found += _naming(answer)
+    if answer["again"]:
+        found.append(f"said again in: {_places(answer['again'])}; forget those too if they are to go")
+    if not answer["searched"]:
+        found.append("the text is too short, or too common, to be searched for elsewhere")
+    found += _headed("was held by:" if done else "held by:", [_file(each) for each in answer["held"]])
+    if done:
+        still = [f"{_file(each)}: {each['remedy']}" for each in answer["still_held"]]
+        found += _headed("STILL held by:", still)
+        if not still and answer["searched"]:
+            found.append("a search of all files finds its words nowhere")
+    aside = [f"  {each['path']}: {each['remedy']}" for each in answer["aside"]]
+    return [*found, *_headed("kept aside, and not searched word by word: it may be there in another form", aside)]
+
+
+def _naming(answer: dict[str, Any]) -> list[str]:
+    """What names a person, and what of it stays."""
+    named = answer["named"]
+    found = [f"looked for the names: {', '.join(named['names'])}"]
+    found += [f"  fact {each['id']}: {each['text']}" for each in named["facts"]]
+    if named["namesakes"]:
+        found.append(f"others have one of these names too: {', '.join(named['namesakes'])}")
+    if named["staying"]:
+        more = named["messages"] - len(named["staying"])
+        some = _places(named["staying"]) + (f" and {more} more" if more > 0 else "")
+        found.append(f"kept: messages that name them: {some}; --with-messages forgets them too")
+        for name in ("topics", "summaries"):
+            if named[name]:
+                found.append(f"  {name} that name them: {', '.join(map(str, named[name]))}")
+    if answer["forgotten"]:
+        still = answer["still_named"]
+        found.append(f"STILL named in: {_counted(still)}" if still else "no row names them any more")
+    elif named["others"]:
+        found.append(f"kept: named also in: {_counted(named['others'])}")
+    return found
+
+
+def _in_chat(answer: dict[str, Any]) -> Lines:
+    if "said" in answer:
+        return list(answer["said"])
+    return _forgotten(answer) if answer["forgotten"] else _asked(answer)
+
+
+def _asked(answer: dict[str, Any]) -> list[str]:
+    """What would go, and how to agree."""
+    things = answer["things"]
+    lines = ["This would be forgotten, for good:", *_some([each for each in things if each["goes"]])]
+    spared = [each for each in things if not each["goes"] and not each["remedy"]]
+    lines += _headed("Kept; “with facts” behind it takes them too:", _some(spared))
+    lines += _headed("Kept:", _some([each for each in things if not each["goes"] and each["remedy"]]))
+    if answer["named"] is not None and answer["named"]["messages"]:
+        lines.append(
+            f"Kept: messages that name them, {answer['named']['messages']}; on the server, klaw forget --with-messages"
+            " takes them too."
+        )
+    return [*lines, "/forget yes forgets it (within 10 minutes), /forget no leaves it."]
+
+
+def _forgotten(answer: dict[str, Any]) -> list[str]:
+    """What still says it, of the user's own; what others have makes no difference to it."""
+    lines = []
+    if answer["still_kept"]:
+        lines.append(f"STILL said by what you keep: {_counted(answer['still_kept'])}.")
+    if answer["again"]:
+        more = f" and {len(answer['again']) - SHOWN} more" if len(answer["again"]) > SHOWN else ""
+        said = [f"{name_of(each['chat'])}#{each['seq']}" for each in answer["again"][:SHOWN]]
+        lines.append(f"  STILL said in: {', '.join(said)}{more}")
+    spared = [each for each in answer["things"] if not each["goes"]]
+    if answer["named"] is not None:
+        still = answer["still_named"]
+        lines.append(f"STILL named in: {_counted(still)}." if still else "No row names them any more.")
+    elif not answer["searched"]:
+        lines.append("The text is too short, or too common, to be looked for elsewhere.")
+    elif not lines and not spared:
+        lines.append("Nothing else of yours says it any more.")
+    lines += _headed("STILL there, made of it:", [f"  {each['kind']} {each['name']}" for each in spared])
+    return ["Forgotten.", *lines, "What your devices show and what a provider received is beyond me."]
+
+
+def _some(things: Sequence[dict[str, Any]]) -> list[str]:
+    more = [f"  … and {len(things) - SHOWN} more"] if len(things) > SHOWN else []
+    return [*map(_described, things[:SHOWN]), *more]
+
+
+def _described(thing: dict[str, Any], *, words: bool = True) -> str:
+    """A thing: what it is, where it is found, how it begins, and what to do about one that stays."""
+    kind = "" if thing["kind"] == "message" else f"{thing['kind']} "
+    text = f": “{thing['text']}”" if words and thing["text"] else ""
+    return f"  {kind}{thing['name']}{text}{' (' + thing['remedy'] + ')' if thing['remedy'] else ''}"
+
+
+def _headed(head: str, lines: Sequence[str]) -> list[str]:
+    return [head, *lines] if lines else []
+
+
+def _places(messages: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{each['chat']}#{each['seq']}" for each in messages)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _file(held: Mapping[str, Any]) -> str:
+    return f"  {held['path']} ({held['kind']}, {held['count']})"
+
+
+# -- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _preview(before: "Preview") -> dict[str, Any]:
+    """What goes, and where it is."""
+    scope, looked, named = before.scope, before.looked, before.named
+    return {
+        "forgotten": False,
+        "user": scope.user,
+        "messages": _messages([each for each in scope.own if each.rowid not in scope.shown]),
+        "facts": scope.facts,
+        "kept_facts": scope.kept_facts,
+        "topics": scope.topics,
+        "summaries": [f"{chat}#{number}" for chat, number in scope.summaries],
+        "things": before.things,
+        "people": scope.people,
+        "kept_people": scope.kept_people,
+        "named": named
+        and {
+            "names": named.names,
+            "namesakes": named.namesakes,
+            "facts": [{"id": fact, "text": text} for fact, text in named.facts.items()],
+            "messages": len(named.messages),
+            "staying": _messages(before.naming),
+            "topics": named.topics,
+            "summaries": [f"{chat}#{number}" for chat, number in named.summaries],
+            "others": named.others,
+        },
+        "rows": {name: len(rows) for name, rows in looked.rows.items() if rows} | _positive(looked.kept),
+        "again": _messages(before.again),
+        "searched": bool(looked.pieces),
+        "held": [{**attrs.asdict(each), "remedy": each.remedy} for each in before.held],
+        "aside": [{"path": each.path, "remedy": each.remedy} for each in before.aside],
+    }
+
+
+def _proof(proof: "Proof") -> dict[str, Any]:
+    return {
+        **_preview(proof.before),
+        "forgotten": True,
+        "entry": proof.entry,
+        "lines": proof.lines,
+        "vacuumed": proof.vacuumed,
+        "still_held": [{**attrs.asdict(each), "remedy": each.remedy} for each in proof.held],
+        "still_named": proof.still_named,
+        "still_kept": _positive(proof.after.kept),
+    }
+
+
+def _messages(found: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{"chat": each.chat, "seq": each.seq, "id": each.id} for each in found]
+
+
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+@NOUN.operation(
+    "forget",
+    Forget,
+    cli="",
+    show=_lines,
+    scope=Scope.OPERATOR,
+    changes=True,
+    deadline_s=600.0,
+    confirm="This cannot be undone. Forget it?",
+)
+async def forget(asked: Forget, user: UserId, forgetter: "Forgetter") -> dict[str, Any]:
+    """Remove a message, a topic, a fact or a person from logs, database and files, and show what still holds it."""
+    wanted = await forgetter.find(asked.what, user, with_messages=asked.with_messages)
+    if asked.dry_run:
+        return _preview(await forgetter.preview(wanted, with_facts=asked.with_facts, everywhere=True))
+    return _proof(await forgetter.forget(wanted, with_facts=asked.with_facts, everywhere=True))
+
+
+@NOUN.operation(
+    "chat_forget",
+    ForgetInChat,
+    show=_in_chat,
+    scope=Scope.CHAT,
+    changes=True,
+    slash=Slash(
+        word="/forget",
+        rest="what",
+        help="forget messages, a topic, a fact or a person for good: shows first what would go",
+        quotes=lambda answer: not answer.get("confirmed"),
+    ),
+)
+async def forget_in_chat(
+    asked: ForgetInChat,
+    chat: ChatId,
+    forgetter: "Forgetter",
+    clock: "Clock",
+    stop: Callable[[str], Awaitable[bool]],
+) -> dict[str, Any]:
+    """Show what would be forgotten, or forget what was shown."""
+    from klaw.memory.forget.finding import NothingToForget
+
+    said = " ".join((asked.what or "").split())
+    waiting = forgetter.take_shown(chat, clock.now())
+    if said.casefold() in _YES:
+        await stop("/forget")  # its answer could quote what is forgotten
+        if waiting is None:
+            text = "There is nothing to confirm: say first what is to be forgotten."
+            return {"confirmed": True, "said": [text]}
+        try:
+            return {"confirmed": True, **_proof(await forgetter.forget(waiting.wanted, with_facts=waiting.with_facts))}
+        except NothingToForget as error:
+            return {"confirmed": True, "said": [f"Nothing was forgotten: {error}."]}
+    if said.casefold() in _NO:
+        return {"said": ["Nothing was forgotten." if waiting is not None else "There was nothing to confirm."]}
+    if not said:
+        return {"said": _USAGE}
+    what, with_facts = said, False
+    for ending in _WITH_FACTS:
+        if what.casefold().endswith(f" {ending}"):
+            what, with_facts = what[: -len(ending)].strip(), True
+    try:
+        wanted = await _find(forgetter, chat, what)
+        before = await forgetter.preview(wanted, with_facts=with_facts)
+    except NothingToForget as error:
+        return {"said": [f"Nothing can be forgotten: {error}.", *_USAGE]}
+    forgetter.note_shown(chat, wanted, with_facts=with_facts, until=clock.now() + CONFIRM_S)
+    return _preview(before)
+
+
+async def _find(forgetter: "Forgetter", chat: ChatId, what: str) -> "Wanted":
+    from klaw.memory.forget.finding import NothingToForget
+
+    word, _, number = what.partition(" ")
+    if word.casefold() in _LAST:
+        if number and (not number.isdecimal() or len(number) > 4 or not 1 <= int(number) <= MAX_NEWEST):
+            raise NothingToForget(f"after last stands a number from 1 to {MAX_NEWEST}")
+        return await forgetter.newest(chat, int(number or DEFAULT_NEWEST))
+    if what.removeprefix("#").isdecimal():
+        what = f"{name_of(chat)}#{what.removeprefix('#')}"
+    return await forgetter.find(what, user_of(chat))
