@@ -10,7 +10,7 @@ from structlog.testing import LogCapture
 
 from klaw.actor.log import keep_allowed_fields
 
-pytest_plugins = ["tests.support.hanging", "tests.support.models"]
+pytest_plugins = ["tests.support.hanging", "tests.support.models", "tests.support.source_engine"]
 
 explore = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No example fails because the machine is slow."""

@@ -41,7 +41,7 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import RECIPES
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.store import Store
-from tests.support.making import running_store
+from tests.support.stores import running_store
 
 MODEL = "multilingual-e5-small"
 GROUP = 256

@@ -57,7 +57,7 @@ from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search.candidates import Depth, Scope, read_messages, search_lists
 from klaw.store.search.tokenizer import stem
 from klaw.store.store import Store
-from tests.support.making import running_store
+from tests.support.stores import running_store
 
 MODEL = "multilingual-e5-small"
 BUDGET = 400

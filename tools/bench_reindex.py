@@ -22,8 +22,8 @@ from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import Options
 from klaw.store.store import Store
-from tests.support.making import new
 from tests.support.reindexing import ended, reindexing_store
+from tests.support.stores import new
 
 CHATS = 50
 DIMENSION = 384

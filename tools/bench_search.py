@@ -35,7 +35,7 @@ from klaw.memory.search.search import DEPTH, MemorySearch
 from klaw.store.engine.readers import Readers
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search.history_search import HistoryFilters, search_history
-from tests.support.making import running_store
+from tests.support.stores import running_store
 from tools.bench_recall import MODEL, CachedModel, load
 
 DEEPEST = 10

@@ -61,8 +61,8 @@ from klaw.store.search.tokenizer import stem, words
 from klaw.store.sql import topics
 from klaw.store.sql.topic_search import TopicFilters
 from klaw.store.store import Store
-from tests.support.making import START, new, running_store, stored
 from tests.support.scripted import Scripted, TestClock, archiving, client, lines_of, one_topic, split_answer
+from tests.support.stores import START, new, running_store, stored
 from tools.bench_recall import MODEL, CachedModel, load
 
 TOP = 5

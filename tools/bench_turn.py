@@ -45,8 +45,8 @@ from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.topics import TopicDraft
 from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
-from tests.support.making import running_store
 from tests.support.server import UNLIMITED
+from tests.support.stores import running_store
 from tests.support.turns import record
 from tools.lean_client import LeanClient
 

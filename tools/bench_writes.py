@@ -36,7 +36,7 @@ from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.messages import Appended
 from klaw.store.store import Store
-from tests.support.making import running_store
+from tests.support.stores import running_store
 from tests.support.turns import record
 from tools.bench_turn import CHAT, messages_of
 

@@ -28,7 +28,7 @@ from klaw.actor import log
 from klaw.memory.forget import finding
 from klaw.store.engine.journal import Journal
 from klaw.store.forget import logs as forget_logs
-from tests.support import making, turns
+from tests.support import stores, turns
 from tools.memory_work import OPERATIONS, Work, finish_background
 
 OF_WRITES = ("append", "torn", "logs", "torn_commit", "commit", "sql", "kept", "fsync", "random")
@@ -158,7 +158,7 @@ async def live(root: Path, wanted: dict[str, Any]) -> None:
     chance = random.Random(f"{wanted['seed']} {wanted['number']}")
     deadline = Deadline(wanted["point"], wanted["skip"], chance)
     DyingJournal.deadline = deadline
-    making.Journal = DyingJournal  # type: ignore[misc]
+    stores.Journal = DyingJournal  # type: ignore[misc]
     turns._count = count(wanted["number"] * 1_000)  # ids of other lives are taken
     forget_logs.compact = _around(deadline, forget_logs.compact, "compact", "compacted")
     finding.remove = _around(deadline, finding.remove, "files", "removed")
@@ -173,7 +173,7 @@ async def live(root: Path, wanted: dict[str, Any]) -> None:
 
         connection.exec_trace = look
 
-    async with making.running_store(root, fsync=partial(_fsync, deadline), checkpoint_bytes=20_000) as store:
+    async with stores.running_store(root, fsync=partial(_fsync, deadline), checkpoint_bytes=20_000) as store:
         await store.database.run(traced)
         work = Work(store=store, root=root, chance=chance, say=say, number=wanted["number"], arm=deadline.arm)
         await finish_background(work)

@@ -31,9 +31,9 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
-from tests.support.making import running_store
 from tests.support.reindexing import differing, digests_of
 from tests.support.reindexing import run as reindex
+from tests.support.stores import running_store
 from tools.drill_checks import delete_database, lose_unsynced_tails
 from tools.memory_checks import Ledger, check_database
 from tools.memory_child import points_of

@@ -36,9 +36,9 @@ from klaw.store.store import Store
 from tests.support.derived import TOOLS, turn_of
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, secret_past
-from tests.support.making import START, new
 from tests.support.reindexing import DIMENSION, MODEL, unit
 from tests.support.scripted import Scripted
+from tests.support.stores import START, new
 from tests.support.topics import draft
 
 USERS = ("anna", "boris", "вера")

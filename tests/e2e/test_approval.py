@@ -9,10 +9,10 @@ import trio
 from klaw.toolbox.exec.tool import RISK
 from klaw.wire.frames import Approval, ApprovalEnded, Approve, Tool
 from tests.actors.client.test_chat_command import desk
-from tests.e2e.talking import talking
 from tests.support import llm_server
 from tests.support.llm_server import serve_llm, text_reply, tool_reply
 from tests.support.server import served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 

@@ -5,7 +5,8 @@ import sys
 
 import trio
 
-from tests.support.server import REPOSITORY, clean_environ
+from tests.support.repository import REPOSITORY
+from tests.support.server import clean_environ
 
 HANG_S = 900.0
 

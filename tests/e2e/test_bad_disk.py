@@ -12,9 +12,9 @@ import trio
 from klaw.cli.complain import EX_CONFIG
 from klaw.client.errors import RequestRefused
 from klaw.wire.frames import GetStatus
-from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import talking
 
 RUSSIAN = "Проверка связи, приём. "
 

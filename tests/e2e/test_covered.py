@@ -9,9 +9,9 @@ import apsw
 import trio
 
 from klaw.store.engine.connect import prepare_writer
-from tests.e2e.talking import talking
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 FACT = "Код калитки в саду 4711"

@@ -7,10 +7,10 @@ import trio
 
 from klaw.memory.embed import worker
 from klaw.wire.frames import GetStatus, Status
-from tests.e2e.inside import inside, kept
-from tests.e2e.talking import talking
+from tests.support.inside import inside, kept
 from tests.support.llm_server import echo_reply, error_reply, serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import talking
 from tests.support.tiny_model import write_tiny_model
 from tests.support.waiting import HANG_S
 

@@ -6,9 +6,10 @@ import sys
 
 import trio
 
-from tests.e2e.talking import talking
 from tests.support.llm_server import serve_llm
-from tests.support.server import REPOSITORY, served, write_home
+from tests.support.repository import REPOSITORY
+from tests.support.server import served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from klaw.cli.complain import EX_CONFIG
-from tests.support.server import REPOSITORY, clean_environ, klaw_command, served, write_home
+from tests.support.repository import REPOSITORY
+from tests.support.server import clean_environ, klaw_command, served, write_home
 
 
 def serve(home: Path) -> tuple[int, str]:

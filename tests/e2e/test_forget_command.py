@@ -5,8 +5,8 @@ from pathlib import Path
 
 from klaw.domain.names import UserId
 from tests.support.forgetting import holding, secret_past
-from tests.support.making import running_store
 from tests.support.server import run_klaw, served, write_home
+from tests.support.stores import running_store
 
 TEXT = "Мой тайный код: Kanarienvogel8842, никому не говори."
 

@@ -13,10 +13,10 @@ import trio
 from klaw.chats.commands import Command
 from klaw.client.errors import RequestRefused
 from klaw.wire.frames import ClientFrame, Send
-from tests.e2e.talking import bare_socket, talking
 from tests.support.hostile import FRAME_BYTES, hostile_texts
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.talking import bare_socket, talking
 from tests.support.waiting import HANG_S
 
 STEP_S = 0.5

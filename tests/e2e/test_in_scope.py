@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.inside import inside, kept
+from tests.support.inside import inside, kept
 from tests.support.llm_server import serve_llm
 from tests.support.server import write_home
 

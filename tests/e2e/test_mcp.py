@@ -6,10 +6,10 @@ import sys
 import trio
 
 from klaw.wire.frames import Tool as ToolFrame
-from tests.e2e.talking import talking
 from tests.support.llm_server import Recorded, Reply, Tool, serve_llm, text_reply, tool_reply
 from tests.support.mcp_client import alive, program, until
 from tests.support.server import klaw_command, served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 

@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import trio
 
+from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 
-REPOSITORY = Path(__file__).parents[2]
 OPERATIONS = ("undo", "draw-topic", "merge-people", "supersede", "forget-message", "forget-derived", "forget-person")
 
 

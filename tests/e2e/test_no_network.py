@@ -11,10 +11,11 @@ import trio
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.e2e.talking import talking
 from tests.support.mcp_client import program
 from tests.support.models import models_dir
-from tests.support.server import REPOSITORY, free_port, served, write_home
+from tests.support.repository import REPOSITORY
+from tests.support.server import free_port, served, write_home
+from tests.support.talking import talking
 from tests.support.tracing import needs_strace, plain_environ, traced, trespasses
 from tests.support.waiting import HANG_S
 

@@ -7,7 +7,7 @@ import trio
 
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.store.search import vectors
-from tests.e2e.inside import inside
+from tests.support.inside import inside
 from tests.support.llm_server import serve_llm
 from tests.support.server import write_home
 from tests.support.waiting import HANG_S

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from tests.e2e.talking import talking
 from tests.support.forgetting import holding
 from tests.support.llm_server import serve_llm
 from tests.support.old_home import old_data
 from tests.support.reindexing import digests_of
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import talking
 
 FACT = "Факт 1: likes tea number 1."
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 import trio
 
 from klaw.wire.frames import Stop, Stopped
-from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Pause, Reply, Text, Wait, serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 QUESTION = "the question before the flood / вопрос до потока"

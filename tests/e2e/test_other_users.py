@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from klaw.cli.complain import EX_CONFIG
-from tests.support.server import REPOSITORY, served, write_home
+from tests.support.repository import REPOSITORY
+from tests.support.server import served, write_home
 
 OWNER, STRANGER = 65534, 1
 """nobody and daemon: users of every Debian."""

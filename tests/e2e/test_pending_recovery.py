@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 import trio
 
-from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Reply, Text, echo_reply, error_reply, serve_llm
 from tests.support.server import served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 HANGING = Reply(steps=(Text("half an ans"), Hang()))

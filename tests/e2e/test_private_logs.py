@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from klaw.client.errors import RequestRefused, ServerRefused
-from tests.e2e.talking import bare_socket, talking
 from tests.support.llm_server import Cut, Raw, Reply, Text, error_reply, serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import bare_socket, talking
 from tests.support.waiting import HANG_S
 
 ENGLISH = "zucchini-canary-5150"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.talking import Talk, talking
 from tests.support.llm_server import error_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import Talk, talking
 
 KEY = "sk-canary-91ab77"
 PROMPTS = ("Моя тайна: Жёлудь-7731", "My secret is zucchini-5150")

@@ -6,9 +6,9 @@ from typing import Any
 
 import trio
 
-from tests.e2e.talking import Talk, talking
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import Talk, talking
 from tests.support.waiting import HANG_S
 
 TALK = [

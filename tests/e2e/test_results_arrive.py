@@ -17,9 +17,10 @@ from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
 from klaw.store.offline import read_offline
 from klaw.store.sql import runs
-from tests.e2e.talking import Talk, talking
 from tests.support.models import models_dir
-from tests.support.server import REPOSITORY, Server, served, write_home
+from tests.support.repository import REPOSITORY
+from tests.support.server import Server, served, write_home
+from tests.support.talking import Talk, talking
 from tests.support.waiting import HANG_S
 
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import trio
 
-from tests.e2e.talking import bare_socket, talking
 from tests.support.llm_server import Pause, Reply, Text, serve_llm
 from tests.support.server import served, write_home
+from tests.support.talking import bare_socket, talking
 from tests.support.waiting import HANG_S
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import trio
 
-from tests.e2e.talking import talking
 from tests.support.llm_server import Hang, Reply, serve_llm, text_reply
-from tests.support.server import REPOSITORY, run_klaw, served, write_home
+from tests.support.repository import REPOSITORY
+from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 DAILY = ("--cron", "0 9 * * *", "--zone", "Europe/Berlin")

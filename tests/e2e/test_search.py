@@ -6,9 +6,9 @@ import shlex
 import pytest
 import trio
 
-from tests.e2e.talking import talking
 from tests.support.llm_server import serve_llm
 from tests.support.server import Server, run_klaw, served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 SAID = (

@@ -13,10 +13,10 @@ from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder, EmbeddingUnavail
 from klaw.store.kinds import messages
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.sql.topic_search import TopicFilters
-from tests.e2e.inside import inside
+from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply
-from tests.support.making import START, new
 from tests.support.server import write_home
+from tests.support.stores import START, new
 from tests.support.topics import NO_FLAWS
 from tests.support.waiting import HANG_S
 

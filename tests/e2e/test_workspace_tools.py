@@ -2,9 +2,9 @@
 
 import json
 
-from tests.e2e.talking import talking
 from tests.support.llm_server import Tool, serve_llm, text_reply, tool_reply
 from tests.support.server import run_klaw, served, write_home
+from tests.support.talking import talking
 
 
 def _call(tool, /, **arguments):

@@ -5,9 +5,9 @@ import os
 import pytest
 import trio
 
-from tests.e2e.talking import talking
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import served, write_home
+from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
 NAMES = ("SOUL.md", "USER.md", "HEARTBEAT.md", "MEMORY.md", "memory/2026-01-01.md", "skills/light/SKILL.md")

@@ -16,7 +16,7 @@ from klaw.domain.turn import TurnStatus
 from klaw.store.kinds import core_memory, facts, messages, runs, tasks
 from klaw.store.store import Store
 from tests.support.facts import fact
-from tests.support.making import START, new
+from tests.support.stores import START, new
 from tests.support.tasks import run_of, task
 from tests.support.turns import record
 

@@ -6,7 +6,7 @@ from typing import Any
 from klaw.actor.clock import iso
 from klaw.domain.fact import Fact, FactId, FactSource, Origin
 from klaw.domain.names import UserId
-from tests.support.making import START
+from tests.support.stores import START
 
 _count = itertools.count(1)
 

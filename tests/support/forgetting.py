@@ -13,7 +13,7 @@ from klaw.store.kinds import facts, messages, summaries
 from klaw.store.sql.summaries import copy_path
 from klaw.store.store import Store
 from tests.support.facts import fact
-from tests.support.making import START, new
+from tests.support.stores import START, new
 from tests.support.topics import archive
 from tests.support.turns import record
 

@@ -25,10 +25,10 @@ from klaw.toolbox.mcp.servers import settings_of
 from klaw.toolbox.mcp.state import McpState
 from klaw.toolbox.registry import Toolbox
 from klaw.toolbox.spec import ToolContext
+from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 
-ROOT = Path(__file__).parents[2]
-SERVER = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(ROOT)}
+SERVER = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(REPOSITORY)}
 
 
 def program(*arguments: str, **more: Any) -> dict[str, Any]:
@@ -38,7 +38,12 @@ def program(*arguments: str, **more: Any) -> dict[str, Any]:
 
 def liar(*arguments: str, **more: Any) -> dict[str, Any]:
     """The one of ``mcp_liar``."""
-    return {"command": sys.executable, "args": ["-m", "tests.support.mcp_liar", *arguments], "cwd": str(ROOT), **more}
+    return {
+        "command": sys.executable,
+        "args": ["-m", "tests.support.mcp_liar", *arguments],
+        "cwd": str(REPOSITORY),
+        **more,
+    }
 
 
 class Running:
@@ -90,7 +95,7 @@ async def running(
     async with trio.open_nursery() as nursery:
         made = Running(Supervisor(nursery, clock))
         for name, each in config.mcp.servers.items():
-            chosen = attrs.evolve(settings_of(name, each, ROOT), **settings)
+            chosen = attrs.evolve(settings_of(name, each, REPOSITORY), **settings)
             made.servers[name] = McpServer(chosen, made.toolbox, clock, threads)
             await made.supervisor.start(made.servers[name].spec())
         for name in servers if ready else ():

@@ -9,13 +9,12 @@ from klaw.errors import ModelError
 from klaw.models.catalogue import ModelSpec, catalogue
 from klaw.models.progress import silent
 from klaw.models.pull import pull
-
-_REPOSITORY = Path(__file__).parents[2]
+from tests.support.repository import REPOSITORY
 
 
 def models_dir() -> Path:
     """Where the test suite keeps its models."""
-    return Path(os.environ.get("KLAW_TEST_MODELS") or _REPOSITORY / ".models")
+    return Path(os.environ.get("KLAW_TEST_MODELS") or REPOSITORY / ".models")
 
 
 def spec_of(name: str) -> ModelSpec:

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).parents[1] / "data" / "home_5dcae64"
+from tests.support.repository import REPOSITORY
+
+SOURCE = REPOSITORY / "tests" / "data" / "home_5dcae64"
 LOGS = ("conversations", "memory", "runs", "turns")
 
 

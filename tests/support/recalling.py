@@ -20,7 +20,7 @@ from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages
 from klaw.store.search.candidates import Scope
 from klaw.store.store import Store
-from tests.support.making import new, running_store
+from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S
 
 MIN_TOKENS = 1

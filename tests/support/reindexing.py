@@ -26,7 +26,7 @@ from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.offline import reindex
 from klaw.store.rebuild.values import Embeds, Options, Progress, Report
 from klaw.store.store import Store, open_store
-from tests.support.making import new, running_store
+from tests.support.stores import new, running_store
 from tests.support.turns import record
 from tests.support.waiting import HANG_S
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import trio
 
+from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 
 UNLIMITED = {
@@ -38,7 +39,6 @@ UNLIMITED = {
 }
 """Of the gateway: tests say more than a user would, and all of them come from one address."""
 READY = b"Klaw listens on "
-REPOSITORY = Path(__file__).parents[2]
 
 
 def free_port() -> int:

@@ -32,7 +32,7 @@ from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import messages, summaries
 from klaw.store.store import Store
 from tests.support.llm_server import LlmServer, serve_llm
-from tests.support.making import new, running_store
+from tests.support.stores import new, running_store
 from tests.support.turns import record
 from tests.support.waiting import HANG_S
 

@@ -7,7 +7,7 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Cron, Run, RunKind, RunStatus, Task, TaskName, delivery_message
-from tests.support.making import START, new
+from tests.support.stores import START, new
 
 _count = itertools.count(1)
 

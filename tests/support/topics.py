@@ -14,7 +14,7 @@ from klaw.store.kinds.topics import TopicDraft
 from klaw.store.sql import topic_vectors
 from klaw.store.sql.topic_vectors import Flaws
 from klaw.store.store import Store
-from tests.support.making import START, new
+from tests.support.stores import START, new
 
 ANNA = UserId("anna")
 NO_FLAWS = Flaws(vectors=0, homeless=0, strangers=0, spans=0)

@@ -15,9 +15,9 @@ from klaw.config.load import parse
 from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.text import CORE_MEMORY_HEADER, quoted
 from klaw.operations.slash import OperationCommands
+from tests.support.repository import REPOSITORY
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -26,7 +26,7 @@ _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
 def _name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+    return str(page.relative_to(REPOSITORY))
 
 
 def _prose(page: Path) -> str:
@@ -49,7 +49,7 @@ def test_relative_links_lead_to_files_and_headings(page):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / unquote(path)).resolve() if path else page
-        inside = file == ROOT or ROOT in file.parents
+        inside = file == REPOSITORY or REPOSITORY in file.parents
         if not inside or not file.exists() or (anchor and anchor not in _anchors(file)):
             broken.append(target)
     assert not broken
@@ -92,21 +92,21 @@ def test_named_commands_exist(page):
 
 def test_readme_names_every_command():
     """A newcomer finds each command in the README."""
-    named = {line.split()[0] for line in _command_lines(ROOT / "README.md")}
+    named = {line.split()[0] for line in _command_lines(REPOSITORY / "README.md")}
     wanted = "serve chat models status actors receipt recall-replay why doctor reindex config token schedule runs"
     assert set(wanted.split()) <= named
 
 
 def test_getting_started_names_every_slash_command():
     """The table of slash commands is complete."""
-    text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "getting-started.md").read_text(encoding="utf-8")
     assert all(f"`{word}`" in text for word in [*map(str, Command), *OperationCommands().meanings])
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md"])
 def test_shown_configurations_are_valid(name):
     """Every engine.json in the guides can be used as it stands."""
-    blocks = [text for language, text in _FENCE.findall((ROOT / name).read_text("utf-8")) if language == "yaml"]
+    blocks = [text for language, text in _FENCE.findall((REPOSITORY / name).read_text("utf-8")) if language == "yaml"]
     assert len(blocks) == 2
     for block in blocks:
         config, warnings = parse(block, {"OPENROUTER_API_KEY": "secret"})
@@ -116,7 +116,7 @@ def test_shown_configurations_are_valid(name):
 
 def test_the_core_memory_example_gives_the_text_that_is_shown():
     """getting-started.md shows core_memory.json and what the model sees of it."""
-    blocks = _FENCE.findall((ROOT / "docs" / "getting-started.md").read_text("utf-8"))
+    blocks = _FENCE.findall((REPOSITORY / "docs" / "getting-started.md").read_text("utf-8"))
     (example,) = [text for language, text in blocks if language == "json" and "people" in text]
     (shown,) = [text for _, text in blocks if text.startswith(CORE_MEMORY_HEADER)]
     assert shown.strip() == f"{CORE_MEMORY_HEADER}\n{quoted(render_core_memory(json.loads(example)))}"
@@ -127,7 +127,7 @@ def test_named_tests_exist(page):
     """A test that a page points at, as `path` or `path::name`, is there."""
     missing = []
     for path, name in _TEST.findall(_prose(page)):
-        file = ROOT / path
+        file = REPOSITORY / path
         if not file.is_file() or (name and f"def {name}(" not in file.read_text(encoding="utf-8")):
             missing.append(f"{path}::{name}" if name else path)
     assert not missing
@@ -137,13 +137,17 @@ def _tracked_texts() -> list[Path]:
     """Every text file that Git tracks or would track; without Git all files outside hidden folders."""
     try:
         listed = subprocess.run(
-            ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", "-C", str(REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             capture_output=True,
             check=True,
         ).stdout.decode()
-        files = [ROOT / name for name in listed.split("\0") if name]
+        files = [REPOSITORY / name for name in listed.split("\0") if name]
     except (OSError, subprocess.CalledProcessError):
-        files = [path for path in ROOT.rglob("*") if not any(part[0] == "." for part in path.relative_to(ROOT).parts)]
+        files = [
+            path
+            for path in REPOSITORY.rglob("*")
+            if not any(part[0] == "." for part in path.relative_to(REPOSITORY).parts)
+        ]
     return [path for path in files if path.is_file() and path != Path(__file__)]
 
 
@@ -162,14 +166,16 @@ def test_no_machine_paths_and_no_registry_hosts():
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue
-        found += [f"{path.relative_to(ROOT)}: {match.group()}" for match in _MACHINE.finditer(text)]
+        found += [f"{path.relative_to(REPOSITORY)}: {match.group()}" for match in _MACHINE.finditer(text)]
     assert not found
 
 
 def test_configurations_of_the_models_page_are_valid():
     """Every route and provider that the page shows can be used as it stands."""
     blocks = [
-        text for language, text in _FENCE.findall((ROOT / "docs/models.md").read_text("utf-8")) if language == "yaml"
+        text
+        for language, text in _FENCE.findall((REPOSITORY / "docs/models.md").read_text("utf-8"))
+        if language == "yaml"
     ]
     assert len(blocks) == 3
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "ZAI_API_KEY", "CLOUD_API_KEY"), "secret")

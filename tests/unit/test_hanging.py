@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.support.repository import REPOSITORY
+
 HANGING = {
     "async": "async def test_hangs():\n    await trio.Event().wait()",
     "async_with_tasks": """

@@ -5,16 +5,16 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
-RUNTIME = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-DEV = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+from tests.support.repository import REPOSITORY
+
+RUNTIME = (REPOSITORY / "requirements.txt").read_text(encoding="utf-8")
+DEV = (REPOSITORY / "requirements-dev.txt").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def locked(text: str) -> dict[str, Requirement]:

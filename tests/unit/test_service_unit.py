@@ -15,9 +15,10 @@ from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
 from klaw.llm.local import process
 from klaw.store.engine import database, writer
+from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 
-UNIT = Path(__file__).parents[2] / "conf" / "klaw.service"
+UNIT = REPOSITORY / "conf" / "klaw.service"
 PROGRAM = "/opt/klaw/bin/klaw"
 UNITS_S = {"": 1, "s": 1, "min": 60}
 

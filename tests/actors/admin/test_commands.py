@@ -15,41 +15,9 @@ from klaw.admin import commands as commands_module
 from klaw.admin.commands import Commands, Sources
 from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Status, Tasks
 from klaw.app.app import App
-from klaw.domain.events import Noticed, TurnEnded
-from klaw.domain.names import UserId, chat_id
-from klaw.gateway.hub import ChatEvent, StoredOnce
 from klaw.gateway.session import SessionReport
 from tests.conftest import CANARY
-
-ANNA, BORIS = UserId("anna"), UserId("boris")
-
-
-class Watcher:
-    """Waits for the end of a turn."""
-
-    def __init__(self, user: UserId) -> None:
-        self.user = user
-        self.over = trio.Event()
-
-    def stored(self, stored: StoredOnce) -> None:
-        pass
-
-    def happened(self, event: ChatEvent) -> None:
-        if isinstance(event, TurnEnded):
-            self.over.set()
-
-    def noticed(self, event: Noticed) -> None:
-        pass
-
-
-async def fail_a_turn(app: App, user: UserId, chat: str, text: str) -> None:
-    """Send a message and wait until its turn has failed (there is no model)."""
-    watcher = Watcher(user)
-    app.hub.watch(watcher, chat_id(user, chat))
-    await app.chats.send(user, chat, f"{user}-{chat}", text)
-    await watcher.over.wait()
-    app.hub.leave(watcher)
-    await trio.testing.wait_all_tasks_blocked()
+from tests.support.admin import ANNA, BORIS, fail_a_turn
 
 
 async def test_status(app: App, commands: Commands) -> None:

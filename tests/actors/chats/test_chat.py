@@ -21,9 +21,9 @@ from klaw.domain.names import LOCAL_USER, InvalidName, UserId, chat_id
 from klaw.domain.turn import TurnStatus
 from klaw.errors import ActorStopped, IdConflict
 from klaw.store.kinds import messages
-from tests.actors.chats.world import world
+from tests.support.chats_world import world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply
-from tests.support.making import new, running_store
+from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S
 from tests.support.writing import Real, instead
 

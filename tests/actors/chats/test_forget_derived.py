@@ -11,13 +11,13 @@ from klaw.store.kinds import core_memory, messages
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.sql import facts, tasks
 from klaw.toolbox.spec import Permission, ToolContext, tool
-from tests.actors.chats.world import World, world
+from tests.support.chats_world import World, world
 from tests.support.facts import fact
 from tests.support.forgetting import holding
 from tests.support.llm_server import Recorded, Reply, Tool, text_reply, tool_reply
-from tests.support.making import new
 from tests.support.reindexing import differing, digests_of
 from tests.support.reindexing import run as reindexed
+from tests.support.stores import new
 
 CANARY = "Kanarienvogel8842"
 LONG = 40_000

@@ -6,8 +6,8 @@ from typing import Any
 import structlog
 
 from klaw.domain.names import LOCAL_USER
-from tests.actors.chats.world import world
 from tests.actors.runs.test_scheduler import add, ended
+from tests.support.chats_world import world
 from tests.support.llm_server import text_reply
 
 

@@ -11,14 +11,14 @@ from klaw.operations.forget import CONFIRM_S
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import facts, messages
-from tests.actors.chats.world import world
 from tests.support.asking import forgetting_in
+from tests.support.chats_world import world
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding
 from tests.support.llm_server import Wait, text_reply
-from tests.support.making import new, running_store
 from tests.support.people import add, in_topic, names
 from tests.support.scripted import TestClock
+from tests.support.stores import new, running_store
 from tests.support.summaries import CHAT
 from tests.support.topics import archive, say
 from tests.support.waiting import HANG_S

@@ -17,10 +17,10 @@ from klaw.store.kinds import core_memory, messages
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.sql import facts
 from klaw.toolbox.spec import Permission, ToolContext, never, tool
-from tests.actors.chats.world import World, world
+from tests.support.chats_world import World, world
 from tests.support.facts import fact
 from tests.support.llm_server import Reply, Tool, text_reply, tool_reply
-from tests.support.making import START, new
+from tests.support.stores import START, new
 from tests.support.waiting import HANG_S
 
 

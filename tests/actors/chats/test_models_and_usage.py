@@ -11,7 +11,7 @@ from klaw.domain.turn import TurnStatus
 from klaw.domain.usage import NANO
 from klaw.store.sql import usage
 from klaw.store.sql.usage import UsageFilters
-from tests.actors.chats.world import World, world
+from tests.support.chats_world import World, world
 from tests.support.llm_server import Cut, Reply, Text, Wait, error_reply, text_reply
 
 PRICED = {"big": {"inputPrice": 1000, "outputPrice": 10_000, "contextTokens": 20_000, "tools": True}}

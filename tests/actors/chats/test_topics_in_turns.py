@@ -22,11 +22,11 @@ from klaw.store.kinds import messages
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.sql import message_location, usage
 from klaw.store.sql.usage import UsageFilters
-from tests.actors.chats.world import World, world
 from tests.conftest import CANARY
 from tests.support import turns
+from tests.support.chats_world import World, world
 from tests.support.llm_server import Hang, Recorded, Reply, Text, Tool, error_reply, text_reply, tool_reply
-from tests.support.making import new
+from tests.support.stores import new
 from tests.support.topics import AT, draft
 from tests.support.waiting import HANG_S
 

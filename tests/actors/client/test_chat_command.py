@@ -19,7 +19,7 @@ from pathlib import Path
 import trio
 
 from klaw.wire.frames import ChatMessage, Degraded, Delta, Error, Send, Status, Tool
-from tests.actors.client.fake_server import FakeServer, Link
+from tests.support.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S
 from tests.unit.client.small_terminal import SmallTerminal
 

@@ -18,7 +18,7 @@ from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
 from klaw.toolbox.approvals import Approvals
-from tests.actors.gateway.world import QUICK, UPGRADE, FakeChats, _Started, world
+from tests.support.gateway_world import QUICK, UPGRADE, FakeChats, _Started, world
 from tests.support.waiting import HANG_S
 from tools.attack_hostile import PING, TEXT, framed
 

@@ -7,7 +7,7 @@ import trio
 from trio_websocket import ConnectionClosed
 
 from klaw.gateway import delivery
-from tests.actors.gateway.world import world
+from tests.support.gateway_world import world
 from tests.support.waiting import HANG_S
 
 MESSAGES = 40

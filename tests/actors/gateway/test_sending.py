@@ -10,7 +10,7 @@ from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ActorStopped, StorageFull
 from klaw.gateway import sending
-from tests.actors.gateway.world import QUICK, world
+from tests.support.gateway_world import QUICK, world
 from tests.support.waiting import HANG_S
 
 

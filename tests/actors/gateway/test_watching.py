@@ -11,7 +11,7 @@ from klaw.domain.names import LOCAL_USER, ChatId
 from klaw.domain.turn import TurnStatus
 from klaw.errors import StorageError
 from klaw.gateway import delivery, link
-from tests.actors.gateway.world import QUICK, world
+from tests.support.gateway_world import QUICK, world
 from tests.support.waiting import HANG_S
 
 MAIN = ChatId("local:main")

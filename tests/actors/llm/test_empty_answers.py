@@ -11,8 +11,8 @@ from klaw.llm.client import Meter
 from klaw.llm.provider import Model, Route
 from klaw.llm.providers.dialect import EmptyAnswer, empty_answer
 from klaw.llm.types import ChatMessage, Completion, Request, Usage
-from tests.support.making import START
 from tests.support.scripted import Scripted, TestClock, client
+from tests.support.stores import START
 
 REQUEST = Request(model="m", messages=(ChatMessage(role="user", content="hi"),), max_tokens=50)
 COUNTED, SECOND = Usage(prompt_tokens=100, completion_tokens=10), Usage(prompt_tokens=70, completion_tokens=5)

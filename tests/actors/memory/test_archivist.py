@@ -18,9 +18,9 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.store.kinds import messages, vectors
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.store import Store
-from tests.support.making import START, new, running_store
 from tests.support.reindexing import DIMENSION, MODEL, unit
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, one_topic, split_answer
+from tests.support.stores import START, new, running_store
 from tests.support.topics import ANNA, NO_FLAWS, flaws_of
 from tests.support.waiting import HANG_S
 

@@ -19,10 +19,10 @@ from klaw.store.sql import usage
 from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
-from tests.actors.memory.test_drawing_facts import of_facts
-from tests.support.making import START, new, running_store
+from tests.actors.memory.topics.test_fact_extractor import of_facts
 from tests.support.people import people_drawer
 from tests.support.scripted import Scripted, TestClock, archiving, client, one_topic
+from tests.support.stores import START, new, running_store
 from tests.support.waiting import HANG_S
 
 ANNA = UserId("anna")

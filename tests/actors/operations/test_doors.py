@@ -24,8 +24,7 @@ from klaw.operations import table
 from klaw.operations.operation import OperationError, Scope, plain_type, told
 from klaw.operations.perform import Asker, Call, perform, read
 from klaw.operations.slash import OperationCommands
-from tests.actors.admin.conftest import SETTINGS, sources_of
-from tests.actors.admin.test_commands_of_the_cli import served
+from tests.support.admin import SETTINGS, served, sources_of
 
 MODULE = '''
 """How many facts there are."""

@@ -8,8 +8,8 @@ from klaw.domain.fact import FactSource, Origin
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import RunStatus
 from klaw.store.kinds import core_memory
-from tests.actors.chats.world import World, world
 from tests.actors.runs.test_scheduler import add, ended, open_chat
+from tests.support.chats_world import World, world
 from tests.support.llm_server import Tool, text_reply, tool_reply
 
 

@@ -17,7 +17,7 @@ from klaw.errors import NoSuchTask, TaskError, TaskExists
 from klaw.runs.beginning import NotStarted
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import tasks
-from tests.actors.chats.world import World, world
+from tests.support.chats_world import World, world
 from tests.support.llm_server import Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
 from tests.support.waiting import HANG_S
 

@@ -6,8 +6,8 @@ import pytest
 
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import RunStatus
-from tests.actors.chats.world import world
 from tests.actors.runs.test_scheduler import add, ended
+from tests.support.chats_world import world
 from tests.support.llm_server import Hang, Reply, text_reply
 
 

@@ -18,11 +18,11 @@ from klaw.store.rebuild import files, offline
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from tests.e2e.test_bad_disk import small_disk
-from tests.support.making import new, running_store
 from tests.support.reindexing import FakeModel, digests_of, filled, run
+from tests.support.repository import REPOSITORY
+from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S
 
-REPOSITORY = Path(__file__).parents[3]
 CHILD = """
 import os, signal, sys
 from pathlib import Path

@@ -24,7 +24,6 @@ from klaw.store.rebuild.values import Options, ReindexRefused
 from klaw.store.search import vectors
 from klaw.store.sql import messages
 from klaw.store.store import Store
-from tests.support.making import new, running_store
 from tests.support.reindexing import (
     MODEL,
     digests_of,
@@ -37,10 +36,11 @@ from tests.support.reindexing import (
     unit,
     until,
 )
+from tests.support.repository import REPOSITORY
+from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S
 from tests.support.writing import instead
 
-REPOSITORY = Path(__file__).parents[3]
 OPTIONS = Options()
 
 
@@ -358,7 +358,7 @@ from pathlib import Path
 import structlog, trio
 from klaw.store.rebuild.values import Options
 from klaw.store.kinds import messages
-from tests.support.making import new
+from tests.support.stores import new
 from tests.support.reindexing import ended, reindexing_store, talk
 
 root, step = Path(sys.argv[1]), int(sys.argv[2])

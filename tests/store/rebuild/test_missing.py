@@ -16,8 +16,8 @@ from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.missing import is_missing
 from klaw.store.rebuild.values import Progress
 from klaw.store.store import open_store
-from tests.support.making import running_store
 from tests.support.reindexing import digests_of, filled, run
+from tests.support.stores import running_store
 
 DATABASE = ("klaw.db", "klaw.db-wal", "klaw.db-shm")
 

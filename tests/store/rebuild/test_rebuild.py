@@ -22,8 +22,8 @@ from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.search import fulltext, vector_search, vectors
 from klaw.store.sql import messages
-from tests.support.making import new, running_store
 from tests.support.reindexing import DIMENSION, MODEL, FakeModel, differing, digests_of, filled, run, unit
+from tests.support.stores import new, running_store
 from tests.support.turns import record
 
 

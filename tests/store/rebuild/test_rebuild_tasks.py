@@ -27,8 +27,8 @@ from klaw.store.rebuild.logs import sizes
 from klaw.store.rebuild.values import Options
 from klaw.store.sql import runs, tasks
 from klaw.store.store import Store
-from tests.support.making import START, new, running_store
 from tests.support.reindexing import differing, digests_of, ended, reached, reindexing_store, run, talk
+from tests.support.stores import START, new, running_store
 from tests.support.tasks import exchange, result, run_of, task
 
 USERS = ("local", "anna")

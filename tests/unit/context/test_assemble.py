@@ -17,7 +17,7 @@ from klaw.domain.search import Candidate, Decision, Recalled
 from klaw.domain.summary import Summary
 from klaw.domain.text import RECALL_HEADER
 from klaw.store.records import dumps
-from tests.support.making import dialogue, stored
+from tests.support.stores import dialogue, stored
 
 MET = Summary(
     user=LOCAL_USER,

@@ -30,7 +30,7 @@ from klaw.memory.topics.texts import render
 from klaw.runs import context as run_context
 from klaw.runs.context import situation
 from tests.support.facts import fact
-from tests.support.making import dialogue, stored
+from tests.support.stores import dialogue, stored
 from tests.unit.context.test_assemble import MET, recalled, snapshot
 from tests.unit.context.test_topics import candidate, chosen
 

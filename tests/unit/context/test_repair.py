@@ -14,7 +14,7 @@ from klaw.context.request import LEAST_RESULT_TOKENS, make_room, request_tokens
 from klaw.context.window import exchanges, fit, is_tool
 from klaw.domain.message import Kind, Message, Role
 from klaw.llm.types import ChatMessage, ToolCall
-from tests.support.making import dialogue, stored
+from tests.support.stores import dialogue, stored
 
 
 def user(seq: int, text: str = "вопрос") -> Message:

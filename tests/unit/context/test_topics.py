@@ -16,7 +16,7 @@ from klaw.domain.message import Message, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Decision
 from klaw.domain.topic import Asked, ChosenTopics, Fate, Topic, TopicCandidate, TopicId
-from tests.support.making import dialogue, stored
+from tests.support.stores import dialogue, stored
 from tests.unit.context.test_assemble import MET, recalled, snapshot
 
 NOBODY = Present(rowids=frozenset())

@@ -32,8 +32,8 @@ from klaw.store.sql import facts, messages
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.facts import fact
-from tests.support.making import new, running_store
 from tests.support.people import add, in_topic, people_of
+from tests.support.stores import new, running_store
 from tests.support.tasks import exchange, result, run_of, task
 from tests.support.topics import archive
 from tests.support.turns import record

@@ -7,7 +7,6 @@ import shlex
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +19,8 @@ from klaw.setup import answers
 from klaw.setup.answers import Model, Names
 from klaw.setup.make import FILES, config_text, template
 from klaw.setup.step import SetupRefused
+from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 def environ(**more):

@@ -7,7 +7,7 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
 from klaw.memory.topics.texts import embedding_text, general_summary, language, middle_out, part_summary, render
 from klaw.prompts import prompt
-from tests.support.making import stored
+from tests.support.stores import stored
 
 TALK = [
     stored(1, "Когда мы едем\nна дачу?"),

@@ -1,0 +1,171 @@
+"""``klaw status``, ``klaw actors`` and ``klaw receipt`` against a real server and without one."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from klaw.admin import socket as admin_socket
+from klaw.admin.commands import Commands
+from klaw.app.app import App, running
+from klaw.cli import actors, admin_call
+from klaw.cli.actors import actors_command
+from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.receipt import receipt_command
+from klaw.cli.status import status_command
+from klaw.config.load import parse
+from klaw.config.paths import Paths
+from tests.support.admin import ANNA, BORIS, SETTINGS, arguments, fail_a_turn, served
+
+
+async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
+    await fail_a_turn(app, ANNA, "Работа", "вопрос")
+    await fail_a_turn(app, BORIS, "main", "a question")
+
+    async def output(command: Any, **values: Any) -> str:
+        assert await trio.to_thread.run_sync(command, arguments(home, **values)) == 0
+        return capsys.readouterr().out
+
+    async with served(app, commands):
+        assert "2 messages, 2 chats, 2 users" in await output(status_command)
+        assert json.loads(await output(status_command, json=True))["version"] == "9.9.9"
+        tree = await output(actors_command)
+        assert "chat anna:Работа" in tree
+        assert "admin.socket" in tree
+        assert json.loads(await output(actors_command, json=True))["tree"]["name"] == "supervisor"
+        assert "chat     boris:main, segment 0" in await output(receipt_command)
+        assert "chat     anna:Работа" in await output(receipt_command, chat="Работа", user="anna")
+        newest = json.loads(await output(receipt_command, user="anna", json=True))
+        assert json.loads(await output(receipt_command, turn=newest["id"], json=True)) == newest
+        assert json.loads(await output(receipt_command, chat="anna:Работа", json=True)) == newest
+        assert await trio.to_thread.run_sync(receipt_command, arguments(home, turn="nothing")) == 1
+        assert "there is no such turn" in capsys.readouterr().err
+        with pytest.raises(Refused) as caught:
+            await trio.to_thread.run_sync(lambda: call(app.core.paths, "chat", chat="anna:nowhere"))
+        assert caught.value.code == "unknown_chat"
+
+
+async def test_watching_ends_when_the_server_goes(
+    app: App, home: Path, commands: Commands, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            trio.from_thread.run(app.core.supervisor.stop, admin_socket.ACTOR_NAME, "the test")
+
+    monkeypatch.setattr(actors.time, "sleep", pause)
+    async with served(app, commands):
+        assert await trio.to_thread.run_sync(actors_command, arguments(home, watch=True)) == 1
+    printed = capsys.readouterr()
+    assert printed.out.count("store.writer") == 2
+    assert pauses == [actors.REFRESH_S] * 2
+    assert "no server is running" in printed.err
+
+
+def test_watching_ends_with_ctrl_c(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(actors, "call", interrupted)
+    assert actors_command(arguments(home, watch=True)) == 0
+
+
+def test_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command says so in one line, names the home and how to start, and exits with 1."""
+    for command in (status_command, actors_command, receipt_command):
+        assert command(arguments(home)) == 1
+        assert capsys.readouterr().err == f"klaw: no server is running for {home}: start it with `klaw serve`\n"
+
+
+def test_a_stale_socket_is_no_server(home: Path) -> None:
+    paths = Paths.resolve(home, {})
+    paths.runtime_dir.mkdir()
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(paths.admin_socket))
+    with pytest.raises(NoServer, match="no server is running"):
+        call(paths, "status")
+
+
+async def answering(home: Path, answer: bytes) -> str:
+    """Ask somebody who answers this to everything; returns the error's text."""
+    paths = Paths.resolve(home, {})
+    paths.runtime_dir.mkdir()
+
+    async def ask() -> str:
+        with pytest.raises(NoServer) as caught:
+            await trio.to_thread.run_sync(call, paths, "status")
+        return str(caught.value)
+
+    listener = trio.socket.socket(socket.AF_UNIX)
+    with listener:
+        await listener.bind(str(paths.admin_socket))
+        listener.listen()
+        texts: list[str] = []
+        async with trio.open_nursery() as nursery:
+            told = trio.Event()
+
+            async def collect() -> None:
+                texts.append(await ask())
+                told.set()
+
+            nursery.start_soon(collect)
+            connection, _ = await listener.accept()
+            with connection:
+                await connection.recv(1000)
+                if answer == b"never":
+                    await told.wait()
+                else:
+                    await connection.send(answer)
+        return texts[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"HTTP/1.1 400\n", "is not a Klaw server"),
+        (b"[]\n", "is not a Klaw server"),
+        (b'{"ok": true, "result": 5}\n', "is not a Klaw server"),
+        (b'{"ok": true', "hung up without an answer"),
+    ],
+)
+async def test_somebody_else_on_the_socket(home: Path, answer: bytes, says: str) -> None:
+    assert says in await answering(home, answer)
+
+
+async def test_a_server_that_does_not_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_call, "TIMEOUT_S", 0.05)
+    assert "does not answer" in await answering(home, b"never")
+
+
+async def test_receipts_are_read_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same answer as the server's, from the database, which stays as it is."""
+    config, _ = parse(SETTINGS, {})
+    paths = Paths.resolve(home, {})
+    async with running(config, paths) as app:
+        await fail_a_turn(app, ANNA, "Работа", "вопрос")
+        await fail_a_turn(app, BORIS, "main", "a question")
+    before = paths.database.read_bytes()
+    assert receipt_command(arguments(home, json=True)) == 0
+    newest = json.loads(capsys.readouterr().out)
+    assert newest["chat"] == "boris:main"
+    assert receipt_command(arguments(home, chat="Работа", user="anna")) == 0
+    assert "chat     anna:Работа" in capsys.readouterr().out
+    assert receipt_command(arguments(home, turn="nothing")) == 1
+    assert receipt_command(arguments(home, chat="../x")) == 1
+    refusals = capsys.readouterr().err.splitlines()
+    assert refusals[0] == "klaw: there is no such turn"
+    assert "a chat name begins with" in refusals[1]
+    assert paths.database.read_bytes() == before
+
+
+def test_a_damaged_database_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = Paths.resolve(home, {})
+    paths.data_dir.mkdir()
+    paths.database.write_bytes(b"no database" * 1000)
+    assert receipt_command(arguments(home)) == 1
+    assert "NotADBError" in capsys.readouterr().err

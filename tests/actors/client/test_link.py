@@ -1,0 +1,67 @@
+"""One connection: peers that close at once, answer HTTP, or fall silent."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from klaw.actor.backoff import Backoff
+from klaw.client import link as link_module
+from klaw.client.connection import connect
+from klaw.client.errors import ServerRefused, ServerUnreachable
+from klaw.client.events import Connected, Disconnected
+from tests.support.fake_server import FakeServer
+from tests.support.waiting import HANG_S
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[str]:
+    """A server that reads a request, gives this answer and closes; yields its URL."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(answer)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, handle, 0)
+        yield f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/ws"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_closes_before_the_handshake_is_noticed_at_once() -> None:
+    """trio-websocket alone would wait for its time-out."""
+    with trio.fail_after(HANG_S):
+        async with answering(b"") as url:
+            with pytest.raises(ServerUnreachable):
+                async with connect(url):
+                    pass
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, ServerRefused), (503, ServerUnreachable)])
+async def test_an_http_answer_is_final_only_if_it_will_not_change(status: int, error: type[Exception]) -> None:
+    answer = f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+    with trio.fail_after(HANG_S):
+        async with answering(answer) as url:
+            with pytest.raises(error, match=str(status)):
+                async with connect(url):
+                    pass
+
+
+async def test_a_silent_server_is_left_and_another_connection_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half-open connection: it looks alive, but nothing comes."""
+    monkeypatch.setattr(link_module, "QUIET_S", 0.05)
+    monkeypatch.setattr(link_module, "PONG_S", 0.05)
+    monkeypatch.setattr(link_module, "CLOSE_S", 0.05)
+    server = FakeServer()
+    async with server.serving(), connect(server.url, backoff=Backoff(0.001, 0.01)) as client:
+        await server.wait_for(lambda: bool(server.links))
+        monkeypatch.setattr(server.links[0].websocket._wsproto, "receive_data", lambda data: None)
+        events = []
+        with trio.fail_after(HANG_S):
+            while len(server.hellos) < 2 or not any(isinstance(each, Connected) and each.again for each in events):
+                events.append(await client.next_event())
+        monkeypatch.setattr(link_module, "PONG_S", HANG_S)  # on a slow machine the next one seems to be silent, too
+        assert {each.code for each in events if isinstance(each, Disconnected)} == {"silent"}
+        assert await client.send("main", "again") == 1

@@ -1,0 +1,86 @@
+"""A home that commit 5dcae64 wrote, with every kind of journal line, opens and gives the same rows; lines keep their
+form to the byte."""
+
+from pathlib import Path
+
+from klaw.store import changes, records, run_records
+from klaw.store.sql import memory_journal
+from tests.support.forgetting import forgetter
+from tests.support.old_home import lines_of, old_data, old_digests
+from tests.support.reindexing import differing, digests_of, run
+from tests.support.stores import running_store
+from tests.support.topics import ANNA
+
+KINDS = {"task", "fact", "core", "summary", "topic", "person", "mention", "forget", "day", "spent"}
+NOT_IN_LOGS = {"vectors"}
+"""Tables that are made by the model."""
+
+
+def test_every_kind_of_line_is_in_it() -> None:
+    assert {record["what"] for _, record in lines_of("memory")} == KINDS
+    removed = {record["what"] for _, record in lines_of("memory") if record["op"] == "remove"}
+    assert removed == {"task", "fact", "topic", "person", "forget"}
+    topics = {record["op"] for _, record in lines_of("memory") if record["what"] == "topic"}
+    assert topics == {"put", "merge", "mark", "remove", "rebuild", "undo"}
+    assert {record["type"] for _, record in lines_of("conversations")} == {
+        "text",
+        "tool_call",
+        "tool_result",
+        "session_break",
+        "command",
+        "scheduled",
+    }
+
+
+async def test_with_its_database(tmp_path: Path) -> None:
+    data = old_data(tmp_path / "data")
+    async with running_store(data) as store:
+        assert store.opened.reconciled.changes() == 0
+        assert store.opened.reconciled.malformed == 0
+    assert digests_of(data / "klaw.db") == old_digests()
+    assert differing(run(data)) == set()
+    assert _without_vectors(digests_of(data / "klaw.db")) == _without_vectors(old_digests())
+
+
+async def test_from_the_logs_alone(tmp_path: Path) -> None:
+    data = old_data(tmp_path / "data", database=False)
+    async with running_store(data) as store:
+        tally = store.opened.reconciled
+        assert (tally.malformed, tally.conflicts) == (0, 0)
+    assert _without_vectors(digests_of(data / "klaw.db")) == _without_vectors(old_digests())
+    assert not list(data.rglob("*set_aside*"))
+
+
+async def test_something_is_forgotten_and_a_reindex_gives_the_same(tmp_path: Path) -> None:
+    data = old_data(tmp_path / "data")
+    async with running_store(data) as store:
+        tool = forgetter(store, data)
+        for wanted in ("topics#3", "fact:fact3", "person:Мария"):
+            proof = await tool.forget(await tool.find(wanted, ANNA))
+            assert proof.held == ()
+    digests = digests_of(data / "klaw.db")
+    assert differing(run(data)) == set()
+    assert _without_vectors(digests_of(data / "klaw.db")) == _without_vectors(digests)
+
+
+def test_lines_that_are_read_and_written_again_are_the_same_bytes() -> None:
+    for line, record in lines_of("memory"):
+        until = record.pop("until", None)
+        written = changes.line(memory_journal.read(record))
+        assert line == (written if until is None else f'{written[:-1]},"until":{until}}}')
+    for line, record in lines_of("turns"):
+        assert records.turn_line(records.parse_turn(record)) == line
+    for line, record in lines_of("runs"):
+        assert run_records.run_line(run_records.parse_run(record)) == line
+    spoken = 0
+    for line, record in lines_of("conversations"):
+        if record["rowid"] is None:
+            spoken += 1
+            assert run_records.parse_transcript(record).content == record["content"]
+        else:
+            assert records.message_line(records.parse_message(record)) == line
+    assert spoken == 28
+
+
+def _without_vectors(digests: dict[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in digests.items() if name not in NOT_IN_LOGS}

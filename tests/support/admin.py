@@ -1,0 +1,104 @@
+"""A real server without its listeners, and a private folder with a short name for sockets."""
+
+import argparse
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+import klaw.app.serve
+from klaw.actor.supervisor import ActorSpec
+from klaw.admin import socket as admin_socket
+from klaw.admin.commands import Commands, Sources
+from klaw.app.app import App, running
+from klaw.config.load import parse
+from klaw.config.paths import Paths
+from klaw.domain.events import Noticed, TurnEnded
+from klaw.domain.names import UserId, chat_id
+from klaw.gateway.hub import ChatEvent, StoredOnce
+from tests.support.waiting import HANG_S
+
+ANNA, BORIS = UserId("anna"), UserId("boris")
+SETTINGS = "{embedding: {enabled: false}, processing: {debounceMs: 0}, shutdown: {graceSeconds: 5}}"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder with a short path: a socket's path has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="klaw") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+async def app(home: Path) -> AsyncIterator[App]:
+    """All parts but the listeners; there is no model, so every turn fails and is recorded as failed."""
+    config, _ = parse(SETTINGS, {})
+    with trio.fail_after(HANG_S):
+        async with running(config, Paths.resolve(home, {})) as app:
+            yield app
+
+
+@pytest.fixture
+def sources(app: App) -> Sources:
+    return sources_of(app)
+
+
+def sources_of(app: App) -> Sources:
+    """What the commands read, of a server without listeners."""
+    return attrs.evolve(klaw.app.serve.sources_of(app, list, lambda: "127.0.0.1:8181"), version="9.9.9")
+
+
+@pytest.fixture
+def commands(sources: Sources) -> Commands:
+    return Commands(sources)
+
+
+def arguments(home: Path, **values: Any) -> argparse.Namespace:
+    given = {"json": False, "watch": False, "turn": None, "chat": None, "user": None, **values}
+    return argparse.Namespace(home=str(home), **given)
+
+
+@asynccontextmanager
+async def served(app: App, commands: Commands) -> AsyncIterator[None]:
+    """The admin socket under the server's own supervisor."""
+
+    async def run(vitals: Any, started: Any) -> None:
+        await admin_socket.run(vitals, started, path=app.core.paths.admin_socket, commands=commands)
+
+    await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
+    yield
+    await app.core.supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
+
+
+class Watcher:
+    """Waits for the end of a turn."""
+
+    def __init__(self, user: UserId) -> None:
+        self.user = user
+        self.over = trio.Event()
+
+    def stored(self, stored: StoredOnce) -> None:
+        pass
+
+    def happened(self, event: ChatEvent) -> None:
+        if isinstance(event, TurnEnded):
+            self.over.set()
+
+    def noticed(self, event: Noticed) -> None:
+        pass
+
+
+async def fail_a_turn(app: App, user: UserId, chat: str, text: str) -> None:
+    """Send a message and wait until its turn has failed (there is no model)."""
+    watcher = Watcher(user)
+    app.hub.watch(watcher, chat_id(user, chat))
+    await app.chats.send(user, chat, f"{user}-{chat}", text)
+    await watcher.over.wait()
+    app.hub.leave(watcher)
+    await trio.testing.wait_all_tasks_blocked()

@@ -1,0 +1,116 @@
+"""A running Klaw whose clocks only the test moves, both at once: from one moment at which the scheduler rests to the
+next at which it has something to do."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+import klaw.app.app
+from klaw.domain.names import LOCAL_USER
+from klaw.domain.task import Run
+from klaw.runs import due
+from tests.support.chats_world import World, world
+from tests.support.llm_server import text_reply
+from tests.support.waiting import HANG_S
+
+
+@attrs.define
+class TestClock:
+    """A wall clock that follows Trio's, and can be set."""
+
+    __test__ = False
+
+    start: float
+    zero: float = attrs.Factory(trio.current_time)
+
+    def now(self) -> float:
+        return self.start + trio.current_time() - self.zero
+
+    def set_by(self, seconds: float) -> None:
+        self.start += seconds
+
+
+@attrs.define
+class Timed:
+    """A world, and how its time is moved."""
+
+    here: World
+    mock: MockClock
+    clock: TestClock
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    async def rest(self) -> None:
+        """Wait, in real time only, until the scheduler has done all that can be done at this moment."""
+        scheduler = self.here.app.tasks.scheduler
+        give_up = time.monotonic() + HANG_S
+        while True:
+            await wait_all_tasks_blocked(0.001)
+            assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {self._activity()}"
+            if self._resting() and not scheduler.live and not scheduler.queued:
+                return
+
+    async def stalls(self) -> None:
+        """Like ``rest``, while runs go on that wait for the test."""
+        for _ in range(20):
+            await wait_all_tasks_blocked(0.005)
+
+    async def until(self, moment: float) -> None:
+        """Let time pass, from one thing to do to the next."""
+        await self.rest()
+        while self.now() < moment:
+            wake_at = self.here.app.tasks.scheduler.wake_at
+            assert wake_at is not None
+            self.mock.jump(max(0.001, min(wake_at, moment) - self.now() + 1e-6))
+            await self.rest()
+
+    async def runs(self, task: str | None = None) -> list[Run]:
+        """All runs, the oldest first."""
+        return [*reversed(await self.here.app.tasks.scheduling.runs(LOCAL_USER, task=task, limit=100_000))]
+
+    def _activity(self) -> str:
+        (actor,) = [each for each in self.here.app.core.supervisor.report() if each.name == "subagents.scheduler"]
+        return actor.activity
+
+    def _resting(self) -> bool:
+        scheduler = self.here.app.tasks.scheduler
+        return (
+            self._activity() == "waiting"
+            and scheduler.mailbox.report().depth == 0
+            and scheduler.wake_at is not None
+            and scheduler.wake_at > self.now()
+        )
+
+
+@asynccontextmanager
+async def timed(
+    home: Path,
+    mock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    start: float,
+    longest_sleep_s: float = 60.0,
+    **sections: Any,
+) -> AsyncIterator[Timed]:
+    """Args: ``start``: the wall clock's first moment; ``longest_sleep_s``: how often the scheduler looks at least."""
+    clock = TestClock(start)
+    monkeypatch.setattr(klaw.app.app, "SystemClock", lambda: clock)
+    monkeypatch.setattr(due, "MAX_SLEEP_S", longest_sleep_s)
+    sections.setdefault("processing", {"debounceMs": 0})
+    async with world(home, **sections) as here:
+        here.app.core.store.journal._fsync = lambda _file: None  # nobody cuts the power here
+        yield Timed(here, mock, clock)
+
+
+async def open_chat(here: World) -> None:
+    here.llm.replies.append(text_reply("Hi."))
+    await here.send("hello / привет")
+    await here.turn(1)
