@@ -27,24 +27,7 @@ MAX_NAME = 128
 MAX_QUERY = 4_000
 """Longest question in a request; escaped as JSON it still fits into a line."""
 
-Level = Literal["debug", "info", "warning", "error"]
 ReindexAction = Literal["start", "status", "cancel"]
-
-
-@attrs.frozen(kw_only=True)
-class Status:
-    """How the server is: version, counts, what is degraded."""
-
-    command: ClassVar[str] = "status"
-    deadline_s: ClassVar[float] = 5.0
-
-
-@attrs.frozen(kw_only=True)
-class Actors:
-    """The tree of actors with all counters."""
-
-    command: ClassVar[str] = "actors"
-    deadline_s: ClassVar[float] = 2.0
 
 
 @attrs.frozen(kw_only=True)
@@ -89,39 +72,6 @@ class Why:
 
 
 @attrs.frozen(kw_only=True)
-class Tasks:
-    """The tree of Trio's tasks with their stacks."""
-
-    command: ClassVar[str] = "tasks"
-    deadline_s: ClassVar[float] = 2.0
-
-
-@attrs.frozen(kw_only=True)
-class Log:
-    """Read the log's level; with ``level`` set it first, until the next start."""
-
-    command: ClassVar[str] = "log"
-    deadline_s: ClassVar[float] = 2.0
-    level: Level | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Health:
-    """Whether everything works, for monitoring; asks the writer for a sign of life."""
-
-    command: ClassVar[str] = "health"
-    deadline_s: ClassVar[float] = 8.0
-
-
-@attrs.frozen(kw_only=True)
-class Mcp:
-    """The MCP servers, their state and their tools."""
-
-    command: ClassVar[str] = "mcp"
-    deadline_s: ClassVar[float] = 2.0
-
-
-@attrs.frozen(kw_only=True)
 class Reindex:
     """Make the database anew while the server runs: start it, ask how far it is, or stop it."""
 
@@ -134,7 +84,7 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Request: TypeAlias = Status | Actors | Chat | Receipt | Why | Tasks | Log | Health | Mcp | Reindex
+Request: TypeAlias = Chat | Receipt | Why | Reindex
 
 COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
 
@@ -204,7 +154,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _read_name)
     converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook(bool, _read_bool)
-    for words in (Level, ReindexAction):
+    for words in (ReindexAction,):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
     converter.register_structure_hook_factory(
         attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)

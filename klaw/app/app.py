@@ -18,7 +18,6 @@ import trio
 
 from klaw.actor.clock import SystemClock, iso
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
-from klaw.actor.threads import Threads
 from klaw.agent import agent
 from klaw.agent.agent import Agent
 from klaw.chats.directory import ChatDirectory
@@ -66,11 +65,6 @@ class App:
     agent: Agent
     tasks: Tasks
     chats: ChatDirectory
-
-    @property
-    def threads(self) -> Sequence[Threads]:
-        """Those that work on files."""
-        return self.core.files, self.tools.threads, self.agent.workspace.threads
 
 
 @asynccontextmanager

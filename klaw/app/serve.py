@@ -137,35 +137,18 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
         connections: of the gateway, now.
         address: where it listens.
     """
-    core, llm, memory = app.core, app.llm, app.memory
+    core, memory = app.core, app.memory
     return Sources(
         parts={**operation_parts(app), "connections": connections, "address": address},
         supervisor=core.supervisor,
-        writer=core.writer,
         readers=core.readers,
         reindexer=app.reindexer,
         chats=app.chats,
         embedder=memory.embedder,
         recall=memory.recall,
-        summarizer=memory.summarizer,
-        slots=llm.slots,
-        providers=llm.router.report,
-        budget=llm.budget,
-        mcp=app.tools.mcp.report,
-        local_model=llm.local if llm.router.uses_local else None,
         coverage=memory.coverage,
-        metrics=core.metrics,
-        archivist=memory.archivist if core.config.topics.enabled else None,
-        health=core.health,
-        scheduling=app.tasks.scheduling,
-        threads=app.threads,
-        connections=connections,
-        address=address,
         config=core.config,
         paths=core.paths,
-        clock=core.clock,
-        started_at=core.started_at,
-        version=__version__,
     )
 
 

@@ -146,22 +146,6 @@ def fail(error: KlawError) -> int:
     return 1
 
 
-def size(count: int) -> str:
-    """Bytes in the unit that suits them."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count / 1024:.0f} KiB"
-
-
-def span(seconds: float) -> str:
-    """A duration in its two largest units: ``45s``, ``3m 20s``, ``2d 4h``."""
-    whole = max(0, int(seconds))
-    units = [("d", whole // 86_400), ("h", whole // 3600 % 24), ("m", whole // 60 % 60), ("s", whole % 60)]
-    first = next((place for place, (_, count) in enumerate(units) if count), len(units) - 1)
-    return " ".join(f"{count}{unit}" for unit, count in units[first : first + 2])
-
-
 def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
     """Lines with aligned columns; ``right`` names the columns that are flush right. The last column is not padded."""
     from klaw.client.text_width import width

@@ -49,7 +49,6 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     _repair_commands(commands)
     _config_commands(commands)
     _models_commands(commands)
-    _mcp_commands(commands)
     _token_commands(commands)
     _operation_commands(commands, given)
     return root
@@ -130,11 +129,8 @@ def _init_command(commands: Any) -> None:
 
 
 def _looking_commands(commands: Any) -> None:
-    _command(commands, "status", "show what the server does and what is degraded", "status", "status_command")
     doctor = _command(commands, "doctor", "check an installation, running or stopped", "doctor", "doctor_command")
     doctor.add_argument("--full", action="store_true", help="read every log line, index and model file in full")
-    actors = _command(commands, "actors", "show the tree of actors with their counters", "actors", "actors_command")
-    actors.add_argument("--watch", action="store_true", help="refresh every two seconds")
     receipt = _command(commands, "receipt", "show what an answer was made from", "receipt", "receipt_command")
     receipt.add_argument("turn", nargs="?", help="id of the turn (default: the newest)")
     receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
@@ -228,12 +224,6 @@ def _models_commands(commands: Any) -> None:
         help="measure on these instead of the built-in ones: one text a line, or a conversation as JSON",
     )
     calibrate.add_argument("--dry-run", action="store_true", help="measure and store nothing")
-
-
-def _mcp_commands(commands: Any) -> None:
-    group = _group(commands, "mcp", "look at MCP servers, whose tools models may call")
-    listing = _command(group, "list", "list the MCP servers, their state and their tools", "mcp", "list_command")
-    listing.add_argument("names", nargs="*", metavar="NAME", help="which servers (default: all)")
 
 
 def _token_commands(commands: Any) -> None:

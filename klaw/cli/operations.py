@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ from klaw.operations.perform import OPERATOR, Call, perform, read
 from klaw.operations.text import Marked, Shown, Table
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
+REFRESH_S = 2.0
+_CLEAR = "\x1b[H\x1b[J"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
@@ -61,6 +64,8 @@ def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
     for field, _ in _fields(operation.arguments):
         _add_argument(parser, field)
     command = tuple(parser.prog.split())
+    if operation.watch:
+        parser.add_argument("--watch", action="store_true", help=f"refresh every {REFRESH_S:g} seconds, until Ctrl-C")
     if operation.confirm is not None:
         parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=partial(run, operation), run_by_systemd=False, command=command)
@@ -83,12 +88,13 @@ def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]"
         how["action"] = "store_false" if field.default is True and about.option else "store_true"
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
         return
-    if get_origin(kind) is Literal:
+    if get_origin(kind) is Literal and not about.positional:  # argparse would check the default of a positional, too
         how["choices"] = get_args(kind)
     else:
         how["metavar"] = about.metavar or field.name.upper()
     if get_origin(kind) is tuple:
-        how |= {"nargs": "+"} if about.positional else {"action": "append"}
+        many = {"nargs": "+"} if field.default is attrs.NOTHING else {"nargs": "*", "default": argparse.SUPPRESS}
+        how |= many if about.positional else {"action": "append"}
     if not about.positional:
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
         return
@@ -116,12 +122,25 @@ def typed(field: "attrs.Attribute[Any]") -> str:
 
 
 def run(operation: Operation, arguments: argparse.Namespace) -> int:
-    """Ask, and print the answer: as it is with ``--json``, else as the operation shows it.
+    """Ask, and print the answer: as it is with ``--json``, else as the operation shows it. With ``--watch`` again and
+    again, until Ctrl-C or an error.
 
     Returns the exit code: 0 done, 1 failed, 2 wrong usage.
     """
     paths = Paths.resolve(arguments.home)
     enter(paths)
+    if not getattr(arguments, "watch", False):
+        return _run(operation, arguments, paths)
+    try:
+        while not (code := _run(operation, arguments, paths, _CLEAR if sys.stdout.isatty() else "")):
+            sys.stdout.flush()
+            time.sleep(REFRESH_S)
+    except KeyboardInterrupt:
+        return 0
+    return code
+
+
+def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, before: str = "") -> int:
     try:
         given = _given(operation, arguments)
         asked = read(operation, given)
@@ -143,7 +162,7 @@ def run(operation: Operation, arguments: argparse.Namespace) -> int:
     elif done:
         for note in shown.notes:
             print(f"klaw: {line(note)}", file=sys.stderr)
-        print("".join(f"{each}\n" for each in written(shown.lines)), end="")
+        print(before + "".join(f"{each}\n" for each in written(shown.lines)), end="")
     return 0 if done and shown.found else 1
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, call, fail, line, print_json, size, span, table
+from klaw.cli.admin_call import NoServer, call, fail, line, print_json, table
 from klaw.cli.progress import ProgressLine, bar
 from klaw.config.paths import Paths
-from klaw.domain.text import plural
+from klaw.domain.text import plural, span
 from klaw.errors import KlawError
 from klaw.memory.embed.passage import passage, vectors_id
+from klaw.operations.text import size
 
 if TYPE_CHECKING:
     from klaw.config.schema import EmbeddingConfig

@@ -4,6 +4,7 @@ Data is what anybody said or wrote: messages, summaries, facts, topics, results 
 like one of ours, so each stands behind a label or behind ``MARK``, which none of ours begins with.
 """
 
+import math
 import re
 import unicodedata
 from typing import Literal
@@ -17,6 +18,19 @@ def has_forbidden(text: str) -> bool:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun: ``1 message``, ``2 messages``, ``1,000 messages``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in words, two units at most: ``3 h 20 min``."""
+    left = max(0, math.floor(seconds))
+    parts: list[str] = []
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        number, left = divmod(left, unit)
+        if number or (parts and left):
+            parts.append(f"{number} {name}")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if not part.startswith("0 ")) or "0 s"
 
 
 def printable(text: str) -> str:

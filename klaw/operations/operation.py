@@ -262,6 +262,8 @@ class Operation:
     """Whether the command line may carry it out without a server, over the database: its handler takes only what
     ``cli.operations`` can open."""
     deadline_s: float
+    watch: bool
+    """Whether the command line may repeat it until it is stopped."""
     confirm: str | None
     """What a person is asked before it is done. It has an argument ``dry_run``, which is true unless it is given: the
     command line asks first with it."""
@@ -291,11 +293,12 @@ class Noun:
         arguments: type[Any] = Nothing,
         *,
         cli: str | None = None,
-        show: Callable[..., Lines | Shown] = lambda _answer: (),
+        show: Callable[..., Lines | Shown] = lambda: (),
         scope: Scope = Scope.OWN,
         changes: bool = False,
         offline: bool = False,
         deadline_s: float = 10.0,
+        watch: bool = False,
         confirm: str | None = None,
         slash: Slash | None = None,
     ) -> Callable[[Handler], Handler]:
@@ -313,6 +316,7 @@ class Noun:
                     changes=changes,
                     offline=offline,
                     deadline_s=deadline_s,
+                    watch=watch,
                     confirm=confirm,
                     cli=cli,
                     show=show,

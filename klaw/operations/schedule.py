@@ -8,6 +8,7 @@ from klaw.convert import Form, Wire
 from klaw.domain.names import ChatId, UserId, clock_text, name_of
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
+from klaw.domain.text import span
 from klaw.errors import ConfigError
 from klaw.operations.operation import Lines, Name, Noun, OfUser, OperationError, Slash, argument, required
 from klaw.operations.runs import RunFilters, as_json, list_of_runs, minute, run_table, runs_page, status_of
@@ -264,8 +265,6 @@ async def runs(asked: TaskRuns, user: UserId, scheduling: "Scheduling") -> dict[
 @NOUN.operation("heartbeat", Heartbeat, show=_heartbeat, changes=True, slash=_HEARTBEAT)
 async def heartbeat(asked: Heartbeat, user: UserId, chat: ChatId | None, scheduling: "Scheduling") -> dict[str, Any]:
     """Let the heartbeat speak in the chat where this is asked, or nowhere."""
-    from klaw.runs.triggers import span
-
     if (asked.state or "").lower() == "off":
         await scheduling.pair_heartbeat(user, None)
         return {"chat": None, "every": None}

@@ -42,3 +42,11 @@ class Shown:
 def minute(time: str) -> str:
     """A time in UTC, to the minute."""
     return time[:16].replace("T", " ")
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count / 1024:.0f} KiB"

@@ -23,7 +23,8 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.clock import from_iso
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Run, RunStatus, Task, TaskName
-from klaw.runs.triggers import MAX_COUNTED, first_fire, missed, span
+from klaw.domain.text import span
+from klaw.runs.triggers import MAX_COUNTED, first_fire, missed
 
 TaskKey: TypeAlias = tuple[UserId, TaskName]
 

@@ -19,6 +19,7 @@ from klaw.actor.clock import from_iso, iso
 from klaw.domain.names import InvalidName
 from klaw.domain.names import zone as zone_of
 from klaw.domain.task import At, Cron, Every, Trigger
+from klaw.domain.text import span
 from klaw.errors import Problem, TaskError
 from klaw.runs.cron import BadExpression, fires, moment_of, normalise
 
@@ -238,19 +239,6 @@ def shown(trigger: Trigger) -> str:
             return f"every {_short(trigger.seconds)}"
         case At():
             return f"at {trigger.instant}"
-
-
-def span(seconds: float) -> str:
-    """A length of time in words, two units at most: ``3 h 20 min``."""
-    left = max(0, math.floor(seconds))
-    parts: list[str] = []
-    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        number, left = divmod(left, unit)
-        if number or (parts and left):
-            parts.append(f"{number} {name}")
-        if len(parts) == 2:
-            break
-    return " ".join(part for part in parts if not part.startswith("0 ")) or "0 s"
 
 
 def _short(seconds: int) -> str:

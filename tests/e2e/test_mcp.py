@@ -93,7 +93,7 @@ async def test_a_turn_calls_a_tool_of_an_mcp_server(tmp_path):
         assert "gone: not connected: its command cannot be started (No such file or directory)" in text
         assert "last error McpError" in text
         code, text = await klaw(server, "mcp", "list", "nothing")
-        assert (code, text) == (1, "klaw: there is no MCP server nothing; there are: gone, notes\n")
+        assert (code, text) == (1, "klaw: NAME: there is no such MCP server; there are: gone, notes\n")
         _, text = await klaw(server, "status")
         assert "notes: ready, 16 tools" in text
         assert "the MCP server gone is not connected" in text

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -51,7 +50,7 @@ def sources(app: App) -> Sources:
 
 def sources_of(app: App) -> Sources:
     """What the commands read, of a server without listeners."""
-    return attrs.evolve(klaw.app.serve.sources_of(app, list, lambda: "127.0.0.1:8181"), version="9.9.9")
+    return klaw.app.serve.sources_of(app, list, lambda: "127.0.0.1:8181")
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def commands(sources: Sources) -> Commands:
 
 
 def arguments(home: Path, **values: Any) -> argparse.Namespace:
-    given = {"json": False, "watch": False, "turn": None, "chat": None, "user": None, **values}
+    given = {"json": False, "turn": None, "chat": None, "user": None, **values}
     return argparse.Namespace(home=str(home), **given)
 
 

@@ -1,9 +1,12 @@
 """Asking an operation over parts, also in a chat, and what a terminal shows of a search."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from klaw.actor.clock import Clock
+from klaw.admin.commands import Commands
+from klaw.admin.requests import parse
 from klaw.cli.operations import written
 from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
@@ -11,6 +14,11 @@ from klaw.operations import search
 from klaw.operations.perform import OPERATOR, perform, read
 from klaw.operations.slash import OperationCommands
 from klaw.operations.table import operations
+
+
+async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
+    """What the admin socket answers."""
+    return await commands.run(parse(json.dumps({"command": command, "args": args}).encode()))
 
 
 async def ask_operation(name: str, parts: Mapping[str, Any], **args: Any) -> dict[str, Any]:

@@ -8,24 +8,25 @@ import pytest
 import trio
 import trio.testing
 
+from klaw import __version__
 from klaw.actor import log as logging
 from klaw.actor.supervisor import ActorSpec
 from klaw.actor.vitals import Vitals
-from klaw.admin import commands as commands_module
 from klaw.admin.commands import Commands, Sources
-from klaw.admin.requests import Actors, BadRequest, Chat, Health, Log, Receipt, Status, Tasks
+from klaw.admin.requests import BadRequest, Chat, Receipt
 from klaw.app.app import App
 from klaw.gateway.session import SessionReport
 from tests.conftest import CANARY
 from tests.support.admin import ANNA, BORIS, fail_a_turn
+from tests.support.asking import ask
 
 
 async def test_status(app: App, commands: Commands) -> None:
     """Counts, memory, disk, slots, and every degraded part with its text."""
     await fail_a_turn(app, ANNA, "Работа", f"вопрос {CANARY}")
     await fail_a_turn(app, BORIS, "main", "a question")
-    status = await commands.run(Status())
-    assert status["version"] == "9.9.9"
+    status = await ask(commands, "status")
+    assert status["version"] == __version__
     assert status["counts"] == {"users": 2, "chats": 2, "messages": 2, "turns": 2} | {
         "topics": 0,
         "facts": 0,
@@ -41,7 +42,7 @@ async def test_status(app: App, commands: Commands) -> None:
     assert status["coverage"]["uncovered"] == 0
     assert status["disk"]["free_bytes"] > 0
     assert status["disk"]["commit_log_bytes"] > 0
-    assert [threads["name"] for threads in status["threads"]] == ["files", "tool files", "prompt files", "admin"]
+    assert [threads["name"] for threads in status["threads"]] == ["files", "tool files", "prompt files"]
     assert "klaw models pull" in next(each["text"] for each in status["degraded"] if each["code"] == "no_llm")
     assert CANARY not in json.dumps(status, ensure_ascii=False)
 
@@ -53,7 +54,8 @@ async def test_actors(app: App, sources: Sources) -> None:
         id="c1", user="anna", client="test", peer="loopback", since=1.0, frames_in=1, frames_out=2, outbox=0,
         outbox_high_water=3, watched=1, in_flight=0,
     )  # fmt: skip
-    answer = await Commands(attrs.evolve(sources, connections=lambda: [session])).run(Actors())
+    connected = attrs.evolve(sources, parts={**sources.parts, "connections": lambda: [session]})
+    answer = await ask(Commands(connected), "actors")
     found = {node["name"]: node for node in walk(answer["tree"])}
     assert {report.name for report in app.core.supervisor.report()} <= set(found)
     assert found["store.writer"]["mailbox"]["handled"] >= 2
@@ -119,7 +121,7 @@ async def test_receipt_says_what_does_not_exist(commands: Commands) -> None:
 async def test_tasks_show_where_everything_waits(commands: Commands) -> None:
     """Names and places in the code; no local variables."""
     secret = CANARY
-    answer = await commands.run(Tasks())
+    answer = await ask(commands, "tasks")
     text = json.dumps(answer, ensure_ascii=False)
     assert "store.writer" in text
     assert '"klaw/actor/mailbox.py:' in text
@@ -131,11 +133,11 @@ async def test_tasks_show_where_everything_waits(commands: Commands) -> None:
 
 
 async def test_tasks_are_bounded(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klaw.admin.tasks.MAX_TASKS", 10)
+    monkeypatch.setattr("klaw.operations.actors.MAX_TASKS", 10)
     async with trio.open_nursery() as nursery:
         for _ in range(30):
             nursery.start_soon(trio.sleep_forever)
-        answer = await commands.run(Tasks())
+        answer = await ask(commands, "tasks")
         assert answer["shown"] == 10
         assert answer["left_out"] >= 18
         nursery.cancel_scope.cancel(reason="the test is over")
@@ -144,14 +146,14 @@ async def test_tasks_are_bounded(commands: Commands, monkeypatch: pytest.MonkeyP
 async def test_log_level_is_read_and_set(commands: Commands) -> None:
     before = logging.level()
     try:
-        assert await commands.run(Log(level="warning")) == {"level": "warning"}
-        assert await commands.run(Log()) == {"level": "warning"}
+        assert await ask(commands, "log", level="warning") == {"level": "warning"}
+        assert await ask(commands, "log") == {"level": "warning"}
     finally:
         logging.set_level(before)
 
 
 async def test_health_pings_the_writer(app: App, commands: Commands) -> None:
-    answer = await commands.run(Health())
+    answer = await ask(commands, "health")
     assert answer["state"] == "degraded"  # there is no model
     assert answer["writer_ping_ms"] >= 0
     assert answer["failed_actors"] == []
@@ -162,13 +164,14 @@ async def test_health_is_ok_when_nothing_is_wrong(sources: Sources) -> None:
         def problems(self) -> dict[str, str]:
             return {}
 
-    assert (await Commands(attrs.evolve(sources, health=Well())).run(Health()))["state"] == "ok"
+    well = attrs.evolve(sources, parts={**sources.parts, "health": Well()})
+    assert (await ask(Commands(well), "health"))["state"] == "ok"
 
 
 async def test_a_stuck_writer_is_failing(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands_module, "WRITER_PING_S", 0.05)
+    monkeypatch.setattr("klaw.operations.status.WRITER_PING_S", 0.05)
     monkeypatch.setattr(app.core.writer, "ping", trio.sleep_forever, raising=True)
-    answer = await commands.run(Health())
+    answer = await ask(commands, "health")
     assert (answer["state"], answer["writer_ping_ms"]) == ("failing", None)
 
 
@@ -179,5 +182,5 @@ async def test_a_failed_actor_is_named(app: App, commands: Commands, monkeypatch
         raise RuntimeError
 
     await app.core.supervisor.start(ActorSpec(name="doomed", run=crash))
-    assert (await commands.run(Health()))["failed_actors"] == ["doomed"]
+    assert (await ask(commands, "health"))["failed_actors"] == ["doomed"]
     await app.core.supervisor.stop("doomed", "the test is over")

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -19,9 +20,10 @@ import klaw.admin.socket as admin_socket
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.actor.vitals import State, Vitals
-from klaw.admin.requests import Chat, Log, Request, Tasks
 from klaw.admin.socket import SocketTaken
 from klaw.errors import ActorStopped, StorageError
+from klaw.operations.perform import Call
+from klaw.operations.table import operations
 from tests.support.waiting import HANG_S
 
 ANYBODY = 65534
@@ -30,19 +32,19 @@ ANYBODY = 65534
 class Answers:
     """Answers by what is asked, so that each kind of outcome can be had."""
 
-    async def run(self, request: Request) -> dict[str, Any]:
-        match request:
-            case Tasks():
+    async def run(self, request: Call) -> dict[str, Any]:
+        match request.operation.name, *getattr(request.asked, "names", ()):
+            case ["tasks"]:
                 await trio.sleep_forever()
-            case Log():
+            case ["log"]:
                 raise ZeroDivisionError("secret text")
-            case Chat(chat="storage"):
+            case ["mcp", "storage"]:
                 raise StorageError("the disk is full")
-            case Chat(chat="stopped"):
+            case ["mcp", "stopped"]:
                 raise ActorStopped("gone")
-            case Chat(chat="slow"):
+            case ["mcp", "slow"]:
                 raise trio.TooSlowError
-        return {"asked": type(request).command, "name": "Ж\x1b\n\u2028"}
+        return {"asked": request.operation.name, "name": "Ж\x1b\n\u2028"}
 
 
 @asynccontextmanager
@@ -131,21 +133,21 @@ async def test_many_requests_on_one_connection(path: Path) -> None:
         (b"", "bad_json"),
         (b"\xff\x00", "bad_json"),
         (b'{"command": "shell"}', "unknown_command"),
-        (b'{"command": "chat", "args": {"chat": 1}}', "bad_args"),
+        (b'{"command": "log", "args": {"level": 1}}', "bad_args"),
         (b"x" * 65_537, "line_too_long"),
         (b"x" * 1_000_000, "line_too_long"),
         (b"x" * 65_536, "bad_json"),
         (b'{"command": "tasks"}', "too_slow"),
         (b'{"command": "log"}', "internal"),
-        (b'{"command": "chat", "args": {"chat": "storage"}}', "storage"),
-        (b'{"command": "chat", "args": {"chat": "stopped"}}', "unavailable"),
-        (b'{"command": "chat", "args": {"chat": "slow"}}', "too_slow"),
+        (b'{"command": "mcp", "args": {"names": ["storage"]}}', "storage"),
+        (b'{"command": "mcp", "args": {"names": ["stopped"]}}', "unavailable"),
+        (b'{"command": "mcp", "args": {"names": ["slow"]}}', "too_slow"),
     ],
 )
 async def test_the_connection_survives_every_bad_request(
     path: Path, line: bytes, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Tasks, "deadline_s", 0.05)
+    monkeypatch.setitem(operations(), "tasks", attrs.evolve(operations()["tasks"], deadline_s=0.05))  # type: ignore[arg-type]
     async with serving(path):
         peer = await Peer.connect(path)
         refused = await peer.ask(line)
@@ -251,7 +253,7 @@ async def test_an_idle_connection_is_closed(path: Path, autojump_clock: trio.tes
 async def test_a_peer_that_takes_no_answer_is_closed(
     path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def much(_self: Answers, _request: Request) -> dict[str, Any]:
+    async def much(_self: Answers, _request: Call) -> dict[str, Any]:
         return {"much": "x" * 10_000_000}
 
     monkeypatch.setattr(Answers, "run", much)

@@ -1,4 +1,4 @@
-"""``klaw status``, ``klaw actors`` and ``klaw receipt`` against a real server and without one."""
+"""What ``klaw`` asks about the server itself, and ``klaw receipt``, against a real server and without one."""
 
 import json
 import socket
@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import trio
 
+from klaw import __version__
+from klaw.actor import log as logging
 from klaw.admin import socket as admin_socket
 from klaw.admin.commands import Commands
 from klaw.app.app import App, running
-from klaw.cli import actors, admin_call
-from klaw.cli.actors import actors_command
+from klaw.cli import admin_call, operations
 from klaw.cli.admin_call import NoServer, Refused, call
+from klaw.cli.main import main
 from klaw.cli.receipt import receipt_command
-from klaw.cli.status import status_command
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from tests.support.admin import ANNA, BORIS, SETTINGS, arguments, fail_a_turn, served
@@ -29,13 +30,23 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert await trio.to_thread.run_sync(command, arguments(home, **values)) == 0
         return capsys.readouterr().out
 
+    async def said(*words: str, code: int = 0) -> str:
+        assert await trio.to_thread.run_sync(main, ["--home", str(home), *words]) == code
+        told = capsys.readouterr()
+        return told.err if code == 2 else told.out
+
     async with served(app, commands):
-        assert "2 messages, 2 chats, 2 users" in await output(status_command)
-        assert json.loads(await output(status_command, json=True))["version"] == "9.9.9"
-        tree = await output(actors_command)
+        assert "2 messages, 2 chats, 2 users" in await said("status")
+        assert json.loads(await said("status", "--json"))["version"] == __version__
+        tree = await said("actors")
         assert "chat anna:Работа" in tree
         assert "admin.socket" in tree
-        assert json.loads(await output(actors_command, json=True))["tree"]["name"] == "supervisor"
+        assert json.loads(await said("actors", "--json"))["tree"]["name"] == "supervisor"
+        assert (await said("health", code=1)).startswith("degraded\n  ")
+        assert json.loads(await said("health", "--json", code=1))["failed_actors"] == []
+        assert await said("log") == f"{logging.level()}\n"
+        assert "must be one of debug, info, warning, error" in await said("log", "loud", code=2)
+        assert "no MCP server is switched on" in await said("mcp", "list")
         assert "chat     boris:main, segment 0" in await output(receipt_command)
         assert "chat     anna:Работа" in await output(receipt_command, chat="Работа", user="anna")
         newest = json.loads(await output(receipt_command, user="anna", json=True))
@@ -58,27 +69,27 @@ async def test_watching_ends_when_the_server_goes(
         if len(pauses) == 2:
             trio.from_thread.run(app.core.supervisor.stop, admin_socket.ACTOR_NAME, "the test")
 
-    monkeypatch.setattr(actors.time, "sleep", pause)
+    monkeypatch.setattr(operations.time, "sleep", pause)
     async with served(app, commands):
-        assert await trio.to_thread.run_sync(actors_command, arguments(home, watch=True)) == 1
+        assert await trio.to_thread.run_sync(main, ["actors", "--watch", "--home", str(home)]) == 1
     printed = capsys.readouterr()
     assert printed.out.count("store.writer") == 2
-    assert pauses == [actors.REFRESH_S] * 2
+    assert pauses == [operations.REFRESH_S] * 2
     assert "no server is running" in printed.err
 
 
 def test_watching_ends_with_ctrl_c(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_args: object) -> None:
+    def interrupted(*_args: object, **_given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(actors, "call", interrupted)
-    assert actors_command(arguments(home, watch=True)) == 0
+    monkeypatch.setattr(operations, "call", interrupted)
+    assert main(["actors", "--watch", "--home", str(home)]) == 0
 
 
 def test_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command says so in one line, names the home and how to start, and exits with 1."""
-    for command in (status_command, actors_command, receipt_command):
-        assert command(arguments(home)) == 1
+    for command in ("status", "actors", "health", "log", "receipt"):
+        assert main([command, "--home", str(home)]) == 1
         assert capsys.readouterr().err == f"klaw: no server is running for {home}: start it with `klaw serve`\n"
 
 

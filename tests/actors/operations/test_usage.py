@@ -12,8 +12,7 @@ import trio
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
 from klaw.app.app import App, running
-from klaw.cli.main import parser
-from klaw.cli.status import status_command
+from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
@@ -38,8 +37,11 @@ def asked(**args: Any) -> Any:
 
 def usage_command(given: argparse.Namespace) -> int:
     options = [f"--{name}={value}" for name in ("days", "by", "user") if (value := getattr(given, name)) is not None]
-    arguments = parser(["usage"]).parse_args(["usage", "--home", given.home, *options, *["--json"] * given.json])
-    return int(arguments.run(arguments))
+    return main(["usage", "--home", given.home, *options, *["--json"] * given.json])
+
+
+def status_command(given: argparse.Namespace) -> int:
+    return main(["status", "--home", given.home])
 
 
 async def work(app: App, user: str, chat: str, **by_model: Spent) -> None:

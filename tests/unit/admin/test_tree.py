@@ -4,8 +4,8 @@ from typing import Any
 
 from klaw.actor.mailbox import MailboxReport
 from klaw.actor.vitals import ActorReport, State
-from klaw.admin.tree import actor_tree
 from klaw.llm.slots import SlotsReport
+from klaw.operations.actors import actor_tree
 
 SLOTS = SlotsReport(total=2, busy=1, waiting=3, waiting_background=1, high_water=4, granted=9)
 

@@ -35,9 +35,9 @@ def test_a_terminal_gets_rate_and_time_left(clock: list[float]) -> None:
     assert drawn[1].startswith("messages")
     assert "1,000 / 21,000" in drawn[1]
     assert "left" not in drawn[1]
-    assert drawn[2].endswith("3,000 / 21,000  1,000/s, 18s left")
+    assert drawn[2].endswith("3,000 / 21,000  1,000/s, 18 s left")
     assert "[#####..................." in drawn[3]
-    assert drawn[3].endswith("5,000 / 21,000  1,000/s, 16s left")
+    assert drawn[3].endswith("5,000 / 21,000  1,000/s, 16 s left")
     assert "1.0 MiB / 4.0 MiB" in drawn[4]
     assert stream.getvalue().endswith("\n")
 
@@ -72,7 +72,7 @@ def report(*, same: bool) -> dict[str, object]:
 
 def test_the_report_counts_and_advises(tmp_path: Path) -> None:
     text = "\n".join(lines(report(same=False), tmp_path / "klaw.db"))
-    assert "from the logs: 1,199 messages, 5 turns, in 1m 5s" in text
+    assert "from the logs: 1,199 messages, 5 turns, in 1 min 5 s" in text
     assert "left out: 1 lines that are no record, 0 records whose place is taken" in text
     assert "vectors: 3 taken over, 4 made, 5 left to the server" in text
     assert "no vectors were made: no model.onnx" in text

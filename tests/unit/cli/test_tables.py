@@ -4,18 +4,13 @@ from typing import Any
 
 import pytest
 
-from klaw.cli import actors, mcp, receipt_text, status
-from klaw.cli.admin_call import line, size, span, table
+from klaw.cli import receipt_text
+from klaw.cli.admin_call import line, table
+from klaw.cli.operations import written
 from klaw.domain import usage
 from klaw.domain.usage import Spent
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-3, "0s"), (0.4, "0s"), (59.9, "59s"), (60, "1m 0s"), (3723, "1h 2m"), (90_000, "1d 1h"), (86_400, "1d 0h")],
-)
-def test_span(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+from klaw.operations import actors, mcp, status
+from klaw.operations.text import size
 
 
 def test_size() -> None:
@@ -57,7 +52,7 @@ def test_the_tree_is_printed_with_its_counters() -> None:
             node("gateway", **{**actor, "mailbox": None}, children=[node("connection c1", **connection)]),
         ],
     )
-    printed = actors.lines({"now": 100.0, "tree": tree})
+    printed = written(actors._lines({"now": 100.0, "tree": tree}))
     assert [text[:19].rstrip() for text in printed] == [
         "actor",
         "supervisor",
@@ -68,10 +63,10 @@ def test_the_tree_is_printed_with_its_counters() -> None:
         "└─ gateway",
         "   └─ connection c1",
     ]
-    writer = "running 1m 0s 1 2 8 3 4 5 6 ModelError idle␛[2J (1s)"
+    writer = "running 1 min 1 2 8 3 4 5 6 ModelError idle␛[2J (1 s)"
     assert printed[3].split("store.writer")[1].split() == writer.split()
     assert printed[5].split("llm.slots")[1].split() == ["7", "8", "9", "1", "of", "2", "busy"]
-    assert printed[7].split("connection c1")[1].split() == ["open", "10s", "user", "анна,", "frames_in", "12"]
+    assert printed[7].split("connection c1")[1].split() == ["open", "10", "s", "user", "анна,", "frames_in", "12"]
     assert "\x1b" not in "".join(printed)
 
 
@@ -93,9 +88,9 @@ COVERAGE = {
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"wordless": 2}, "every message can be found (2 hold no word)"),
+        ({"wordless": 2}, "every message can be found (2 without words)"),
         ({"repaired_texts": 1, "repaired_vectors": 2}, "every message can be found (3 index rows repaired)"),
-        ({"uncovered": 3, "whole": False}, "3 of 10 messages cannot be found (12 looked at so far)"),
+        ({"uncovered": 3, "whole": False}, "3 of 10 messages cannot be found (12 checked so far)"),
         ({"error": "SQLError"}, "not known: the indexes cannot be read (SQLError); `klaw doctor` says more"),
     ],
 )
@@ -115,7 +110,7 @@ TASKS: dict[str, Any] = {
 
 
 def test_status_tells_how_tasks_stand() -> None:
-    assert status._tasks(TASKS) == ["0 tasks, 0 runs under way, 0 waiting"]
+    assert status._tasks(TASKS) == ["0 tasks, 0 runs in progress, 0 waiting"]
     busy = {
         **TASKS,
         "count": 3,
@@ -127,7 +122,7 @@ def test_status_tells_how_tasks_stand() -> None:
         "undelivered": 4,
     }
     first, following, failing, undelivered = status._tasks(busy)
-    assert first == "3 tasks, 1 of them disabled, 1 run under way, 2 waiting"
+    assert first == "3 tasks, 1 of them disabled, 1 run in progress, 2 waiting"
     assert following == "next: day of anna at 2026-11-23T08:00:00.000Z"
     assert failing == "failing: mail of anna (no_such_chat); see `klaw schedule runs mail --user anna`"
     assert undelivered.startswith("results of the last 30 days without a chat to go to: 4;")
@@ -181,17 +176,17 @@ def test_status_lists_what_is_degraded() -> None:
         "disk": {"database_bytes": 0, "free_bytes": 0, "commit_log_bytes": 0},
         "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
     }
-    printed = status.lines(answer)
+    printed = written(status._status(answer))
     assert "not listening" in printed[1]
     assert "provider      a: works" in printed
-    assert "provider      b: left alone for 9s after 3 failed calls" in printed
+    assert "provider      b: paused for 9 s after 3 failed calls" in printed
     assert "provider      c: being tried again after 4 failed calls" in printed
     assert "local model   missing (run `klaw models pull`)" in printed
     assert "coverage      every message can be found" in printed
-    assert "tasks         0 tasks, 0 runs under way, 0 waiting" in printed
+    assert "tasks         0 tasks, 0 runs in progress, 0 waiting" in printed
     assert "summaries     2 made since the start, the last at then" in printed
     assert printed[-2:] == ["degraded      нет модели", "              y"]
-    assert status.lines({**answer, "degraded": []})[-1] == "degraded      nothing"
+    assert written(status._status({**answer, "degraded": []}))[-1] == "degraded      nothing"
 
 
 CANDIDATE = {
@@ -352,8 +347,8 @@ GONE = MCP | {
 
 
 def test_mcp_servers_as_text():
-    assert mcp.lines([GONE, MCP]) == [
-        "far: not connected: it cannot be reached; next attempt in 4m 16s, 0 tools",
+    assert mcp._lines({"servers": [GONE, MCP]}) == [
+        "far: not connected: it cannot be reached; next attempt in 4 min 16 s, 0 tools",
         "  since 2026-11-22T04:00:00Z, http, last error McpError, for everybody",
         "  and 3 more that are left out (maxTools)",
         "notes: ready, 2 tools",

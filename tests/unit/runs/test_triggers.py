@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.task import At, Cron, Every
+from klaw.domain.text import span
 from klaw.errors import TaskError
 from klaw.runs.triggers import (
     MAX_COUNTED,
@@ -18,7 +19,6 @@ from klaw.runs.triggers import (
     read_every,
     read_zone,
     shown,
-    span,
 )
 
 NOW = from_iso("2026-11-22T12:00:00.500Z")
@@ -192,7 +192,15 @@ def test_a_shown_interval_can_be_read_again(seconds):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (12_000, "3 h 20 min"), (90_061, "1 d 1 h"), (86_460, "1 d")],
+    [
+        (-3, "0 s"),
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (12_000, "3 h 20 min"),
+        (90_061, "1 d 1 h"),
+        (86_460, "1 d"),
+    ],
 )
 def test_spans(seconds, text):
     assert span(seconds) == text

@@ -1,0 +1,202 @@
+"""The actors of the server as a tree, and below them Trio's tasks with their stacks: where everything waits."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.domain.text import span
+from klaw.operations.operation import Lines, Noun, Scope
+from klaw.operations.text import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trio.lowlevel import Task
+
+    from klaw.actor.clock import Clock
+    from klaw.actor.supervisor import Supervisor
+    from klaw.actor.vitals import ActorReport
+    from klaw.llm.slots import Slots, SlotsReport
+
+NOUN = Noun("actors", "show the parts of the server with their queues (docs/operations.md)")
+TASKS = Noun("tasks", "show Trio's tasks")
+ROOT = "supervisor"
+GATEWAY = "gateway"
+SLOTS = "llm.slots"
+MAX_TASKS = 2000
+"""Trio tasks shown; the rest is counted. A snapshot is taken in one step, which must stay short."""
+MAX_FRAMES = 40
+_COUNTS = ("depth", "high_water", "capacity", "handled", "failed", "dropped")
+_HEAD = ["actor", "state", "since", "depth", "high", *_COUNTS[2:], "restarts", "last error", "activity"]
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def _lines(answer: dict[str, Any]) -> Lines:
+    rows = [_HEAD]
+    _add(rows, answer["tree"], answer["now"], "", "")
+    return [Table(rows, right=frozenset(range(2, 10)))]
+
+
+def _add(rows: list[list[str]], node: dict[str, Any], now: float, lead: str, below: str) -> None:
+    rows.append([lead + node["name"], *_cells(node, now)])
+    children = node["children"]
+    for place, child in enumerate(children, 1):
+        last = place == len(children)
+        _add(rows, child, now, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
+
+
+def _cells(node: dict[str, Any], now: float) -> list[str]:
+    match node["kind"]:
+        case "actor":
+            box = node["mailbox"]
+            counts = [str(box[name]) if box else "" for name in _COUNTS]
+            activity = f"{node['activity']} ({_ago(node['activity_since'], now)})"
+            more = [str(node["restarts"]), node["last_error"] or "", activity]
+            return [node["state"], _ago(node["since"], now), *counts, *more]
+        case "slots":
+            queue = [str(node["waiting"]), str(node["high_water"]), "", str(node["granted"])]
+            return ["", "", *queue, "", "", "", "", f"{node['busy']} of {node['total']} busy"]
+        case "connection":
+            hidden = ("name", "kind", "children", "id", "since")
+            shown = [
+                f"{name} {value}" for name, value in node.items() if name not in hidden and value not in (None, "")
+            ]
+            return ["open", _ago(node.get("since"), now), *[""] * 8, ", ".join(shown)]
+        case _:
+            return [""] * (len(_HEAD) - 1)
+
+
+def _ago(moment: float | str | None, now: float) -> str:
+    """How long ago it was: Unix seconds or ISO text."""
+    if moment is None:
+        return ""
+    return span(now - (dt.datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else moment))
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+@NOUN.operation("actors", cli="", show=_lines, scope=Scope.OPERATOR, deadline_s=2, watch=True)
+async def actors(
+    supervisor: "Supervisor", slots: "Slots", connections: "Callable[[], Sequence[Any]]", clock: "Clock"
+) -> dict[str, Any]:
+    """Show the tree of actors with their queues, restarts and last errors."""
+    open_now = [attrs.asdict(connection) for connection in connections()]
+    return {"now": clock.now(), "tree": actor_tree(supervisor.report(), slots.report(), open_now)}
+
+
+@TASKS.operation("tasks", scope=Scope.OPERATOR, deadline_s=2)
+async def tasks() -> dict[str, Any]:
+    """Show all Trio tasks, from the root down, with their stacks: places in the code only, no values.
+
+    Every task has ``name``, ``stack`` (``file:line function``, outermost first) and ``nurseries``, each a list of
+    tasks. ``shown`` and ``left_out`` count the tasks.
+    """
+    import trio
+
+    root, count = trio.lowlevel.current_root_task(), {"shown": 0, "left_out": 0}
+    return {"task": _task(root, count) if root else None, **count}
+
+
+# -- the trees --------------------------------------------------------------------------------------------------------
+
+
+def actor_tree(
+    reports: Sequence["ActorReport"], slots: "SlotsReport | None", connections: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Nest actors by their ``parent``, else by the dotted prefix of their name.
+
+    A parent that is no actor (``chats``, ``store`` ...) appears as a node of kind ``group``. Connections hang below
+    ``gateway``; the LLM's slots stand as a node of kind ``slots`` below ``llm``.
+
+    Args:
+        reports: all actors in start order.
+        slots: of the LLM.
+        connections: one mapping each, with an ``id``.
+
+    Returns:
+        The root, of kind ``group``. Every node has ``name``, ``kind`` (actor, group, slots, connection) and
+        ``children``; an actor also all of ``ActorReport`` and its ``mailbox`` (None without one).
+    """
+    root = _group(ROOT)
+    nodes: dict[str, dict[str, Any]] = {report.name: _actor(report) for report in reports}
+    parents: dict[str, str | None] = {report.name: _parent_of(report.name, report.parent) for report in reports}
+    if slots is not None:
+        nodes[SLOTS] = {"name": SLOTS, "kind": "slots", **attrs.asdict(slots), "children": []}
+        parents[SLOTS] = _parent_of(SLOTS, None)
+    for connection in connections:
+        # Named by a prefix that no actor has: an id is not a name.
+        name = f"connection {connection['id']}"
+        nodes[name] = {"name": name, "kind": "connection", **connection, "children": []}
+        parents[name] = GATEWAY
+    _add_groups(nodes, parents)
+    for name, node in nodes.items():
+        parent = parents[name]
+        (nodes[parent] if parent is not None else root)["children"].append(node)
+    return root
+
+
+def _parent_of(name: str, parent: str | None) -> str | None:
+    """The given parent, else the part before the dot of a plain dotted name (chat names may hold dots and spaces)."""
+    if parent is not None:
+        return parent
+    prefix, dot, _ = name.rpartition(".")
+    return prefix if dot and " " not in name else None
+
+
+def _add_groups(nodes: dict[str, dict[str, Any]], parents: dict[str, str | None]) -> None:
+    """Add parents that are no actors, each before its first child."""
+    missing: Iterable[str] = [parent for parent in parents.values() if parent is not None and parent not in nodes]
+    for name in dict.fromkeys(missing):
+        nodes[name] = _group(name)
+        parents[name] = None
+
+
+def _group(name: str) -> dict[str, Any]:
+    return {"name": name, "kind": "group", "children": []}
+
+
+def _actor(report: "ActorReport") -> dict[str, Any]:
+    return {**attrs.asdict(report), "kind": "actor", "state": report.state.value, "children": []}
+
+
+def _task(task: "Task", count: dict[str, int]) -> dict[str, Any]:
+    count["shown"] += 1
+    nurseries = []
+    for nursery in task.child_nurseries:
+        shown = []
+        for child in sorted(nursery.child_tasks, key=lambda child: child.name):
+            if count["shown"] < MAX_TASKS:
+                shown.append(_task(child, count))
+            else:
+                count["left_out"] += _size(child)
+        nurseries.append(shown)
+    return {"name": task.name, "stack": _stack(task), "nurseries": nurseries}
+
+
+def _size(task: "Task") -> int:
+    """A task and all below it."""
+    return 1 + sum(_size(child) for nursery in task.child_nurseries for child in nursery.child_tasks)
+
+
+def _stack(task: "Task") -> list[str]:
+    frames = [
+        f"{_place(frame.f_code.co_filename)}:{line} {frame.f_code.co_qualname}"
+        for frame, line in task.iter_await_frames()
+    ]
+    return frames[-MAX_FRAMES:]
+
+
+def _place(file: str) -> str:
+    """A file's path from its package on: what is above it belongs to the machine."""
+    parts = PurePath(file).parts
+    for folder, skip in (("site-packages", 1), ("klaw", 0)):
+        if folder in parts:
+            begin = len(parts) - 1 - parts[::-1].index(folder) + skip
+            return "/".join(parts[begin:])
+    return "/".join(parts[-2:])

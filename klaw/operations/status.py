@@ -1,0 +1,312 @@
+"""How the server is: ``status`` for people, ``health`` for monitoring, and the level of its log."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from klaw import __version__
+from klaw.domain.text import plural, span
+from klaw.domain.usage import dollars
+from klaw.operations.mcp import in_short, servers_json
+from klaw.operations.operation import Lines, Noun, Scope, argument
+from klaw.operations.text import Shown, Table, size
+from klaw.operations.usage import budget_json, budget_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from klaw.actor.supervisor import Supervisor
+    from klaw.agent.agent import Agent
+    from klaw.config.paths import Paths
+    from klaw.core import Core, HasProblems
+    from klaw.llm.parts import Llm
+    from klaw.llm.service import ProviderReport
+    from klaw.memory.parts import Memory
+    from klaw.runs.service import Scheduling
+    from klaw.store.engine.writer import Writer
+    from klaw.toolbox.parts import Tools
+
+STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
+HEALTH = Noun("health", "ask whether everything works, for monitoring")
+LOG = Noun("log", "show or set the level of the server's log")
+WRITER_PING_S = 5.0
+"""A writer that has not committed an empty transaction after this time counts as stuck."""
+
+
+@attrs.frozen(kw_only=True)
+class Log:
+    level: Literal["debug", "info", "warning", "error"] | None = argument(
+        "debug, info, warning or error, until the next start (default: only show the level)", positional=True
+    )
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def _status(answer: dict[str, Any]) -> Lines:
+    counts, llm, embedder, disk = answer["counts"], answer["llm"], answer["embedder"], answer["disk"]
+    slots, local = llm["slots"], llm["local"]
+    vectors = f"{plural(embedder['embedded'], 'vector')}, {embedder['waiting']} waiting"
+    degraded = [each["text"] for each in answer["degraded"]] or ["nothing"]
+    rows = [
+        ["server", f"Klaw {answer['version']}, pid {answer['pid']}, up {span(answer['uptime_s'])}"],
+        ["address", f"{answer['address'] or 'not listening'}, {plural(answer['connections'], 'connection')}"],
+        ["RAM", size(answer["rss_bytes"])],
+        ["stored", _counted(counts, "message", "chat", "user")],
+        ["memory", f"{_counted(counts, 'topic', 'fact')}, {plural(counts['people'], 'person', 'people')}"],
+        ["model", f"{llm['model']}, {slots['busy']} of {slots['total']} slots busy, {slots['waiting']} waiting"],
+        ["spent today", _spent(llm["today"], llm["budget"])],
+        *[["provider", _provider(each)] for each in llm["providers"]],
+        *[["MCP server", in_short(each)] for each in answer["mcp"]],
+        *([["local model", _with_reason(local["state"], local["reason"])]] if local else []),
+        ["embeddings", _with_reason(f"{embedder['state']} since {embedder['since']}, {vectors}", embedder["reason"])],
+        ["coverage", _coverage(answer["coverage"])],
+        *[["tasks" if not place else "", text] for place, text in enumerate(_tasks(answer["tasks"]))],
+        ["summaries", _summaries(answer["summaries"])],
+        ["topics", _topics(answer.get("topics"), answer.get("metrics", {}))],
+        ["database", f"{size(disk['database_bytes'])}, schema {answer['schema']}"],
+        ["logs to sync", size(disk["commit_log_bytes"])],
+        ["disk", f"{size(disk['free_bytes'])} free"],
+        *[["degraded" if not place else "", text] for place, text in enumerate(degraded)],
+    ]
+    return [Table(rows)]
+
+
+def _counted(counts: dict[str, int], *nouns: str) -> str:
+    return ", ".join(plural(counts[f"{noun}s"], noun) for noun in nouns)
+
+
+def _spent(today: dict[str, Any], budget: dict[str, Any]) -> str:
+    """What calls to models cost since 00:00 UTC, and how the daily limits stand."""
+    tokens = today["prompt_tokens"] + today["completion_tokens"]
+    unknown = f", {today['unpriced_calls']} of unknown price" if today["unpriced_calls"] else ""
+    limit = f"; {budget_text(budget)}" if budget["share"] is not None else ""
+    return f"{dollars(today['cost_nano'])}, {plural(today['calls'], 'call')}{unknown}, {plural(tokens, 'token')}{limit}"
+
+
+def _provider(provider: dict[str, Any]) -> str:
+    """An LLM service and whether it is asked now."""
+    name, error, calls = provider["name"], provider.get("error"), plural(provider["failures"], "failed call")
+    match provider["state"]:
+        case "open":
+            said = f"{name}: paused for {span(provider['retry_in_s'])} after {calls}"
+        case "half_open":
+            said = f"{name}: being tried again after {calls}"
+        case _ if provider["failures"]:
+            said = f"{name}: {calls} in a row"
+        case _:
+            said = f"{name}: the last call failed" if error else f"{name}: works"
+    return f"{said}, {span(provider['failed_s'])} ago: {error}" if error else said
+
+
+def _coverage(coverage: dict[str, Any]) -> str:
+    """Whether every message can be brought back."""
+    if coverage["error"]:
+        return f"not known: the indexes cannot be read ({coverage['error']}); `klaw doctor` says more"
+    lost, silent = coverage["uncovered"], coverage["wordless"]
+    found = f"{lost} of {coverage['searchable']} messages cannot be found" if lost else "every message can be found"
+    notes = [f"{silent} without words"] if silent else []
+    repaired = coverage["repaired_texts"] + coverage["repaired_vectors"]
+    notes += [f"{plural(repaired, 'index row')} repaired"] if repaired else []
+    notes += [] if coverage["whole"] else [f"{coverage['messages']} checked so far"]
+    return found + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _tasks(tasks: dict[str, Any]) -> list[str]:
+    """How tasks and runs stand, and what of them needs somebody."""
+    off = tasks["count"] - tasks["enabled"]
+    first = plural(tasks["count"], "task") + (f", {off} of them disabled" if off else "")
+    following = tasks["next"]
+    out = [f"{first}, {plural(tasks['running'], 'run')} in progress, {tasks['queued']} waiting"]
+    if following is not None:
+        out.append(f"next: {following['task']} of {following['user']} at {following['at']}")
+    out += [
+        f"failing: {each['task']} of {each['user']} ({each['error']}); "
+        f"see `klaw schedule runs {each['task']} --user {each['user']}`"
+        for each in tasks["failing"]
+    ]
+    if tasks["undelivered"]:
+        out.append(
+            f"results of the last 30 days without a chat to go to: {tasks['undelivered']}; "
+            "see `klaw runs --status failed`"
+        )
+    return out
+
+
+def _summaries(summaries: dict[str, Any]) -> str:
+    """What the summarizer did, and what it waits for."""
+    if not summaries["enabled"]:
+        return "off"
+    said = f"{summaries['made']} made since the start"
+    if summaries["last_made"]:
+        said += f", the last at {summaries['last_made']}"
+    if summaries["failing"]:
+        chats = plural(summaries["failing"], "chat")
+        said += f"; {chats} failed ({summaries['code']}), tried again at {summaries['next_try']}"
+    return said
+
+
+def _topics(status: dict[str, Any] | None, metrics: dict[str, Any]) -> str:
+    """What the archivist has done since the start, and what waits."""
+    if status is None:
+        return "off (topics.enabled)"
+    made, merged = (metrics[f"klaw_topics_{name}_total"]["value"] for name in ("extracted", "merged"))
+    notes = [f"{status['failing']} failed and wait"] if status["failing"] else []
+    notes += [status["error"]] if status["error"] else []
+    text = f"{made} made and {merged} merged since the start, {plural(status['unarchived'], 'message')} without one"
+    return text + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _with_reason(state: str, reason: str | None) -> str:
+    return f"{state} ({reason})" if reason else state
+
+
+def _health(answer: dict[str, Any]) -> Shown:
+    problems = [each["text"] for each in answer["degraded"]]
+    problems += [f"the part {name} has failed; see `klaw actors`" for name in answer["failed_actors"]]
+    if answer["writer_ping_ms"] is None:
+        problems.insert(0, f"the database did not commit within {WRITER_PING_S:g} s")
+    return Shown([answer["state"], *(f"  {text}" for text in problems)], found=answer["state"] == "ok")
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+@STATUS.operation("status", cli="", show=_status, scope=Scope.OPERATOR, deadline_s=5)
+async def status(
+    core: "Core",
+    llm: "Llm",
+    memory: "Memory",
+    tools: "Tools",
+    agent: "Agent",
+    scheduling: "Scheduling",
+    connections: "Callable[[], Sequence[Any]]",
+    address: "Callable[[], str | None]",
+) -> dict[str, Any]:
+    """Show what the server has stored, what it does, what it costs, and what is degraded."""
+    import trio
+
+    from klaw.actor import log as logging
+    from klaw.actor.clock import iso
+    from klaw.store.sql import overview, usage
+    from klaw.store.sql.usage import UsageFilters
+
+    counts = attrs.asdict(await core.readers.run(overview.counts))
+    coverage, embedder = memory.coverage.report(), memory.embedder.status
+    counted_at = coverage["counted_at"]
+    return {
+        "version": __version__,
+        "pid": os.getpid(),
+        "started_at": iso(core.started_at),
+        "uptime_s": round(core.clock.now() - core.started_at, 1),
+        "rss_bytes": _rss_bytes(),
+        "address": address(),
+        "connections": len(connections()),
+        "schema": counts.pop("schema"),
+        "counts": counts,
+        "llm": {
+            "model": core.config.routing.default,
+            "slots": llm.slots.report(),
+            "providers": [_provider_json(report, trio.current_time()) for report in llm.router.report()],
+            "budget": budget_json(llm.budget.report()),
+            "today": await core.readers.run(usage.total, UsageFilters(since=llm.budget.today())),
+            "local": llm.local.report() if llm.router.uses_local else None,
+        },
+        "embedder": {**attrs.asdict(embedder), "since": iso(embedder.since)},
+        "mcp": servers_json(tools.mcp),
+        "coverage": {**coverage, "counted_at": iso(counted_at) if counted_at is not None else None},
+        "tasks": (await scheduling.overview()).as_json(),
+        "summaries": memory.summarizer.report(),
+        "topics": memory.archivist.status if core.config.topics.enabled else None,
+        "metrics": core.metrics.report(),
+        "threads": [each.report() for each in (core.files, tools.threads, agent.workspace.threads)],
+        "degraded": _listed(core.health),
+        "disk": await core.files.run(_disk, core.paths, abandon=True),
+        "log_level": logging.level(),
+    }
+
+
+@HEALTH.operation("health", cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
+async def health(writer: "Writer", health: "HasProblems", supervisor: "Supervisor") -> dict[str, Any]:
+    """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code is 0
+    if all is ok.
+    """
+    import trio
+
+    from klaw.actor.vitals import State
+    from klaw.errors import ActorStopped
+
+    ping_ms, begin = None, trio.current_time()
+    with trio.move_on_after(WRITER_PING_S):
+        try:
+            await writer.ping()
+            ping_ms = round((trio.current_time() - begin) * 1000, 2)
+        except ActorStopped:
+            pass
+    degraded = _listed(health)
+    failed = [report.name for report in supervisor.report() if report.state is State.FAILED]
+    state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
+    return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
+
+
+@LOG.operation(
+    "log", Log, cli="", show=lambda answer: [answer["level"]], scope=Scope.OPERATOR, changes=True, deadline_s=2
+)
+async def log(asked: Log) -> dict[str, Any]:
+    """Show the level of the server's log, or set it until the next start."""
+    from klaw.actor import log as logging
+
+    if asked.level is not None:
+        logging.set_level(asked.level)
+    return {"level": logging.level()}
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _listed(health: "HasProblems") -> list[dict[str, str]]:
+    return [{"code": code, "text": text} for code, text in health.problems().items()]
+
+
+def _provider_json(report: "ProviderReport", now: float) -> dict[str, Any]:
+    breaker, error = report.breaker, report.error
+    return {
+        "name": report.name,
+        "state": breaker.state,
+        "failures": breaker.failures,
+        "retry_in_s": round(breaker.retry_in_s, 1),
+        "error": None if error is None else error.told,
+        "error_code": None if error is None else error.code,
+        "failed_s": None if error is None else round(now - error.at, 1),
+    }
+
+
+def _rss_bytes() -> int:
+    """Resident memory of this process; procfs never blocks."""
+    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _disk(paths: "Paths") -> Mapping[str, int]:
+    import shutil
+
+    from klaw.store.engine.journal import COMMIT_LOG
+
+    usage = shutil.disk_usage(paths.data_dir)
+    return {
+        "free_bytes": usage.free,
+        "total_bytes": usage.total,
+        "database_bytes": _size(paths.database),
+        "wal_bytes": _size(paths.database.with_name(paths.database.name + "-wal")),
+        "commit_log_bytes": _size(paths.data_dir / COMMIT_LOG),
+    }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
