@@ -15,8 +15,7 @@ import attrs
 import structlog
 
 from klaw.domain.message import Kind, Message
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Permission, Trail
+from klaw.toolbox.spec import Permission, Toolbox, Trail
 
 HINT = (
     "[Klaw: you say that you saved, remembered or scheduled something, but in this turn no tool has done so. If it is"

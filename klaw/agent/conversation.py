@@ -25,8 +25,7 @@ from klaw.llm.provider import Route
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
 from klaw.toolbox.executor import MAX_CALLS, CallResult, Executor
-from klaw.toolbox.registry import tools_tokens
-from klaw.toolbox.spec import ToolContext
+from klaw.toolbox.spec import ToolContext, tools_tokens
 
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""

@@ -24,8 +24,8 @@ from klaw.domain.names import UserId
 from klaw.domain.prompt_files import AGENT_FILES, USER_FILE
 from klaw.prompts import prompt
 from klaw.store import core_files
-from klaw.toolbox.skills.catalogue import FILE as SKILL_FILE
-from klaw.toolbox.skills.catalogue import Catalogue
+from klaw.toolbox.builtin.skills import FILE as SKILL_FILE
+from klaw.toolbox.builtin.skills import Catalogue
 
 CORE_MEMORY_FILE = core_files.FILE
 MAX_FILE_BYTES = 256 * 1024

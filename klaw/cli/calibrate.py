@@ -34,8 +34,7 @@ def _calibrate(args: argparse.Namespace) -> dict[str, Any]:
     from klaw.memory.embed.model import EmbeddingModel
     from klaw.memory.embed.passage import RECIPE
     from klaw.memory.embed.texts import read_talk
-    from klaw.models.calibrations import store
-    from klaw.models.manifest import Calibration
+    from klaw.models.manifest import Calibration, store
 
     folder = _folder(args.model, Paths.resolve(args.home))
     talks = [read_talk(path) for path in args.texts] if args.texts else built_in()

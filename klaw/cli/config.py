@@ -15,8 +15,7 @@ from klaw.errors import ConfigError, Problem
 
 def check_command(args: argparse.Namespace) -> int:
     """Check the configuration file: every problem and warning on a line of its own; 1 when there is a problem."""
-    from klaw.config.load import ConfigWarning, load
-    from klaw.config.unresolved import unresolved_secrets
+    from klaw.config.load import ConfigWarning, load, unresolved_secrets
 
     file: Path | None = None
     problems: tuple[Problem, ...] = ()

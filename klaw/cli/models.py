@@ -11,9 +11,9 @@ import attrs
 from klaw.cli.progress import ProgressLine, bar
 
 if TYPE_CHECKING:
+    from klaw.models.build import Step
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
-    from klaw.models.progress import Step
 
 _MEBI = 1 << 20
 _LABELS = {

@@ -69,7 +69,7 @@ def read_settings(config: "EngineConfig", given: Sequence[str]) -> "EngineConfig
     Raises:
         ConfigError: one is unknown, breaks its rule, or cannot be tried.
     """
-    from klaw.config.override import override_section
+    from klaw.config.load import override_section
 
     changed = override_section(config, "autoRag", given)
     keys = (each.partition("=")[0].strip().partition(".")[2] for each in given)

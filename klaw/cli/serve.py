@@ -52,9 +52,8 @@ def _serve(arguments: argparse.Namespace) -> None:
 
     from klaw.actor import log as logging
     from klaw.app.serve import serve
-    from klaw.config.load import load
+    from klaw.config.load import load, unresolved_secrets
     from klaw.config.paths import Paths
-    from klaw.config.unresolved import unresolved_secrets
 
     paths = Paths.resolve(arguments.home)
     config_file = Path(arguments.config) if arguments.config else paths.config_file

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
+from klaw.config.environment import Secret
 from klaw.config.keys import Rule, file_key, rule_of
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
-from klaw.config.secret import Secret
 
 _WHOLE_REFERENCE = r"^\$\{[^}]+\}$"
 _REFERENCE = r"\$\{[^}]+\}"

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import attrs
 
-from klaw.config.secret import Secret
+from klaw.config.environment import Secret
 
 _RULE = "klaw.rule"
 

@@ -1,15 +1,17 @@
 """The configuration file -> ``EngineConfig`` and warnings. The one entry point for everybody who needs the settings."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from klaw.config.document import Document, join_path, read_document
-from klaw.config.environment import Reference
+from klaw.config.document import Document, join_path, plain_scalar, read_document
+from klaw.config.environment import Reference, Secret
+from klaw.config.keys import file_key
+from klaw.config.mcp import McpServerConfig
 from klaw.config.paths import CONFIG_NAMES
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
 from klaw.config.structure import structure
@@ -154,3 +156,63 @@ def _exposed_secrets(tree: Mapping[str, Any]) -> Iterator[ConfigWarning]:
 
 def _unreadable(message: str) -> ConfigError:
     return ConfigError([Problem(path="", message=message)])
+
+
+def override_section(config: EngineConfig, section: str, given: Sequence[str]) -> EngineConfig:
+    """The configuration with some keys of one section changed.
+
+    Args:
+        config: what the others are taken from.
+        section: whose keys may be changed, as in the file: ``autoRag``.
+        given: ``autoRag.topK=5``, the value as it would stand in the file.
+
+    Raises:
+        ConfigError: every one that has another form, is given twice, is unknown or breaks its rule.
+    """
+    problems: list[Problem] = []
+    values: dict[str, dict[str, Any]] = {}
+    for each in given:
+        path, equals, text = each.partition("=")
+        name, dot, key = path.strip().partition(".")
+        if not equals or not dot or not name or not key:
+            problems.append(
+                Problem(path="", message=f"must have the form {section}.KEY=VALUE, for instance {section}.topK=5")
+            )
+        elif key in values.get(name, {}):
+            problems.append(Problem(path=f"{name}.{key}", message="is given twice"))
+        else:
+            try:
+                values.setdefault(name, {})[key] = plain_scalar(text.strip())
+            except ValueError as error:
+                problems.append(Problem(path=f"{name}.{key}", message=str(error)))
+    changed = structure(values, tuple(problems))
+    others = [f"{name}.{key}" for name, keys in values.items() if name != section for key in keys]
+    if others:
+        raise ConfigError(
+            [Problem(path=path, message=f"cannot be changed here, only keys of {section}") for path in others]
+        )
+    attribute = next(field.name for field in attrs.fields(EngineConfig) if file_key(field.name) == section)
+    wanted, now = getattr(changed, attribute), getattr(config, attribute)
+    names = {file_key(field.name): field.name for field in attrs.fields(type(now))}
+    new = {names[key]: getattr(wanted, names[key]) for key in values.get(section, {})}
+    return attrs.evolve(config, **{attribute: attrs.evolve(now, **new)})
+
+
+def unresolved_secrets(config: EngineConfig) -> tuple[Problem, ...]:
+    """All of them with their key paths; reads the files that are referred to. MCP servers that are off do not count."""
+    return tuple(_unresolved(config, ""))
+
+
+def _unresolved(value: object, path: str) -> Iterator[Problem]:
+    cls: Any = type(value)
+    if isinstance(value, Secret):
+        try:
+            value.reveal(path)
+        except ConfigError as error:
+            yield from error.problems
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _unresolved(item, join_path(path, name))
+    elif attrs.has(cls) and not (isinstance(value, McpServerConfig) and not value.enabled):
+        for field in attrs.fields(cls):
+            yield from _unresolved(getattr(value, field.name), join_path(path, file_key(field.name)))

@@ -8,8 +8,8 @@ from typing import Literal
 
 import attrs
 
+from klaw.config.environment import Secret
 from klaw.config.keys import key
-from klaw.config.secret import Secret
 
 _DAY_S = 86_400
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from klaw.config.document import UNREADABLE, kind_of, plain_scalar
-from klaw.config.environment import Reference
-from klaw.config.secret import Secret
+from klaw.config.environment import Reference, Secret
 
 _QUOTED_MAX = 40
 """Longest text or number that a message repeats."""

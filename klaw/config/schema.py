@@ -12,9 +12,9 @@ from typing import Any, Literal
 import attrs
 
 from klaw.config.background import HeartbeatConfig, SubagentsConfig, SummariesConfig
+from klaw.config.environment import Secret
 from klaw.config.keys import key, section
 from klaw.config.mcp import McpConfig
-from klaw.config.secret import Secret
 from klaw.config.tools import ExecToolConfig, WebToolConfig
 from klaw.config.topics import TopicsConfig
 

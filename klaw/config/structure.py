@@ -17,7 +17,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from klaw.config.background import MIN_HEARTBEAT_S, SYSTEM_ZONE, HeartbeatConfig, SubagentsConfig
 from klaw.config.document import UNREADABLE, join_path, kind_of
-from klaw.config.environment import Reference
+from klaw.config.environment import Reference, Secret
 from klaw.config.keys import Rule, file_key, rule_of
 from klaw.config.scalars import (
     BrokenRuleError,
@@ -42,7 +42,6 @@ from klaw.config.schema import (
     ProviderConfig,
     RoutingConfig,
 )
-from klaw.config.secret import Secret
 from klaw.domain.names import InvalidName, zone
 from klaw.errors import ConfigError, Problem
 

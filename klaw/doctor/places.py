@@ -11,11 +11,10 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import from_iso
-from klaw.config.load import load
+from klaw.config.load import load, unresolved_secrets
 from klaw.config.owner import belongs_to, not_usable
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
-from klaw.config.unresolved import unresolved_secrets
 from klaw.doctor.finding import Finding, listed, ok, problem, warning
 from klaw.domain.text import plural
 from klaw.errors import ConfigError

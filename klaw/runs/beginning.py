@@ -16,9 +16,18 @@ from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
 from klaw.runs import heartbeat
 from klaw.runs.drafting import Request
 from klaw.runs.due import Fire
-from klaw.runs.limits import Refusal, day_of, refusal, spawn_refusal, tells_user, tokens_of
+from klaw.runs.limits import (
+    LEAST_ANSWER_TOKENS,
+    Allowance,
+    Ledger,
+    Refusal,
+    day_of,
+    refusal,
+    spawn_refusal,
+    tells_user,
+    tokens_of,
+)
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun
-from klaw.runs.spending import LEAST_ANSWER_TOKENS, Allowance, Ledger
 from klaw.store.kinds import runs
 from klaw.store.sql import due_runs, tasks
 

@@ -1,15 +1,19 @@
-"""The parts of tasks and runs: the scheduler, and what can be asked of it."""
+"""The parts of tasks and runs: the scheduler, and what can be asked of it; and the machine's time zone."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import attrs
+import structlog
 
 from klaw.actor.supervisor import ActorSpec
 from klaw.agent.agent import Agent
+from klaw.config.background import SYSTEM_ZONE
 from klaw.core import Core
+from klaw.domain.names import MAX_ZONE, InvalidName, zone
 from klaw.runs import scheduler
-from klaw.runs.localzone import default_zone
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling
 from klaw.runs.tools import scheduling_tools
@@ -46,3 +50,42 @@ def build(core: Core) -> Tasks:
         scheduling=scheduling,
         tools=scheduling_tools(scheduling, planner),
     )
+
+
+FALLBACK = "UTC"
+_FOLDER = "zoneinfo/"
+
+log = structlog.get_logger("klaw.runs")
+
+
+def default_zone(configured: str, environ: Mapping[str, str] | None = None, etc: Path = Path("/etc")) -> str:
+    """The zone of cron tasks that name none: ``subagents.zone``, or the machine's for ``system``.
+
+    The machine's is in ``TZ``, else what ``/etc/localtime`` links to, else in ``/etc/timezone``; UTC when none of them
+    names a known zone. Reads two files at most: ask once, at start.
+    """
+    if configured != SYSTEM_ZONE:
+        return configured
+    for name in _candidates(os.environ if environ is None else environ, etc):
+        try:
+            return zone(name).key
+        except InvalidName:
+            continue
+    log.warning("time_zone_unknown", name=FALLBACK)
+    return FALLBACK
+
+
+def _candidates(environ: Mapping[str, str], etc: Path) -> Iterator[str]:
+    if environ.get("TZ"):
+        yield environ["TZ"].removeprefix(":").rpartition(_FOLDER)[2]
+    try:
+        linked = str((etc / "localtime").resolve())
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle
+        linked = ""
+    if _FOLDER in linked:
+        yield linked.rpartition(_FOLDER)[2]
+    try:
+        with (etc / "timezone").open(encoding="utf-8") as file:
+            yield file.read(MAX_ZONE + 1).strip()
+    except (OSError, ValueError):
+        return

@@ -26,10 +26,8 @@ from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts
 from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.runs.due import Rules, is_retried
-from klaw.runs.ending import Verdict, judge, notice
-from klaw.runs.limits import Limit, Refusal, day_of, refusal, tells_user
-from klaw.runs.run_state import OUTSIDE, LiveRun
-from klaw.runs.spending import Allowance, LimitReached
+from klaw.runs.limits import Allowance, Limit, LimitReached, Refusal, day_of, refusal, tells_user
+from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
 from klaw.store.sql import due_runs, facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
 

@@ -21,7 +21,7 @@ from klaw.errors import NoSuchTask, Problem, TaskError
 from klaw.runs import drafting, heartbeat
 from klaw.runs.describe import TaskView
 from klaw.runs.due import TaskKey, next_fire
-from klaw.runs.ending import NO_SUCH_CHAT
+from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import CancelRun, RunNow, Scheduler, Spawn
 from klaw.runs.triggers import next_fires
 from klaw.store.engine.readers import Readers

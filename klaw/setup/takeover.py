@@ -12,8 +12,7 @@ from klaw.config.paths import USERS_FOLDER
 from klaw.setup.make import FILES
 from klaw.setup.step import SetupRefused, Step
 from klaw.toolbox.files import reading, writing
-from klaw.toolbox.files.beneath import NotThere, Root
-from klaw.toolbox.files.names import MAX_DEPTH, FileRefused, is_private
+from klaw.toolbox.files.beneath import MAX_DEPTH, FileRefused, NotThere, Root, is_private
 from klaw.toolbox.files.reading import Entry
 
 MAX_FILES = 10_000

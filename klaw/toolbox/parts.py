@@ -17,13 +17,10 @@ from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
 from klaw.toolbox.builtin.memory import MemoryParts, memory_tools
 from klaw.toolbox.builtin.messages import message_tools
-from klaw.toolbox.builtin.skills import skill_tools
-from klaw.toolbox.executor import Executor
+from klaw.toolbox.builtin.skills import Catalogue, skill_tools
+from klaw.toolbox.executor import Executor, Overflow
 from klaw.toolbox.mcp.servers import McpServers
-from klaw.toolbox.overflow import Overflow
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.skills.catalogue import Catalogue
-from klaw.toolbox.spec import ToolSpec
+from klaw.toolbox.spec import Toolbox, ToolSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +103,7 @@ def outside_tools(config: ToolsConfig, workspace: Path, files: Threads) -> list[
 
         specs.append(web_fetch(WebFetcher(config.web), config.web.timeout_s))
     if config.exec.enabled:
-        from klaw.toolbox.exec.sandbox import Sandbox
+        from klaw.toolbox.exec.process import Sandbox
         from klaw.toolbox.exec.tool import HostExec, host_exec
 
         runner = HostExec(config=config.exec, workspace=workspace, files=files, sandbox=Sandbox(config.exec))

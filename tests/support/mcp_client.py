@@ -23,8 +23,7 @@ from klaw.toolbox.executor import CallResult, Executor
 from klaw.toolbox.mcp.server import McpServer
 from klaw.toolbox.mcp.servers import settings_of
 from klaw.toolbox.mcp.state import McpState
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import ToolContext
+from klaw.toolbox.spec import Toolbox, ToolContext
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 

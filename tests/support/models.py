@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from klaw.errors import ModelError
+from klaw.models.build import silent
 from klaw.models.catalogue import ModelSpec, catalogue
-from klaw.models.progress import silent
 from klaw.models.pull import pull
 from tests.support.repository import REPOSITORY
 

@@ -10,7 +10,6 @@ import attrs
 from klaw.errors import ModelError
 from klaw.memory.embed.session import GRAPH_FILE
 from klaw.memory.embed.tokens import TOKENIZER_FILE
-from klaw.models.calibrations import read_beside
 from klaw.models.manifest import (
     MANIFEST_FILE,
     Calibration,
@@ -19,6 +18,7 @@ from klaw.models.manifest import (
     describe_file,
     find_damage,
     load_manifest,
+    read_beside,
 )
 
 _DEFAULT_MAX_TOKENS = 512

@@ -40,7 +40,7 @@ def clean(text: str) -> str:
 
 
 class SentencePieceTokenizer:
-    """``sentencepiece.model`` as made by klaw.models.e5.pieces; normalises (NFKC) inside the library."""
+    """``sentencepiece.model`` as made by klaw.models.e5.source; normalises (NFKC) inside the library."""
 
     def __init__(self, path: Path) -> None:
         import sentencepiece

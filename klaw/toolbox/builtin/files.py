@@ -11,10 +11,9 @@ import attrs
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import is_prompt_file
-from klaw.toolbox.files import patch, reading, text, writing
-from klaw.toolbox.files.beneath import Root, root_of
-from klaw.toolbox.files.names import FileRefused
-from klaw.toolbox.overflow import FOLDER as OUTPUT_FOLDER
+from klaw.toolbox.executor import FOLDER as OUTPUT_FOLDER
+from klaw.toolbox.files import reading, text, writing
+from klaw.toolbox.files.beneath import FileRefused, Root, root_of
 from klaw.toolbox.spec import Arguments, Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_ENTRIES = 200
@@ -137,13 +136,13 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
     async def file_patch(
         context: ToolContext,
         path: _Path,
-        edits: Annotated[list[patch.Edit], "carried out in order, all or none", Limit(at_least=1, at_most=MAX_EDITS)],
+        edits: Annotated[list[text.Edit], "carried out in order, all or none", Limit(at_least=1, at_most=MAX_EDITS)],
     ) -> str | ToolFailure:
         """Change parts of a text file of the workspace. Each search text must be in the file exactly once."""
 
         def run(root: Root) -> str:
             changed = writing.change(
-                root, path, lambda data, name: text.encode(patch.apply(text.decode(data, name), edits))
+                root, path, lambda data, name: text.encode(text.apply(text.decode(data, name), edits))
             )
             return f"{changed}: {len(edits)} {'edit' if len(edits) == 1 else 'edits'} done"
 

@@ -1,13 +1,287 @@
-"""The skill tools. The list of skills is part of the description of ``skill_load``: name and purpose are always seen,
-the instructions are loaded when they are needed."""
+"""Skills: folders of the workspace with a SKILL.md that tells the model how to do something, and the tools for them.
+
+They are the agent's abilities, the same for all users; only the owner of the workspace can change them. A broken skill
+is listed as a problem and never in the way of the others. The list of skills is part of the description of
+``skill_load``: name and purpose are always seen, the instructions are loaded when they are needed.
+
+A SKILL.md is a head in YAML between two lines of three dashes, then Markdown: the format of Agent Skills and OpenClaw.
+Skills in the wild often have a description with a colon in it, which is no YAML; their ``name: …`` and
+``description: …`` lines are read as plain text then.
+"""
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import attrs
+import yaml
 
 from klaw.actor.threads import Threads
+from klaw.domain.names import LOCAL_USER
+from klaw.domain.prompt_files import SKILLS_FOLDER as FOLDER
+from klaw.domain.text import normalized
+from klaw.errors import KlawError
 from klaw.llm.types import ToolDescription
-from klaw.toolbox.files.names import FileRefused
-from klaw.toolbox.skills.catalogue import Catalogue, Skills
+from klaw.toolbox.files import reading
+from klaw.toolbox.files.beneath import FileRefused, Root, root_of
+from klaw.toolbox.files.text import decode
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
+
+MAX_HEAD_CHARS = 16_000
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1024
+
+_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_LINE = re.compile(r"^([A-Za-z][A-Za-z_-]*):[ \t]*(.*)$")
+
+
+class SkillBroken(KlawError):
+    """A SKILL.md cannot be used. The text says why, for the person who wrote it and for the model."""
+
+
+@attrs.frozen(kw_only=True)
+class Head:
+    """What a SKILL.md says about itself."""
+
+    name: str
+    description: str
+    for_model: bool
+    """False when the skill asks not to be offered to the model (``disable-model-invocation``)."""
+    body: str
+
+
+def parse(text: str, folder: str) -> Head:
+    """Read a SKILL.md.
+
+    Args:
+        text: of the file.
+        folder: name of its folder, which is the skill's name when it gives none.
+
+    Raises:
+        SkillBroken: no head, no description, or a name that is none.
+    """
+    head, body = _split(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    values = _values(head)
+    description = " ".join(_text(values, "description").split())
+    if not description:
+        raise SkillBroken("the head has no description")
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        description = description[: MAX_DESCRIPTION_CHARS - 1].rstrip() + "…"
+    return Head(
+        name=_name(_text(values, "name") or folder),
+        description=description,
+        for_model=str(values.get("disable-model-invocation", "")).lower() not in ("true", "yes", "on"),
+        body=body.strip("\n"),
+    )
+
+
+def _split(text: str) -> tuple[str, str]:
+    opening = _FENCE.match(text)
+    closing = _FENCE.search(text, opening.end()) if opening else None
+    if opening is None or closing is None:
+        raise SkillBroken("it does not begin with a head between two lines of ---")
+    if closing.start() - opening.end() > MAX_HEAD_CHARS:
+        raise SkillBroken(f"its head is longer than {MAX_HEAD_CHARS} characters")
+    return text[opening.end() : closing.start()], text[closing.end() :]
+
+
+def _values(head: str) -> Mapping[Any, Any]:
+    try:
+        values = yaml.safe_load(head)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        values = {found[1]: found[2].strip().strip("\"'") for line in head.splitlines() if (found := _LINE.match(line))}
+    if not isinstance(values, dict):
+        raise SkillBroken("its head is not a list of names and values")
+    return values
+
+
+def _text(values: Mapping[Any, Any], key: str) -> str:
+    value = values.get(key)
+    if value is None or isinstance(value, (dict, list)):
+        return ""
+    return str(value).strip()
+
+
+def _name(text: str) -> str:
+    name = normalized("NFC", text)
+    if not 1 <= len(name) <= MAX_NAME_CHARS:
+        raise SkillBroken(f"its name has {len(name)} characters, 1 to {MAX_NAME_CHARS} are possible")
+    if not name[0].isalnum() or not all(
+        character in "_-. " or unicodedata.category(character)[0] in "LNM" for character in name
+    ):
+        raise SkillBroken("its name has other characters than letters, digits, '_', '-', '.' and spaces")
+    return name
+
+
+FILE = "SKILL.md"
+MAX_SKILL_BYTES = 256 * 1024
+MAX_DEPTH = 4
+"""Skills may be grouped in folders: skills/home/light/SKILL.md."""
+MAX_SKILLS = 200
+MAX_SHOWN_CHARS = 4000
+"""Of the list that every request carries; the rest is found with ``skill_list``."""
+_MAX_LINE_CHARS = 200
+_MAX_FILES_SHOWN = 50
+
+
+@attrs.frozen(kw_only=True)
+class Skill:
+    """A skill that can be used."""
+
+    name: str
+    description: str
+    folder: str
+    """Relative to the workspace."""
+    for_model: bool
+
+
+@attrs.frozen(kw_only=True)
+class SkillProblem:
+    """A folder that is no usable skill, and why."""
+
+    folder: str
+    why: str
+
+
+@attrs.frozen(kw_only=True)
+class Skills:
+    """All skills at one moment, in the order of their names."""
+
+    skills: tuple[Skill, ...] = ()
+    problems: tuple[SkillProblem, ...] = ()
+
+    @property
+    def offered(self) -> tuple[Skill, ...]:
+        """Those that the model is told of."""
+        return tuple(skill for skill in self.skills if skill.for_model)
+
+
+_Stamp = tuple[str, float, int]
+
+
+@attrs.define
+class Catalogue:
+    """Knows the skills of one workspace."""
+
+    workspace: Path
+    _skills: Skills = Skills()
+    _stamps: tuple[_Stamp, ...] = ()
+    _lock: threading.Lock = attrs.Factory(threading.Lock)
+
+    @property
+    def known(self) -> Skills:
+        """As of the last refresh. Does not look at the disk."""
+        return self._skills
+
+    def refresh(self) -> Skills:
+        """Look at the folder again; files are read only when one of them changed."""
+        with self._lock:
+            problems: list[SkillProblem] = []
+            found = sorted(self._find(FOLDER, 0, set(), problems))
+            stamps = (*found, *((problem.folder, 0.0, len(problem.why)) for problem in problems))
+            if stamps != self._stamps:
+                self._skills = self._read(found, problems)
+                self._stamps = stamps
+            return self._skills
+
+    def summary(self) -> str:
+        """One line for each skill that the model may choose. The same skills give the same bytes."""
+        lines: list[str] = []
+        room = MAX_SHOWN_CHARS
+        offered = self._skills.offered
+        for number, skill in enumerate(offered):
+            line = f"- {skill.name}: {_short(skill.description)}"
+            room -= len(line) + 1
+            if room < 0:
+                lines.append(f"- and {len(offered) - number} more: see skill_list")
+                break
+            lines.append(line)
+        return "\n".join(lines)
+
+    def load(self, name: str, file: str | None = None) -> str:
+        """The instructions of a skill, or another file of its folder.
+
+        Args:
+            name: of the skill.
+            file: relative to the skill's folder; None for the instructions.
+
+        Raises:
+            FileRefused: there is no such skill or file, or it may not be read.
+        """
+        skills = self.refresh().skills
+        skill = next((skill for skill in skills if skill.name == name), None)
+        if skill is None:
+            names = ", ".join(skill.name for skill in skills if skill.for_model) or "none"
+            raise FileRefused(f"there is no skill {name[:64]!r}; there are: {names}")
+        root = self._root()
+        # A root of its own: '..' in a file's name cannot leave the skill's folder.
+        own = attrs.evolve(root, below=(*root.below, *skill.folder.split("/")), closed=frozenset())
+        if file is not None:
+            return decode(reading.read_bytes(own, file), file)
+        try:
+            body = parse(decode(reading.read_bytes(own, FILE, MAX_SKILL_BYTES), FILE), skill.name).body
+        except SkillBroken as broken:
+            raise FileRefused(f"{skill.folder}: {broken}") from broken
+        body = body.replace("{baseDir}", skill.folder)
+        files = [entry.path for entry in reading.find(own, "**/*", _MAX_FILES_SHOWN).entries if entry.path != FILE]
+        if files:
+            body += "\n\nFiles of this skill, for skill_load with file: " + ", ".join(files)
+        return body
+
+    def _root(self) -> Root:
+        return root_of(self.workspace, LOCAL_USER)
+
+    def _find(self, folder: str, depth: int, seen: set[str], problems: list[SkillProblem]) -> Iterator[_Stamp]:
+        """Folders with a SKILL.md, by their paths without links; each once, so that links in a circle end."""
+        try:
+            entries = reading.list_folder(self._root(), folder, MAX_SKILLS * 5).entries
+        except FileRefused as refused:
+            if depth > 0:
+                problems.append(SkillProblem(folder=folder, why=str(refused)))
+            return
+        real = entries[0].path.rpartition("/")[0] if entries else folder
+        if real in seen:
+            return
+        seen.add(real)
+        own = next((entry for entry in entries if entry.path == f"{real}/{FILE}"), None)
+        if own is not None and depth > 0:
+            yield real, own.modified, own.size
+        elif depth < MAX_DEPTH:
+            for entry in entries:
+                if entry.kind == "folder" or (entry.kind == "link" and depth == 0):
+                    yield from self._find(entry.path, depth + 1, seen, problems)
+
+    def _read(self, found: list[_Stamp], problems: list[SkillProblem]) -> Skills:
+        skills: dict[str, Skill] = {}
+        for folder, _, _ in found[:MAX_SKILLS]:
+            try:
+                data = reading.read_bytes(self._root(), f"{folder}/{FILE}", MAX_SKILL_BYTES)
+                head = parse(decode(data, FILE), folder.rpartition("/")[2])
+            except (FileRefused, SkillBroken) as error:
+                problems.append(SkillProblem(folder=folder, why=str(error)))
+                continue
+            if head.name in skills:
+                why = f"its name {head.name} is that of {skills[head.name].folder}"
+                problems.append(SkillProblem(folder=folder, why=why))
+                continue
+            skills[head.name] = Skill(
+                name=head.name, description=head.description, folder=folder, for_model=head.for_model
+            )
+        problems += [
+            SkillProblem(folder=folder, why=f"there are more than {MAX_SKILLS} skills")
+            for folder, _, _ in found[MAX_SKILLS:]
+        ]
+        return Skills(
+            skills=tuple(skills[name] for name in sorted(skills)),
+            problems=tuple(sorted(problems, key=lambda problem: problem.folder)),
+        )
+
+
+def _short(description: str) -> str:
+    return description if len(description) <= _MAX_LINE_CHARS else description[: _MAX_LINE_CHARS - 1].rstrip() + "…"
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from klaw.toolbox.files.pattern import Pattern
+from klaw.toolbox.files.reading import Pattern
 
 _OPERATORS = frozenset("|&;<>\n")
 _SUBSTITUTIONS = ("`", "$(")

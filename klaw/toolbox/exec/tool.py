@@ -21,9 +21,8 @@ from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.toolbox.exec import process
-from klaw.toolbox.exec.process import Ended
+from klaw.toolbox.exec.process import Ended, Sandbox
 from klaw.toolbox.exec.rules import BadCommand, allowed, split
-from klaw.toolbox.exec.sandbox import Sandbox
 from klaw.toolbox.spec import Arguments, Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_COMMAND_CHARS = 4000

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from klaw import atomic_file
-from klaw.toolbox.files.beneath import Place, Root, refuse
-from klaw.toolbox.files.names import FileRefused
+from klaw.toolbox.files.beneath import FileRefused, Place, Root, refuse
 from klaw.toolbox.files.reading import MAX_FILE_BYTES, read_place
 
 Mode = Literal["create", "replace", "append"]

@@ -1,20 +1,51 @@
-"""Stands between a transport and the SDK's session: bounds what a server can make the session do.
+"""One connection's end, and a guard between its transport and the SDK's session: what a server can make that do is
+bounded.
 
 Notifications that nobody reads are dropped, floods are slowed down (the server then waits for its pipe or socket), open
 requests of the server are bounded, and lists of tools are made to fit. Needs the SDK: imported when a server connects.
 """
 
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import anyio
 import structlog
 import trio
+from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from klaw.toolbox.mcp.link import Link, Reads, Writes
 from klaw.toolbox.mcp.listing import fitted
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Longest message of a server. Its JSON takes up to thirty times as much memory while it is read."""
+
+Reads: TypeAlias = ReadStream[SessionMessage | Exception]
+Writes: TypeAlias = WriteStream[SessionMessage]
+
+
+class Link:
+    """Shared by a connection's transport, guard and session."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.reason = ""
+        """Why it ended, to follow "the MCP server NAME is not connected: "."""
+        self.status: int | None = None
+        """The last HTTP status of 500 or more."""
+
+        self._closing = False
+
+    def close(self) -> None:
+        """Say that Klaw ends the connection now: what follows from that is no reason."""
+        self._closing = True
+
+    def end(self, reason: str) -> None:
+        """Say that the connection is over; the first reason counts."""
+        if not self.ended.is_set() and not self._closing:
+            self.reason = reason
+            self.ended.set()
+
 
 READ_NOTIFICATIONS = frozenset(
     {

@@ -9,7 +9,7 @@ import structlog
 import trio
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 
-from klaw.toolbox.mcp.link import MAX_MESSAGE_BYTES, Link, Reads, Writes
+from klaw.toolbox.mcp.guard import MAX_MESSAGE_BYTES, Link, Reads, Writes
 
 CONNECT_S = 10.0
 MAX_CONNECTIONS = 24

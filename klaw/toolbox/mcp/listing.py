@@ -1,12 +1,27 @@
-"""A server's list of tools, made to fit the protocol: one broken entry does not take the others with it. Pure."""
+"""A server's list of tools, made to fit the protocol, the toolbox and every provider, whatever the server wrote. Pure.
 
-from collections.abc import Mapping, Sequence
+One broken entry does not take the others with it. Tools are offered as ``server__tool``: a server's own name holds no
+``__`` and ends in no ``_`` (the configuration sees to it), so tools of two servers never share a name; within a server
+a digest tells names apart that become one when they are cleaned or cut.
+
+Providers refuse a whole request for one odd schema, and a chat would be stuck for ever. So a schema is built anew from
+what is known to be harmless: references within it are filled in, recursion ends, unknown keywords go, sizes are
+bounded. What cannot be kept is left open ("anything"): the server checks its arguments itself.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
 
 from klaw.domain.text import clean_output, has_forbidden
+from klaw.toolbox import calls
+from klaw.toolbox.spec import Arguments, Unfit
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 1_200
@@ -75,3 +90,254 @@ def _schema(schema: object) -> dict[str, Any]:
     if isinstance(given.get("required"), list):
         made["required"] = [name for name in given["required"] if isinstance(name, str)]
     return made
+
+
+SEPARATOR = "__"
+_DIGEST = 8
+
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def offered_names(server: str, tools: Iterable[str]) -> Mapping[str, str]:
+    """The server's name of each tool -> the name that models see; the same for the same set of names.
+
+    Names that every provider takes stay as they are; others that become the same get a digest.
+    """
+    given = list(dict.fromkeys(tools))
+    wanted = {tool: _cleaned(server, tool) for tool in given}
+    counts: dict[str, int] = {}
+    for name in wanted.values():
+        counts[name] = counts.get(name, 0) + 1
+    return {
+        tool: name if counts[name] == 1 or name == f"{server}{SEPARATOR}{tool}" else _with_digest(server, tool)
+        for tool, name in wanted.items()
+    }
+
+
+def _cleaned(server: str, tool: str) -> str:
+    plain = _NOT_IN_NAME.sub("_", tool).strip("_") if _NOT_IN_NAME.search(tool) else tool
+    name = f"{server}{SEPARATOR}{plain}"
+    return name if plain and len(name) <= calls.MAX_NAME else _with_digest(server, tool)
+
+
+def _with_digest(server: str, tool: str) -> str:
+    digest = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    room = calls.MAX_NAME - len(server) - len(SEPARATOR) - _DIGEST - 1
+    plain = _NOT_IN_NAME.sub("_", tool).strip("_")[:room] or "tool"
+    return f"{server}{SEPARATOR}{plain}_{digest}"
+
+
+MAX_CHARS = 6_000
+"""As JSON. A longer schema loses its inner descriptions, then what is below its parameters."""
+MAX_DEPTH = 8
+MAX_NODES = 400
+MAX_PROPERTIES = 60
+MAX_ENUM = 60
+MAX_PARAMETER_DESCRIPTION = 300
+MAX_TEXT = 120
+
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""What providers take as a parameter's name."""
+_NOT_IN_KEY = re.compile(r"[^A-Za-z0-9_.-]+")
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_SIZES = ("minLength", "maxLength", "minItems", "maxItems")
+OPEN: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+@attrs.frozen(kw_only=True)
+class Parameters:
+    """A tool's parameters as models see them.
+
+    Args:
+        schema: of type object.
+        original: name that models see -> the server's name, where these differ.
+    """
+
+    schema: Mapping[str, Any]
+    original: Mapping[str, str] = attrs.Factory(dict)
+
+    def bind(self, arguments: Arguments) -> Arguments:
+        """The arguments as the server wants them. Loose: the server checks them itself.
+
+        Raises:
+            Unfit: a required parameter is missing.
+        """
+        properties: Mapping[str, Any] = self.schema.get("properties", {})
+        required = self.schema.get("required", ())
+        for name in required:
+            if name not in arguments:
+                raise Unfit(f"the parameter {name} is missing")
+        bound = {}
+        for name, value in arguments.items():
+            kind = properties.get(name, {}).get("type")
+            if value is None and name in properties and name not in required and kind not in (None, "null"):
+                continue  # small models write null for what they leave out
+            bound[self.original.get(name, name)] = _unquoted(value, kind)
+        return bound
+
+
+def parameters_of(schema: object) -> Parameters:
+    """Make a harmless schema out of anything."""
+    for describe, depth in ((True, MAX_DEPTH), (False, MAX_DEPTH), (False, 1)):
+        found = _Reader(schema, describe=describe, depth=depth).parameters()
+        if len(json.dumps(found.schema, ensure_ascii=False)) <= MAX_CHARS:
+            return found
+    return Parameters(schema=OPEN)
+
+
+class _Reader:
+    def __init__(self, root: object, *, describe: bool, depth: int) -> None:
+        self._root = root if isinstance(root, dict) else {}
+        self._describe = describe
+        self._depth = depth
+        self._left = MAX_NODES
+
+    def parameters(self) -> Parameters:
+        # No anyOf at the top: providers want the parameters named.
+        root = self._resolved(self._root, ())[0]
+        given = root.get("properties")
+        named: dict[str, Any] = {}
+        original: dict[str, str] = {}
+        for name, value in list(given.items())[:MAX_PROPERTIES] if isinstance(given, dict) else ():
+            shown = _shown_key(str(name), named)
+            if shown != name:
+                original[shown] = str(name)
+            named[shown] = self._schema(value, 1, ())
+        schema: dict[str, Any] = {"type": "object", "properties": named}
+        back = {**{name: name for name in named}, **{name: shown for shown, name in original.items()}}
+        required = [back[name] for name in _texts(root.get("required")) if name in back]
+        if required:
+            schema["required"] = required
+        return Parameters(schema=schema, original=original)
+
+    def _schema(self, value: object, depth: int, seen: tuple[str, ...]) -> dict[str, Any]:
+        """A schema anywhere below the top; ``{}`` is anything."""
+        self._left -= 1
+        if not isinstance(value, dict) or self._left < 0:
+            return {}
+        value, seen = self._resolved(value, seen)
+        made: dict[str, Any] = {}
+        kinds = value.get("type")
+        kinds = [kind for kind in _texts(kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES]
+        if kinds:
+            made["type"] = kinds[0] if len(kinds) == 1 else kinds
+        if (description := self._description(value)) is not None:
+            made["description"] = description
+        made |= _scalars_of(value)
+        if depth < self._depth:
+            made |= self._inner(value, kinds, depth, seen)
+        if "array" in kinds and "items" not in made:
+            made["items"] = {}
+        return made
+
+    def _inner(self, value: dict[str, Any], kinds: list[str], depth: int, seen: tuple[str, ...]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        given = value.get("properties")
+        if isinstance(given, dict) and "object" in kinds:
+            # A name that providers refuse cannot be renamed down here; the object is left open then.
+            if all(_KEY.fullmatch(str(name)) for name in given):
+                few = list(given.items())[:MAX_PROPERTIES]
+                made["properties"] = {name: self._schema(inner, depth + 1, seen) for name, inner in few}
+                if required := [name for name in _texts(value.get("required")) if name in made["properties"]]:
+                    made["required"] = required
+            if isinstance(value.get("additionalProperties"), dict):
+                made["additionalProperties"] = self._schema(value["additionalProperties"], depth + 1, seen)
+        if isinstance(value.get("items"), dict):
+            made["items"] = self._schema(value["items"], depth + 1, seen)
+        for several in ("anyOf", "oneOf", "allOf"):
+            options = value.get(several)
+            if isinstance(options, list) and options:
+                made["anyOf" if several == "oneOf" else several] = [
+                    self._schema(option, depth + 1, seen) for option in options[:MAX_ENUM]
+                ]
+        return made
+
+    def _description(self, value: dict[str, Any]) -> str | None:
+        if not self._describe:
+            return None
+        told = [value["description"]] if isinstance(value.get("description"), str) else []
+        if isinstance(value.get("pattern"), str):  # servers write patterns that no provider's engine knows
+            told.append(f"(pattern: {value['pattern'][:MAX_TEXT]})")
+        text = clean_output(" ".join(told)).strip()
+        return _cut(text, MAX_PARAMETER_DESCRIPTION) if text else None
+
+    def _resolved(self, value: dict[str, Any], seen: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Follow ``$ref`` within the schema. One that leads out, nowhere or back to itself is anything."""
+        while "$ref" in value:
+            target = value["$ref"]
+            if not isinstance(target, str) or target in seen or len(seen) >= MAX_DEPTH:
+                return {}, seen
+            seen = (*seen, target)
+            found = self._target(target)
+            value = {**found, **{key: inner for key, inner in value.items() if key != "$ref"}}
+        return value, seen
+
+    def _target(self, reference: str) -> dict[str, Any]:
+        if not reference.startswith("#/"):
+            return {}
+        here: Any = self._root
+        for step in reference[2:].split("/")[:MAX_DEPTH]:
+            here = here.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(here, dict) else None
+        return here if isinstance(here, dict) else {}
+
+
+def _scalars_of(value: dict[str, Any]) -> dict[str, Any]:
+    """The keywords that hold plain values."""
+    made: dict[str, Any] = {}
+    enum = value.get("enum")
+    if isinstance(enum, list) and 0 < len(enum) <= MAX_ENUM and all(map(_is_scalar, enum)):
+        made["enum"] = [_plain(option) for option in enum]
+    if "const" in value and _is_scalar(value["const"]):
+        made["enum"] = [_plain(value["const"])]
+    if value.get("default") is not None and _is_scalar(value["default"]):
+        made["default"] = _plain(value["default"])
+    for name in _LIMITS:
+        if isinstance(value.get(name), int | float) and _is_scalar(value[name]) and not isinstance(value[name], bool):
+            made[name] = value[name]
+    for name in _SIZES:
+        if type(value.get(name)) is int and 0 <= value[name] < 1_000_000_000:
+            made[name] = value[name]
+    return made
+
+
+def _is_scalar(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 53)
+
+
+def _plain(value: Any) -> Any:
+    return clean_output(value) if isinstance(value, str) else value
+
+
+def _texts(value: object) -> list[str]:
+    return list(dict.fromkeys(item for item in value if isinstance(item, str))) if isinstance(value, list) else []
+
+
+def _shown_key(name: str, taken: Mapping[str, Any]) -> str:
+    """A parameter's name as providers take it."""
+    shown = name if _KEY.fullmatch(name) else _NOT_IN_KEY.sub("_", name).strip("_")[:50] or "parameter"
+    number = 1
+    while shown in taken:
+        number += 1
+        shown = f"{shown[:50]}_{number}"
+    return shown
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def _unquoted(value: object, kind: object) -> object:
+    """What a text is the JSON of, where the schema wants that kind and not a text."""
+    wanted = {"integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,)}
+    if not isinstance(value, str) or not isinstance(kind, str) or kind not in wanted:
+        return value
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return found if type(found) in wanted[kind] else value

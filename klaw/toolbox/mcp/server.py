@@ -24,12 +24,9 @@ from klaw.actor.supervisor import ActorSpec, Restart, Started
 from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
-from klaw.toolbox.mcp.listing import Listed, chosen, described
-from klaw.toolbox.mcp.names import offered_names
-from klaw.toolbox.mcp.schema import parameters_of
+from klaw.toolbox.mcp.listing import Listed, chosen, described, offered_names, parameters_of
 from klaw.toolbox.mcp.state import McpReport, McpState
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec
+from klaw.toolbox.spec import Arguments, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 if TYPE_CHECKING:
     from klaw.toolbox.mcp.session import Address, Session

@@ -10,13 +10,12 @@ from klaw.actor.clock import Clock
 from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
+from klaw.config.environment import Secret
 from klaw.config.mcp import McpConfig, McpServerConfig
-from klaw.config.secret import Secret
 from klaw.errors import ConfigError, McpError
 from klaw.toolbox.mcp.server import CHECK_S, McpServer, McpSettings
 from klaw.toolbox.mcp.state import McpReport
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Permission
+from klaw.toolbox.spec import Permission, Toolbox
 
 if TYPE_CHECKING:
     import trio

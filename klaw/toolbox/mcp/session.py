@@ -4,6 +4,7 @@ This is the boundary where the SDK's exceptions become Klaw's. Everything is ent
 ``opened``; calls may come from any task while it is open.
 """
 
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,11 +29,9 @@ from klaw import __version__
 from klaw.actor.failure import error_class, split_cancelled
 from klaw.actor.nudge import Nudge
 from klaw.errors import McpError
-from klaw.toolbox.mcp.guard import Guard
+from klaw.toolbox.mcp.guard import Guard, Link, Reads, Writes
 from klaw.toolbox.mcp.http import http_server
-from klaw.toolbox.mcp.link import Link, Reads, Writes
 from klaw.toolbox.mcp.listing import Listed
-from klaw.toolbox.mcp.result import text_of
 from klaw.toolbox.mcp.stdio import Program, child_process
 from klaw.toolbox.spec import ToolFailure
 
@@ -218,3 +217,73 @@ def _why(link: Link, error: MCPError, otherwise: str) -> str:
     if link.status is not None:
         return f"it answers with HTTP status {link.status}"
     return f"{otherwise} (code {error.code})"
+
+
+# -- what a tool answered, as text: pictures, sounds and files are described -------------------------------------------
+
+MAX_BLOCKS = 1_000
+MAX_SHORT = 300
+NO_TEXT = "It answered without any text."
+
+
+def text_of(result: Mapping[str, Any]) -> str | ToolFailure:
+    """The result of ``tools/call`` as text; a ToolFailure when the server says that it is an error."""
+    if result.get("resultType") == "input_required":
+        return ToolFailure("The tool wants to ask the user something, which is not possible here. Nothing was done.")
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    parts = list(_parts(blocks[:MAX_BLOCKS]))
+    if len(blocks) > MAX_BLOCKS:
+        parts.append(f"[{len(blocks) - MAX_BLOCKS} more parts are left out]")
+    structured = result.get("structuredContent")
+    if structured is not None and not any(block.get("type") == "text" for block in blocks if isinstance(block, dict)):
+        # Servers repeat structured content as text, for clients that know only that.
+        parts.append(_json(structured))
+    text = "\n".join(part for part in parts if part)
+    if result.get("isError"):
+        return ToolFailure(text or "The tool failed and did not say why.")
+    return text or NO_TEXT
+
+
+def _parts(blocks: list[Any]) -> Iterator[str]:
+    for block in blocks:
+        if not isinstance(block, dict):
+            continue
+        match block.get("type"):
+            case "text":
+                yield str(block.get("text", ""))
+            case "image" | "audio" as kind:
+                yield f"[{kind}, {_short(block.get('mimeType'))}, {_bytes(block.get('data'))}: cannot be shown]"
+            case "resource_link":
+                named = [_short(block[key]) for key in ("name", "uri", "description") if block.get(key)]
+                yield f"[link: {', '.join(named)}]"
+            case "resource":
+                yield _resource(block.get("resource"))
+            case other:
+                yield f"[content of type {_short(other)}: cannot be shown]"
+
+
+def _resource(resource: object) -> str:
+    if not isinstance(resource, dict):
+        return ""
+    where = _short(resource.get("uri"))
+    if isinstance(resource.get("text"), str):
+        return f"[{where}]\n{resource['text']}"
+    return f"[{where}, {_short(resource.get('mimeType') or 'binary')}, {_bytes(resource.get('blob'))}: cannot be shown]"
+
+
+def _bytes(data: object) -> str:
+    """Size of what a base64 text holds."""
+    size = len(data) * 3 // 4 if isinstance(data, str) else 0
+    return f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KiB"
+
+
+def _short(value: object) -> str:
+    return " ".join(str(value or "?")[:MAX_SHORT].split())
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return "[structured content that cannot be shown]"

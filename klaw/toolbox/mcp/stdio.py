@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from klaw.errors import McpError
-from klaw.toolbox.mcp.link import MAX_MESSAGE_BYTES, Link, Reads, Writes
+from klaw.toolbox.mcp.guard import MAX_MESSAGE_BYTES, Link, Reads, Writes
 
 EDGE_BYTES = 256
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'

@@ -15,8 +15,7 @@ from klaw.errors import ContextTooLong, ProviderNetworkError
 from klaw.llm.types import ChatMessage, Completion, ToolCall, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.executor import CallResult, Executor
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Permission, ToolContext, tool
+from klaw.toolbox.spec import Permission, Toolbox, ToolContext, tool
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=None, run="r1")
 PROMPT = Prompt(messages=(ChatMessage(role="user", content="Что у меня сегодня?"),), max_tokens=4000)

@@ -14,7 +14,7 @@ from klaw.agent.workspace import Workspace
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import AGENT_FILES
 from klaw.runs import heartbeat
-from klaw.toolbox.skills.catalogue import Catalogue
+from klaw.toolbox.builtin.skills import Catalogue
 from tests.support.chats_world import world
 from tests.unit.config.test_guarded_files import TRAPS
 

@@ -17,10 +17,8 @@ from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.errors import StorageError
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
-from klaw.toolbox.executor import CallResult, Executor
-from klaw.toolbox.overflow import MAX_FILE_BYTES, MAX_FILES, Overflow
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.executor import MAX_FILE_BYTES, MAX_FILES, CallResult, Executor, Overflow
+from klaw.toolbox.spec import Limit, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec, tool
 from tests.conftest import CANARY
 from tests.support.waiting import HANG_S
 

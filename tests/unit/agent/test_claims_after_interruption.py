@@ -4,8 +4,7 @@ import attrs
 
 from klaw.agent.claims import HINT, Claims, resumed_trail
 from klaw.domain.message import Kind, Message, Role
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import Permission, ToolContext, Trail, tool
+from klaw.toolbox.spec import Permission, Toolbox, ToolContext, Trail, tool
 from tests.support.stores import stored
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.config.describe import json_schema
+from klaw.config.environment import Secret
 from klaw.config.load import ConfigWarning, load, parse
 from klaw.config.schema import AutoRagConfig, EngineConfig, ProviderConfig
-from klaw.config.secret import Secret
 from klaw.errors import ConfigError
 
 URL = "https://llm.example.com/v1"

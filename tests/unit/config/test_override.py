@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.config.override import override_section
+from klaw.config.load import override_section
 from klaw.config.schema import AutoRagConfig, EngineConfig
 from klaw.errors import ConfigError
 

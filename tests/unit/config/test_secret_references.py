@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from klaw.config.load import parse
-from klaw.config.unresolved import unresolved_secrets
+from klaw.config.load import parse, unresolved_secrets
 from klaw.errors import ConfigError
 
 URL = "http://127.0.0.1:9/v1"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from klaw.config.environment import Secret
 from klaw.config.schema import (
     EngineConfig,
     LlmConfig,
@@ -10,7 +11,6 @@ from klaw.config.schema import (
     RoutingConfig,
     TaskRoutingConfig,
 )
-from klaw.config.secret import Secret
 from klaw.errors import ConfigError
 from klaw.llm.provider import OnDelta, Route
 from klaw.llm.router import Router

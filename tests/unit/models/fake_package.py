@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klaw.errors import ModelError
+from klaw.models.build import Step
 from klaw.models.catalogue import ModelSpec
 from klaw.models.manifest import SourceEntry
-from klaw.models.progress import Step
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 64
 MEMBER = "fake_model/weights.gguf"

@@ -13,7 +13,7 @@ from klaw.cli.calibrate import calibrate_command
 from klaw.cli.main import parser
 from klaw.cli.models import list_command
 from klaw.memory.embed.model import EmbeddingModel
-from klaw.models.progress import silent
+from klaw.models.build import silent
 from klaw.models.pull import pull, status
 from tests.support.models import spec_of
 

@@ -12,7 +12,7 @@ from klaw.cli.main import parser
 from klaw.cli.models import ProgressPainter, list_command, pull_command
 from klaw.models import catalogue as catalogue_module
 from klaw.models import pull as pull_module
-from klaw.models.progress import Step
+from klaw.models.build import Step
 from tests.unit.models.fake_package import OFFLINE, SPEC, FakeFetch
 
 

@@ -13,7 +13,7 @@ import pytest
 from klaw.errors import ModelError
 from klaw.models import build
 from klaw.models import pull as pull_module
-from klaw.models.progress import Step, silent
+from klaw.models.build import Step, silent
 from klaw.models.pull import pull, status
 from tests.unit.models.fake_package import OFFLINE, SPEC, WEIGHTS, FakeFetch, Steps
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.runs.ending import NO_TEXT, Deliver, Silent, read
+from klaw.runs.run_state import NO_TEXT, Deliver, Silent, read
 
 SILENT = '{"silent": true, "reason": "ничего нового"}'
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.runs.localzone import default_zone
+from klaw.runs.parts import default_zone
 
 
 def test_a_configured_zone_is_taken_as_it_is(tmp_path):

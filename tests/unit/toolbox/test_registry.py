@@ -6,8 +6,7 @@ import attrs
 import pytest
 
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.toolbox.registry import Toolbox, tools_tokens
-from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
+from klaw.toolbox.spec import Permission, Toolbox, ToolContext, ToolSpec, tool, tools_tokens
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=chat_id(LOCAL_USER, "main"))
 

@@ -14,7 +14,7 @@ from klaw.actor.threads import Threads
 from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.toolbox.exec import process
-from klaw.toolbox.exec.sandbox import Sandbox
+from klaw.toolbox.exec.process import Sandbox
 from klaw.toolbox.exec.tool import RISK, HostExec, host_exec
 from klaw.toolbox.spec import ToolContext, ToolFailure
 from tests.support.waiting import HANG_S

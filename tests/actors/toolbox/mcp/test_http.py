@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from klaw.toolbox.mcp import link
+from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.state import McpState
 from tests.support.llm_server import Reply, serve_llm
 from tests.support.mcp_client import SERVER, running, until
@@ -65,7 +65,7 @@ async def test_tools_over_http(arguments, tmp_path):
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert result.failed
-        assert peak < 8 * link.MAX_MESSAGE_BYTES
+        assert peak < 8 * guard.MAX_MESSAGE_BYTES
         assert (await here.call("far__greet", name="a")).text
         assert here.servers["far"].report().connects == 1
 

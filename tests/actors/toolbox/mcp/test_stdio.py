@@ -9,7 +9,7 @@ import trio
 
 from klaw.domain.names import UserId
 from klaw.errors import INSTALL_AGAIN
-from klaw.toolbox.mcp import link
+from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.state import McpState
 from tests.support.mcp_client import alive, children, context, liar, program, running, until
 from tests.support.waiting import HANG_S
@@ -273,7 +273,7 @@ async def test_a_result_of_50_mb_fails_alone_and_in_little_memory(mode, tmp_path
         tracemalloc.stop()
         assert result.failed
         assert result.text == "The server answered with an error: the answer is longer than 4 MB and was not read"
-        assert peak < 3 * link.MAX_MESSAGE_BYTES
+        assert peak < 3 * guard.MAX_MESSAGE_BYTES
         assert (await here.call("one__lying_output")).text == "free"
         assert here.servers["one"].report().connects == 1
 
@@ -290,7 +290,7 @@ async def test_a_line_without_end_is_not_kept():
         await here.until("one", McpState.WAITING)
         _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 8 * link.MAX_MESSAGE_BYTES
+    assert peak < 8 * guard.MAX_MESSAGE_BYTES
 
 
 async def test_a_large_result_goes_through():

@@ -12,8 +12,7 @@ import trio
 
 from klaw.domain.names import UserId
 from klaw.toolbox.spec import ToolContext, ToolFailure
-from klaw.toolbox.web.address import Refused
-from klaw.toolbox.web.connect import GuardedBackend
+from klaw.toolbox.web.address import GuardedBackend, Refused
 from klaw.toolbox.web.fetch import web_fetch
 from tests.support.waiting import HANG_S
 from tests.support.web_site import answer, redirect, site

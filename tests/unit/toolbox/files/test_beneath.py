@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.toolbox.files import beneath, reading, writing
-from klaw.toolbox.files.beneath import NotThere, Root, root_of
-from klaw.toolbox.files.names import FileRefused
+from klaw.toolbox.files.beneath import FileRefused, NotThere, Root, root_of
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 CANARY = b"canary: nobody may read this"

@@ -13,8 +13,7 @@ from klaw.toolbox.builtin.files import file_tools
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import Executor
 from klaw.toolbox.files import writing
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.spec import ToolContext
+from klaw.toolbox.spec import Toolbox, ToolContext
 
 MAX_CHARS = 2_000
 

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.toolbox.mcp.names import offered_names
+from klaw.toolbox.mcp.listing import offered_names
 from klaw.toolbox.spec import NAME
 
 SERVERS = st.from_regex(r"[A-Za-z0-9]{1,32}", fullmatch=True)

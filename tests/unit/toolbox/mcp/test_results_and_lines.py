@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.toolbox.mcp.listing import MAX_DESCRIPTION, Listed, chosen, described, fitted
-from klaw.toolbox.mcp.result import NO_TEXT, text_of
+from klaw.toolbox.mcp.session import NO_TEXT, text_of
 from klaw.toolbox.mcp.stdio import Lines, TooLong
 from klaw.toolbox.spec import ToolFailure
 

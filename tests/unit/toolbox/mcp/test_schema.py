@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.toolbox.mcp.schema import MAX_CHARS, OPEN, parameters_of
+from klaw.toolbox.mcp.listing import MAX_CHARS, OPEN, parameters_of
 from klaw.toolbox.spec import Unfit
 
 JSON = st.recursive(

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId, chat_id
 from klaw.llm.types import ToolCall
-from klaw.toolbox.builtin.skills import skill_tools
+from klaw.toolbox.builtin.skills import MAX_SHOWN_CHARS, Catalogue, SkillBroken, parse, skill_tools
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import Executor
-from klaw.toolbox.files.names import FileRefused
-from klaw.toolbox.registry import Toolbox
-from klaw.toolbox.skills.catalogue import MAX_SHOWN_CHARS, Catalogue
-from klaw.toolbox.skills.parse import SkillBroken, parse
-from klaw.toolbox.spec import ToolContext
+from klaw.toolbox.files.beneath import FileRefused
+from klaw.toolbox.spec import Toolbox, ToolContext
 
 TEA = "---\nname: tea\ndescription: How to make tea.\n---\n\n# Tea\n\nBoil water. Read {baseDir}/times.md.\n"
 

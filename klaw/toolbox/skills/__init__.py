@@ -1,1 +1,0 @@
-"""Skills: folders with a SKILL.md that tell the model how to do something."""
