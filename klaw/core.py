@@ -12,7 +12,7 @@ from klaw.actor.threads import Threads
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.domain.events import EventSink
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.store import Store
 

@@ -44,7 +44,7 @@ from klaw.memory.recall.stopwords import content_words
 from klaw.memory.search.search import MemorySearch
 from klaw.store import migrations
 from klaw.store.engine import connect, meta
-from klaw.store.engine.readers import open_readers
+from klaw.store.engine.database import open_readers
 from klaw.store.search import vector_codes, vector_search, vectors
 from klaw.store.search.candidates import Scope, search_lists
 from klaw.store.search.history_search import HistoryFilters, search_history

@@ -18,8 +18,8 @@ from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
 from klaw.store import records
 from klaw.store.engine.journal import COMMIT_LOG
-from klaw.store.offline import read_offline
 from klaw.store.run_records import RUNS, RunState, is_transcript, parse_run
+from klaw.store.store import read_offline
 
 MAX_NAMED = 5
 """Instances of one problem that are named; the rest is counted."""

@@ -18,9 +18,9 @@ from klaw.doctor.finding import Level
 from klaw.domain.person import normal_name
 from klaw.store.engine.logcheck import read_logs
 from klaw.store.forget import forgetting
-from klaw.store.offline import read_offline
 from klaw.store.sql import checkup
 from klaw.store.sql.topic_checkup import topics_checked
+from klaw.store.store import read_offline
 
 _WORD = re.compile(rb"q([a-z]{6})q", re.IGNORECASE)
 """What is to be forgotten has such a word, which stands nowhere else."""

@@ -9,7 +9,7 @@ from klaw.admin.answers import check_user
 from klaw.admin.requests import Receipt, Request, Why
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.operations.short_ids import ID, MOST_TOLD, only, read_id
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.sql.short_ids import IdKind, beginning_with
 
 _FIELDS: Mapping[type[Any], tuple[tuple[str, IdKind], ...]] = {

@@ -12,7 +12,7 @@ from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Recalled
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
-from klaw.store.engine.readers import open_readers
+from klaw.store.engine.database import open_readers
 
 
 async def try_query(found: Found, recall: Recall, query: str) -> dict[str, Any]:

@@ -306,7 +306,7 @@ def _alone(paths: Paths, asked: Call) -> dict[str, Any]:
 
 async def _over_the_database(paths: Paths, asked: Call) -> dict[str, Any]:
     from klaw.actor.clock import SystemClock
-    from klaw.store.offline import offline_readers
+    from klaw.store.store import offline_readers
 
     handler = asked.operation.handler.__code__
     if "search" in handler.co_varnames[: handler.co_argcount]:

@@ -82,8 +82,8 @@ def read_settings(config: "EngineConfig", given: Sequence[str]) -> "EngineConfig
 def _turns(paths: Paths, args: argparse.Namespace) -> "list[StoredRecall]":
     from klaw.admin.answers import check_chat, check_user
     from klaw.admin.requests import BadRequest
-    from klaw.store.offline import read_offline
     from klaw.store.sql import replay
+    from klaw.store.store import read_offline
 
     if not paths.database.is_file():
         raise NoTurns(f"there is no database in {paths.data_dir}")

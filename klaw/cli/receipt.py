@@ -55,10 +55,10 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin.answers import check_receipt, turn_json
     from klaw.admin.requests import BadRequest, Receipt, parse_args
     from klaw.operations.short_ids import MOST_TOLD, only
-    from klaw.store.offline import read_offline
     from klaw.store.sql import message_location
     from klaw.store.sql.overview import find_turn
     from klaw.store.sql.short_ids import beginning_with
+    from klaw.store.store import read_offline
 
     try:
         request = parse_args(Receipt, {name: value for name, value in wanted.items() if value is not None})
@@ -85,8 +85,8 @@ def _searched(paths: Paths, told: dict[str, Any], turn: "TurnRecord", message: "
     from klaw.admin import recalled
     from klaw.config.load import load
     from klaw.memory.recall.offline_recall import open_recall
-    from klaw.store.offline import read_offline
     from klaw.store.sql import replay
+    from klaw.store.store import read_offline
 
     log.configure("error", "auto")
     config, _ = load(paths.config_file)

@@ -15,10 +15,10 @@ from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
 from klaw.store.engine.logcheck import LogReport, read_logs
-from klaw.store.offline import read_offline
 from klaw.store.sql import checkup as sql
 from klaw.store.sql.kept_checkup import kept_checked
 from klaw.store.sql.topic_checkup import topics_checked
+from klaw.store.store import read_offline
 
 SECOND_LOOK_S = 1.0
 """A running server writes its logs first; what the database lacks is looked for again after so long."""

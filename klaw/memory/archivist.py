@@ -31,7 +31,7 @@ from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.sessions import Chunk, Row, cut
 from klaw.memory.topics.splitter import divide
 from klaw.memory.topics.texts import embedding_text
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.topics import TopicDraft

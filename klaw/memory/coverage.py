@@ -23,7 +23,7 @@ from klaw.domain.coverage import Damage, Tallies, add_rows, joined
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
 from klaw.errors import StorageError
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import vectors
 from klaw.store.sql import coverage as sql

@@ -27,7 +27,7 @@ from klaw.operations.text import Table, minute
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import Facts, Known
-    from klaw.store.engine.readers import Readers
+    from klaw.store.engine.database import Readers
 
 T = TypeVar("T")
 NOUN = Noun(

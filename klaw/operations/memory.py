@@ -10,7 +10,7 @@ from klaw.operations.operation import Lines, Noun, OfUser, Slash, also
 from klaw.operations.text import Table
 
 if TYPE_CHECKING:
-    from klaw.store.engine.readers import Readers
+    from klaw.store.engine.database import Readers
 
 SHOWN_FACTS = 20
 MAX_LINE = 200

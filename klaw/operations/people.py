@@ -32,7 +32,7 @@ from klaw.operations.text import Table, minute
 
 if TYPE_CHECKING:
     from klaw.memory.people.people import People
-    from klaw.store.engine.readers import Readers
+    from klaw.store.engine.database import Readers
     from klaw.store.sql.people import Known
 
 MOST_MENTIONS = 100

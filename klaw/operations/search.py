@@ -28,7 +28,7 @@ from klaw.operations.text import Line, Marked, Shown, minute
 if TYPE_CHECKING:
     from klaw.memory.search.search import MemorySearch
     from klaw.memory.search.search_order import Cursor
-    from klaw.store.engine.readers import Readers
+    from klaw.store.engine.database import Readers
 
 NOUN = Noun("search", "search all that was said, by words and by meaning")
 

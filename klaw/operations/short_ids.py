@@ -9,7 +9,7 @@ from klaw.domain.names import UserId
 from klaw.operations.operation import OperationError
 
 if TYPE_CHECKING:
-    from klaw.store.engine.readers import Readers
+    from klaw.store.engine.database import Readers
     from klaw.store.sql.short_ids import IdKind
 
 SHORTEST = 4

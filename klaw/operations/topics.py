@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.memory.topics.control import TopicControl
     from klaw.memory.topics.search import TopicSearch
-    from klaw.store.engine.readers import Readers
+    from klaw.store.engine.database import Readers
     from klaw.store.sql.topic_changes import TopicChange
 
 IN_CHATS = 10

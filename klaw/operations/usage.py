@@ -17,7 +17,7 @@ from klaw.operations.text import Table
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
     from klaw.llm.budget import Budget, BudgetReport
-    from klaw.store.engine.readers import Readers
+    from klaw.store.engine.database import Readers
 
 NOUN = Noun("usage", "show what calls to models used and cost (docs/usage.md)")
 SHOWN_MODELS = 5

@@ -18,7 +18,7 @@ from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunStatus, Task, TaskName
 from klaw.errors import KlawError
 from klaw.llm.types import Usage
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.sql import runs
 
 

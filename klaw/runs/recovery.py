@@ -18,7 +18,7 @@ from klaw.domain.names import chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, notice_message
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
 from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.sql import due_runs, runs

@@ -24,7 +24,7 @@ from klaw.runs.due import TaskKey, next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import CancelRun, RunNow, Scheduler, Spawn
 from klaw.runs.triggers import next_fires
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import tasks as stored_tasks
 from klaw.store.sql import due_runs, messages, runs, tasks

@@ -20,7 +20,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, user_id
 from klaw.domain.task import TaskName, run_folder, task_name
 from klaw.llm.types import ToolCall
-from klaw.store.engine.jsonl import TOO_LONG, lines_backwards
+from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
 _MAX_RUN_ID = 128
 

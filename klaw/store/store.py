@@ -4,6 +4,7 @@ import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 import attrs
@@ -14,16 +15,18 @@ from klaw.actor.failure import error_class, where
 from klaw.errors import KlawError, StorageError, StoreDamaged
 from klaw.store import core_files, migrations
 from klaw.store.engine import connect
-from klaw.store.engine.damage import DAMAGE, DAMAGED
-from klaw.store.engine.database import CLOSE_S, Database, open_database
+from klaw.store.engine.connect import DAMAGE, DAMAGED, prepare_reader
+from klaw.store.engine.database import CLOSE_S, Database, Readers, open_database, open_readers
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.readers import Readers, open_readers
 from klaw.store.engine.reconcile import reconcile
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import logs as forget_logs
 from klaw.store.rebuild.files import Places, recover
 from klaw.store.rebuild.missing import is_missing, make_missing
 from klaw.store.rebuild.values import Progress, Tally
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 log = structlog.get_logger("klaw.store")
 
@@ -153,3 +156,42 @@ def _refusal(path: Path, error: Exception) -> KlawError:
         case _:
             reason = f"SQLite says {type(error).__name__}"
     return StorageError(f"cannot open {path}: {reason}")
+
+
+# -- a server that does not run: commands have nothing else to do and may block -------------------------------------
+
+
+def read_offline(
+    path: Path, function: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run a reading ``function(connection, ...)`` on a read-only connection of its own. A running server is not
+    disturbed.
+
+    Raises:
+        StorageError: the file is not there, is no database, is damaged, or is of another schema.
+    """
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            prepare_reader(connection)
+            return function(connection, *args, **kwargs)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error
+    except DAMAGE as error:
+        raise StorageError(f"cannot read {path}: a row is damaged ({type(error).__name__})") from error
+
+
+@asynccontextmanager
+async def offline_readers(path: Path) -> AsyncIterator[Readers]:
+    """One connection that reads the database, for what asks a server's readers otherwise.
+
+    Raises:
+        StorageError: as ``read_offline``.
+    """
+    try:
+        async with open_readers(path, 1) as readers:
+            yield readers
+    except apsw.Error as error:
+        raise StorageError(f"cannot read {path}: SQLite says {type(error).__name__}") from error

@@ -25,7 +25,7 @@ from klaw.errors import ModelError, StorageFull, VectorsDamaged
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable, EmbedQuery
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.engine import meta
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import passages, vectors

@@ -17,7 +17,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, FactExists, KlawError, NoSuchFact
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds.facts import FactVector

@@ -29,7 +29,7 @@ from klaw.domain.prompt_files import MEMORY_FILE as TOP
 from klaw.domain.prompt_files import MEMORY_FOLDER as FOLDER
 from klaw.errors import StorageError
 from klaw.memory.facts.chunking import chunks_of
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import memory_files
 from klaw.store.sql import chunks

@@ -21,7 +21,7 @@ from klaw.domain.person import PersonId, normal_name
 from klaw.domain.task import run_folder, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import KlawError
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.forget import naming
 from klaw.store.forget.cleaner import record_of
 from klaw.store.forget.derivation import FileMade, RunText, effects_of

@@ -21,7 +21,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.errors import StorageError
 from klaw.memory.forget import finding
 from klaw.memory.forget.finding import NothingToForget, Wanted, of_runs
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import derivation, forget_words, forgetting, naming, quoting
 from klaw.store.forget import logs as forget_logs

@@ -23,7 +23,7 @@ from klaw.domain.person import (
     relation_text,
 )
 from klaw.errors import KlawError, NoSuchPerson
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import people
 from klaw.store.sql import memory_journal

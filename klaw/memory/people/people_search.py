@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder, PersonId, folded, word_forms
 from klaw.domain.search import NamedFact, PersonResult
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.sql import people_search as sql
 
 MOST = 3

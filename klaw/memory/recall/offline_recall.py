@@ -14,9 +14,9 @@ from klaw.errors import ModelError
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.embed.passage import vectors_id
 from klaw.memory.recall.recall import Recall
-from klaw.store.engine.readers import Readers, open_readers
-from klaw.store.offline import read_offline
+from klaw.store.engine.database import Readers, open_readers
 from klaw.store.search import vectors
+from klaw.store.store import read_offline
 
 READERS = 1
 

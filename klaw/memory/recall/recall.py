@@ -26,7 +26,7 @@ from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems
 from klaw.memory.recall.pack import pack
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.recall.rank import Ranked, Ranking, rank, reach
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Depth, Lists, Scope, join, read_messages, search_lists
 
 DEPTH = Depth(vectors=200, words=100, spreading=50)

@@ -16,7 +16,7 @@ from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResu
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.rank import reciprocal_rank_fusion
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.search.passages import PassageKind

@@ -29,7 +29,7 @@ from klaw.memory.recall.rank import mix, rank
 from klaw.memory.search.passage_search import Entry, find_kept, how_found, read_kept
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
 from klaw.memory.topics.search import TopicHit, TopicSearch
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
 from klaw.store.search.history_search import (
     HistoryFilters,

@@ -35,7 +35,7 @@ from klaw.memory.summaries import copies, rendering
 from klaw.memory.summaries.asking import ANSWER_FACTOR, Correction, NoSummary, SummaryModel
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
 from klaw.memory.summaries.tool_notes import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import summaries as stored_summaries
 from klaw.store.sql import messages, summaries

@@ -28,7 +28,7 @@ from klaw.memory.recall.gate import AS_FAR_AS_CHANCE, Evidence, Gate, calibrated
 from klaw.memory.recall.query import Query, read_query
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
 from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.search.tokenizer import forms_in
 from klaw.store.sql import messages, topics
 from klaw.store.sql.topic_search import TopicFilters

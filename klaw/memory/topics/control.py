@@ -28,7 +28,7 @@ from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide
 from klaw.memory.topics.texts import embedding_text, part_summary, shorten
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.topics import TopicDraft, UndoneTopics

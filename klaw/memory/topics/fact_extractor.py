@@ -28,7 +28,7 @@ from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
 from klaw.memory.topics.texts import middle_out, minute, render
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.search import passages
 from klaw.store.sql import background, memory_journal, messages, topic_vectors
 from klaw.store.sql import facts as sql

@@ -30,7 +30,7 @@ from klaw.errors import NoSuchPerson
 from klaw.llm.ask_json import Text, Usable, Whole
 from klaw.memory.people.people import People, SamePerson
 from klaw.memory.topics.texts import middle_out
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.sql import people as sql
 from klaw.store.sql.people import Known
 

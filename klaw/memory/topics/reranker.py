@@ -20,7 +20,7 @@ from klaw.llm.types import ChatMessage, JsonSchema, ToolCall, ToolDescription
 from klaw.memory.asking import Asker, question
 from klaw.memory.topics.search import TopicHit, TopicMetrics
 from klaw.memory.topics.texts import minute, render, shorten
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.sql import topics
 
 PROMPT = "topics_rerank"

@@ -17,7 +17,7 @@ from klaw.domain.topic import Topic, TopicId
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
 from klaw.memory.recall.query import Query, read_query, read_search_words
 from klaw.memory.recall.rank import rank
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
 from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, search_history
 from klaw.store.sql.topic_search import TopicFilters, TopicsFound, search_topics

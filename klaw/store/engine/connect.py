@@ -1,6 +1,8 @@
-"""Setting up connections: pragmas, the vector extension, the tokenizer. All runs in the connection's thread."""
+"""Connections: pragmas, the vector extension, the tokenizer; snapshots; how damage shows. All in their own threads."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -58,3 +60,42 @@ def private(path: Path) -> None:
     """Make sure that only the owner can read the database, also when SQLite creates it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(open_private(path, os.O_RDONLY))
+
+
+# -- damage ----------------------------------------------------------------------------------------------------------
+
+DAMAGED = "the database file is damaged; `klaw reindex --accept-differences` rebuilds it from the logs"
+"""What a person is told."""
+BROKEN_FILE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+"""Errors that nothing but a damaged file causes."""
+DAMAGE = (
+    apsw.NotADBError,
+    apsw.CorruptError,
+    apsw.FormatError,
+    apsw.SQLError,
+    apsw.IOError,
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.InternalError,
+    apsw.TooBigError,
+    apsw.NoFTS5Error,  # how an unreadable schema shows when the tokenizer is registered
+    # Rows with values that Klaw never stores: no JSON, no known word, no text, no number.
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+"""Errors of SQLite, and of whoever reads what stands in damaged rows."""
+
+
+@contextmanager
+def snapshot(connection: apsw.Connection) -> Iterator[None]:
+    """A read transaction: all queries of the body see the same state of the database."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:  # an interrupted query ends it by itself
+            connection.execute("ROLLBACK")

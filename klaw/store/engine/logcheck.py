@@ -17,8 +17,8 @@ from klaw.store import records, run_records
 from klaw.store.changes import MEMORY
 from klaw.store.engine import set_aside
 from klaw.store.engine.journal import COMMIT_LOG
-from klaw.store.engine.jsonl import lines_backwards
 from klaw.store.engine.line_inserter import FARTHEST, FAULTS, parse
+from klaw.store.engine.log_files import lines_backwards
 from klaw.store.sql import memory_journal
 
 TAIL_LINES = 100

@@ -7,6 +7,8 @@ and not between logs: a clock that went back puts the newest records into old on
 and the memory journal. Transcripts of runs are no chats' logs and are left alone.
 """
 
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +19,9 @@ import structlog
 from klaw.domain.message import Message
 from klaw.store import records, run_records
 from klaw.store.changes import MEMORY
-from klaw.store.engine import journal_groups, log_stamps
-from klaw.store.engine.jsonl import lines_backwards
+from klaw.store.engine import log_files
 from klaw.store.engine.line_inserter import FAULTS, LineInserter, parse
+from klaw.store.engine.log_files import lines_backwards
 from klaw.store.rebuild.values import Tally
 from klaw.store.sql import memory_journal, messages, runs, turns
 
@@ -38,8 +40,8 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
         OSError, apsw.Error: the logs cannot be read or the database cannot be written.
     """
     last = memory_journal.last_entry(connection)
-    journal_groups.cut(data_dir, last)
-    before, now = log_stamps.compared(connection), log_stamps.stamps(data_dir)
+    cut(data_dir, last)
+    before, now = log_files.compared(connection), log_files.stamps(data_dir)
     changed = sorted(path for path, stamp in now.items() if before.get(path) != stamp)
     walk = _Walk(connection, data_dir, changed)
 
@@ -65,7 +67,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
     )
     if now != before:
         with connection:
-            log_stamps.remember(connection, now)
+            log_files.remember(connection, now)
     return _told(insert.tally)
 
 
@@ -124,3 +126,61 @@ class _Walk:
             if known(record):
                 return
             yield number(record) if number else 0, path, line
+
+
+# -- changes of several lines, as an earlier Klaw wrote them ----------------------------------------------------------
+
+MOST_LINES = 10_000
+"""Lines at a log's end that are looked at: far more than any change has."""
+
+
+def cut(data_dir: Path, known: int) -> int:
+    """Take a change without its end out of the memory journal. Returns how many lines that were.
+
+    An earlier Klaw wrote a group without counting it as a whole: each line of a change but the last names the entry
+    that ends it (``until``), and nobody was told of a change that has no end.
+
+    Args:
+        data_dir: the data folder; nobody writes to its logs meanwhile.
+        known: the last entry that the database has: that was whole.
+
+    Raises:
+        OSError: a log cannot be read or written.
+    """
+    ends = {path: list(_end_of(path)) for path in sorted((data_dir / MEMORY).glob("*.jsonl"))}
+    top = max([known, *(entry for end in ends.values() for entry, _, _ in end)])
+    count = 0
+    for path, end in ends.items():
+        half = []
+        for entry, until, size in end:  # the last line first
+            if not max(top, entry) < until:
+                break
+            half.append(size)
+        if half:
+            _truncate(path, half)
+            count += len(half)
+    if count:
+        log.warning("half_change_dropped", count=count)
+    return count
+
+
+def _end_of(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Number, end and bytes of the last lines, as far back as one may be a part of the last change."""
+    for place, line in enumerate(lines_backwards(path)):
+        try:
+            record = json.loads(line)
+            entry, until = int(record["entry"]), int(record.get("until", 0))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue  # torn: of no change that anybody reads
+        yield entry, until, line
+        if not until or place > MOST_LINES:
+            return
+
+
+def _truncate(path: Path, half: Sequence[bytes]) -> None:
+    """Cut the log before the first of its last lines; what is torn behind them goes too."""
+    with path.open("rb+") as file:
+        content = file.read()
+        at = content.rfind(half[-1])
+        file.truncate(at)
+        os.fsync(file.fileno())

@@ -1,22 +1,33 @@
-"""What a function that the writer runs works with: the connection, and what the request writes, tells and waits for."""
+"""What a function that the writer runs works with, and committing a group of them: one transaction and one fsync.
 
-from collections.abc import Callable, Iterator
+Runs in the writer's thread; knows nothing of trio.
+"""
+
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 import attrs
+import structlog
 
-from klaw.actor.failure import error_class
+from klaw.actor.failure import error_class, where
+from klaw.actor.reply import Reply
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.errors import SourceForgotten, VectorsDamaged
+from klaw.errors import KlawError, SourceForgotten, StorageError, StorageFull, StoreDamaged, VectorsDamaged
 from klaw.store import changes
 from klaw.store.changes import Change
+from klaw.store.engine.connect import BROKEN_FILE, DAMAGED
 from klaw.store.engine.journal import Entry, Journal
 from klaw.store.forget import forgetting
 from klaw.store.sql import memory_journal
+
+_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+
+log = structlog.get_logger("klaw.writer")
 
 
 @attrs.define(eq=False)
@@ -93,3 +104,125 @@ class Stopped:
 def _data_dir(connection: apsw.Connection) -> Path:
     """The database is in the data folder, as the logs are."""
     return Path(connection.filename).parent
+
+
+@attrs.frozen(eq=False)
+class Request:
+    """A function that the writer is asked to run."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = attrs.field(factory=dict)
+    alone: bool = False
+    """Between two groups and outside of any transaction; its first argument is ``Stopped``."""
+    reply: Reply[Any] = attrs.Factory(Reply)
+
+
+@attrs.frozen
+class Outcome:
+    """Result of one request of a group: a value, or an error that concerns this request only."""
+
+    transaction: Transaction
+    """Of a refused one an empty one."""
+    value: Any = None
+    error: KlawError | None = None
+
+
+def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[Request]) -> list[Outcome]:
+    """Execute the requests in order and make them durable together.
+
+    Raises:
+        StorageFull: no space or a read-only file system; nothing of the group was kept.
+        StoreDamaged: the database file is; the writer must not go on.
+        apsw.Error, OSError: the store is broken; the writer must not go on.
+    """
+    transactions: dict[Request, Transaction] = {}
+    try:
+        return _commit_group(connection, journal, requests, transactions)
+    except BROKEN_FILE as error:
+        # A damaged page of the vector table makes even COMMIT fail. Without what touched it, the rest can be stored.
+        touched = {request for request, transaction in transactions.items() if transaction.touches_vectors}
+        if not touched:
+            log.error("database_damaged", error=error_class(error), where=where(error))
+            raise StoreDamaged(DAMAGED) from error
+        refused = VectorsDamaged(f"the vector table is damaged ({error_class(error)})")
+        rest = iter(commit_group(connection, journal, [request for request in requests if request not in touched]))
+        return [
+            Outcome(transactions[request], error=refused) if request in touched else next(rest) for request in requests
+        ]
+
+
+def _commit_group(
+    connection: apsw.Connection, journal: Journal, requests: Sequence[Request], transactions: dict[Request, Transaction]
+) -> list[Outcome]:
+    entries: list[Entry] = []
+    outcomes: list[Outcome] = []
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for request in requests:
+            transaction = transactions[request] = Transaction(connection)
+            outcomes.append(_execute(request, transaction))
+            entries += outcomes[-1].transaction.entries
+        if entries:
+            journal.append(entries)
+        connection.execute("COMMIT")
+    except (apsw.FullError, apsw.ReadOnlyError, OSError) as error:
+        _undo(connection, journal)
+        if isinstance(error, OSError) and error.errno not in _FULL_ERRNOS:
+            raise
+        raise StorageFull("the disk is full or read-only: the message was not stored, please send it again") from error
+    except BaseException:
+        _undo(connection, journal)
+        raise
+    journal.keep()
+    outcomes = [_finish(outcome) for outcome in outcomes]
+    if journal.wants_checkpoint:
+        checkpoint(connection, journal)
+    return outcomes
+
+
+def _execute(request: Request, transaction: Transaction) -> Outcome:
+    """Run one request so that its refusal leaves the others of the group alone."""
+    refusal: KlawError
+    try:
+        with transaction.connection:
+            return Outcome(transaction, request.function(transaction, *request.args, **request.kwargs))
+    except KlawError as error:
+        refusal = error
+    except (apsw.ConstraintError, ValueError, TypeError, LookupError, OverflowError) as error:
+        # A value that cannot be stored is no reason to end the process for all.
+        log.error("request_refused", name=request.function.__name__, error=error_class(error), where=where(error))
+        refusal = StorageError(f"the values cannot be stored ({error_class(error)})")
+    return Outcome(Transaction(transaction.connection), error=refusal)
+
+
+def _finish(outcome: Outcome) -> Outcome:
+    if outcome.error is None:
+        try:
+            for function in outcome.transaction.after_commit:
+                function()
+        except KlawError as error:
+            return attrs.evolve(outcome, error=error)
+    return outcome
+
+
+def checkpoint(_connection: apsw.Connection, journal: Journal) -> None:
+    """Empty the commit log; on a full disk leave it as it is, for the next time. It keeps all that the logs may lack.
+
+    Takes the connection only because it has to run in its thread.
+
+    Raises:
+        OSError: the disk failed otherwise; the writer must not go on.
+    """
+    try:
+        journal.checkpoint()
+    except OSError as error:
+        if error.errno not in _FULL_ERRNOS:
+            raise
+        log.warning("checkpoint_put_off", error=error_class(error))
+
+
+def _undo(connection: apsw.Connection, journal: Journal) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+    journal.rollback()

@@ -19,10 +19,9 @@ from klaw.actor.supervisor import Started
 from klaw.actor.vitals import Vitals
 from klaw.domain.message import Message
 from klaw.errors import KlawError, StorageFull
-from klaw.store.engine.commit import Request, checkpoint, commit_group
 from klaw.store.engine.database import Database
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.transaction import Stopped, Transaction
+from klaw.store.engine.transaction import Request, Stopped, Transaction, checkpoint, commit_group
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.store.changes import Change, Kind, record
 from klaw.store.engine import meta
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.forget import forget_names, forget_runs, quoting
 from klaw.store.forget.forget_scope import Extra, Scope, fact_texts, scope
 from klaw.store.forget.forgotten import ForgetEntry, Forgetting, Forgot

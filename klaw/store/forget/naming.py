@@ -11,7 +11,7 @@ from klaw.domain.fact import FactId
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.domain.topic import TopicId
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.sql import people, person_past
 
 _OTHERS = (

@@ -24,8 +24,8 @@ from klaw.actor.threads import Threads
 from klaw.actor.vitals import Vitals
 from klaw.errors import ActorStopped, KlawError
 from klaw.store.engine import connect
-from klaw.store.engine.damage import DAMAGE
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.connect import DAMAGE
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building

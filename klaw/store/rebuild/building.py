@@ -16,9 +16,9 @@ import structlog
 from klaw.store import migrations, records, run_records
 from klaw.store.changes import MEMORY
 from klaw.store.engine import connect, meta
-from klaw.store.engine.damage import DAMAGE
+from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.line_inserter import LineInserter
-from klaw.store.engine.log_stamps import files
+from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.rebuild import content
 from klaw.store.rebuild.files import Places, remove

@@ -8,7 +8,7 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.errors import ModelError
-from klaw.store.engine.damage import DAMAGE
+from klaw.store.engine.connect import DAMAGE
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.tables import END
 from klaw.store.rebuild.values import Embeds, Progress

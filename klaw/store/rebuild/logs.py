@@ -17,7 +17,7 @@ import structlog
 from klaw.convert import JOURNAL
 from klaw.store import records, run_records
 from klaw.store.changes import MEMORY
-from klaw.store.engine.log_stamps import files
+from klaw.store.engine.log_files import files
 
 NUMBERS = {records.CONVERSATIONS: "rowid", MEMORY: "entry", run_records.RUNS: "change"}
 """What the records of a folder are ordered by. Klaw begins a line with it; others are read too, only slower."""

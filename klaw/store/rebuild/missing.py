@@ -9,8 +9,8 @@ import structlog
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.store.engine import journal_groups
-from klaw.store.engine.damage import DAMAGE
+from klaw.store.engine.connect import DAMAGE
+from klaw.store.engine.reconcile import cut
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.files import Places, check_room, decide, exchange, remove, size
@@ -89,7 +89,7 @@ async def make_missing(places: Places, report: Report) -> Tally:
 
 def _steps(places: Places, building: Building) -> Generator[Progress, None, None]:
     root = places.database.parent
-    journal_groups.cut(root, 0)
+    cut(root, 0)
     for step in building.read_all(logs.sizes(root), embed_again=False):
         check_room(places)
         yield step

@@ -12,10 +12,10 @@ import structlog
 from klaw.actor.failure import error_class, where
 from klaw.errors import ModelError, SchemaTooNew, StorageError, StorageFull
 from klaw.store import migrations
-from klaw.store.engine import connect, journal_groups
-from klaw.store.engine.damage import DAMAGE
+from klaw.store.engine import connect
+from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.reconcile import reconcile
+from klaw.store.engine.reconcile import cut, reconcile
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import Bounds, compare
@@ -117,7 +117,7 @@ class _Offline:
         try:
             self._open_live()
             if self._live is None:  # else done with it
-                journal_groups.cut(root, 0)
+                cut(root, 0)
             yield from self._building.read_all(logs.sizes(root), embed_again=self._options.embed_again)
             yield from self._building.check_transcripts()
             made = yield from self._fill()

@@ -18,9 +18,9 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.search import fulltext, vector_search
-from klaw.store.search.vector_distance import Neighbour
+from klaw.store.search.vector_search import Neighbour
 from klaw.store.sql import messages
 
 T = TypeVar("T")

@@ -21,10 +21,10 @@ from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
-from klaw.store.engine.reading import snapshot
-from klaw.store.search import frequent_words, fulltext, vector_codes, vector_search, vectors
+from klaw.store.engine.connect import snapshot
+from klaw.store.search import fulltext, vector_codes, vector_search, vectors
 from klaw.store.search.candidates import DAMAGE, HEAD_CHARACTERS, Place, place_of
-from klaw.store.search.vector_distance import Neighbour, nearest_of
+from klaw.store.search.vector_search import Neighbour, nearest_of
 from klaw.store.sql import messages
 
 log = structlog.get_logger("klaw.recall")
@@ -200,7 +200,7 @@ def _text(
     filters: HistoryFilters,
     chat: messages.Session | None,
     depth: int,
-) -> tuple[Sequence[fulltext.TextHit], frequent_words.Plan | None, bool]:
+) -> tuple[Sequence[fulltext.TextHit], fulltext.Plan | None, bool]:
     """The best matches, which words they are of, and whether the index failed."""
     if not words:
         return (), None, False
@@ -217,10 +217,10 @@ def _hits(
     filters: HistoryFilters,
     chat: messages.Session | None,
     depth: int,
-) -> tuple[list[fulltext.TextHit], frequent_words.Plan]:
+) -> tuple[list[fulltext.TextHit], fulltext.Plan]:
     total = connection.execute(_LAST_ROWID).get
     rows = chat.last_seq if chat is not None else connection.execute(_COUNT_OF_USER, (filters.user,)).get
-    plan = frequent_words.plan(connection, words, rows, total)
+    plan = fulltext.plan(connection, words, rows, total)
     if chat is not None:
         scope: str | None = messages.chat_word(chat.key)
     else:

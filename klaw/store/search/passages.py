@@ -12,9 +12,8 @@ import attrs
 
 from klaw.domain.names import UserId
 from klaw.store.search import vectors
-from klaw.store.search.fulltext import TextHit
-from klaw.store.search.own_ranking import ranked
-from klaw.store.search.vector_distance import Neighbour
+from klaw.store.search.fulltext import TextHit, ranked
+from klaw.store.search.vector_search import Neighbour
 
 PassageKind: TypeAlias = Literal["fact", "chunk", "note"]
 KINDS: tuple[PassageKind, ...] = ("fact", "chunk", "note")

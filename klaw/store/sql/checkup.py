@@ -8,9 +8,9 @@ import attrs
 from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.names import ChatId
 from klaw.store import migrations
+from klaw.store.engine.connect import snapshot
 from klaw.store.engine.line_inserter import FARTHEST
 from klaw.store.engine.logcheck import Numbers, Told
-from klaw.store.engine.reading import snapshot
 from klaw.store.rebuild import content
 from klaw.store.search import vectors
 from klaw.store.sql import coverage, memory_journal, runs, turns

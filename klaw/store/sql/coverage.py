@@ -13,7 +13,7 @@ import attrs
 from klaw.domain.coverage import Damage, IndexRow, damage_of
 from klaw.domain.message import Kind, Role, is_searchable
 from klaw.domain.names import ChatId
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.search import vectors
 from klaw.store.search.tokenizer import words
 from klaw.store.sql import messages, summaries

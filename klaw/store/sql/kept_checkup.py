@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import apsw
 import attrs
 
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
 from klaw.domain.topic import Topic
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.search import fulltext, vectors
 from klaw.store.sql import coverage, messages, summaries, topics
 from klaw.store.sql.pending import ChatRows, read_next

@@ -8,7 +8,7 @@ import attrs
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.sql import messages, summaries, turns
 from klaw.store.sql.messages import Session
 

@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.fact import Fact, Origin
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder, Person, PersonId
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.sql import facts, people
 
 MOST_NAMES = 5_000

@@ -10,7 +10,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.rebuild.tables import Table
 from klaw.store.sql import messages, rows, tool_notes
 from klaw.store.sql.messages import Session

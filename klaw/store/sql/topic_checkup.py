@@ -3,7 +3,7 @@
 import apsw
 import attrs
 
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.sql import topic_vectors
 from klaw.store.sql.topic_vectors import Flaws
 from klaw.store.sql.topics import ARCHIVED

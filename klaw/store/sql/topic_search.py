@@ -7,8 +7,8 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
-from klaw.store.engine.reading import snapshot
-from klaw.store.search.own_ranking import ranked
+from klaw.store.engine.connect import snapshot
+from klaw.store.search.fulltext import ranked
 from klaw.store.sql import topic_vectors, topics
 from klaw.store.sql.topic_vectors import Near
 

@@ -12,7 +12,7 @@ import attrs
 
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.usage import FIELDS, Spent
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 
 By = Literal["chat", "model", "day", "task", "source"]
 

@@ -23,7 +23,7 @@ from klaw.memory.recall.dates import BadTime, read_since, read_until
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.store.core_files import read_core
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.search.history_search import HistoryFilters

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, InvalidName, chat_id, name_of
 from klaw.domain.text import clean
-from klaw.store.engine.readers import Readers
+from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.sql import messages

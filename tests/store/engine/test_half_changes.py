@@ -1,4 +1,7 @@
-"""A change that is several lines of the memory journal: a kill between its lines leaves all of it or nothing."""
+"""A change of several lines of the memory journal, as an earlier Klaw wrote it: a kill left all of it or nothing.
+
+Now a group counts as a whole: tests of the commit log.
+"""
 
 import json
 import shutil
@@ -8,9 +11,9 @@ import pytest
 import trio
 
 from klaw.domain.fact import FactId
-from klaw.store.engine import journal_groups
-from klaw.store.engine.journal import Entry
+from klaw.store.engine import reconcile
 from klaw.store.kinds import facts as stored_facts
+from klaw.store.records import dumps
 from klaw.store.sql import facts, people
 from tests.support.facts import fact
 from tests.support.forgetting import lose_database
@@ -28,12 +31,14 @@ async def _supersede(root: Path) -> None:
         await store.writer.run(stored_facts.put, fact("Аня живёт в Берлине", user="anna", id=FactId("older")), "new")
         newer = fact("Аня живёт в Казани", user="anna", id=FactId("newer"))
         await store.writer.run(stored_facts.put, newer, "new", supersedes=FactId("older"))
+    _join(root, 2)
 
 
 async def _merge(root: Path) -> None:
     async with running_store(root) as store:
         keeper, loser = await add(store, "Anna"), await add(store, "Аня")
         await people_of(store).merge(ANNA, loser.id, keeper.id)
+    _join(root, 2)
 
 
 def _log(root: Path) -> Path:
@@ -41,8 +46,16 @@ def _log(root: Path) -> Path:
     return path
 
 
+def _join(root: Path, count: int) -> None:
+    """Make the last lines one change: each but the last named the entry that ends it."""
+    records = [json.loads(line) for line in _log(root).read_text().splitlines()]
+    for record in records[-count:-1]:
+        record["until"] = records[-1]["entry"]
+    _log(root).write_text("".join(f"{dumps(record)}\n" for record in records))
+
+
 def _lose_last_line(root: Path, torn: str) -> None:
-    """As a kill in the middle of the write, or a power cut, leaves it; the database never had the group."""
+    """As a kill in the middle of the write, or a power cut, left it; the database never had the group."""
     lose_database(root)
     lines = _log(root).read_bytes().splitlines(keepends=True)
     _log(root).write_bytes(b"".join(lines[:-1]) + torn.encode())
@@ -87,14 +100,14 @@ def test_a_person_keeps_the_names_of_who_it_turned_out_to_be(tmp_path: Path) -> 
 def test_a_whole_change_and_what_the_database_has_stay(tmp_path: Path) -> None:
     trio.run(_supersede, tmp_path)
     content = _log(tmp_path).read_bytes()
-    assert journal_groups.cut(tmp_path, 0) == 0
+    assert reconcile.cut(tmp_path, 0) == 0
     assert _log(tmp_path).read_bytes() == content
     shutil.copy(_log(tmp_path), tmp_path / "kept")
     lines = content.splitlines(keepends=True)
     _log(tmp_path).write_bytes(b"".join(lines[:-1]))  # damage: the database has the whole change
-    assert journal_groups.cut(tmp_path, 3) == 0
-    assert journal_groups.cut(tmp_path, 2) == 1
-    assert journal_groups.cut(tmp_path, 2) == 0
+    assert reconcile.cut(tmp_path, 3) == 0
+    assert reconcile.cut(tmp_path, 2) == 1
+    assert reconcile.cut(tmp_path, 2) == 0
     assert _log(tmp_path).read_bytes() == lines[0]
 
 
@@ -104,22 +117,8 @@ def test_a_change_over_two_logs_is_cut_in_both(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "2026-10.jsonl").write_text('{"entry":1}\n{"entry":2,"until":4}\n')
     (folder / "2026-11.jsonl").write_text('{"entry":3,"until":4}\n')
-    assert journal_groups.cut(tmp_path, 1) == 2
+    assert reconcile.cut(tmp_path, 1) == 2
     assert (folder / "2026-10.jsonl").read_text() == '{"entry":1}\n'
     assert (folder / "2026-11.jsonl").read_text() == ""
     (folder / "2026-11.jsonl").write_text('{"entry":3,"until":4}\n{"entry":4}\n')
-    assert journal_groups.cut(tmp_path, 1) == 0
-
-
-def test_only_lines_of_the_memory_journal_are_joined() -> None:
-    chat, one, two = (
-        Entry("conversations/c/d.jsonl", '{"rowid":1}'),
-        Entry("memory/2026-11.jsonl", '{"entry":1}'),
-        Entry("memory/2026-11.jsonl", '{"entry":2}'),
-    )
-    assert journal_groups.joined([chat, one]) == [chat, one]
-    assert [each.line for each in journal_groups.joined([one, chat, two])] == [
-        '{"entry":1,"until":2}',
-        chat.line,
-        two.line,
-    ]
+    assert reconcile.cut(tmp_path, 1) == 0

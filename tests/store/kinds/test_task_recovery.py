@@ -21,9 +21,9 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Run, RunStatus, Task, TaskName
 from klaw.store import changes, migrations, run_records
 from klaw.store.engine import connect
-from klaw.store.engine.commit import Request, commit_group
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.logcheck import read_logs
+from klaw.store.engine.transaction import Request, commit_group
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import tasks as stored_tasks

@@ -18,7 +18,7 @@ from klaw.store import migrations
 from klaw.store.engine import connect, meta
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.search import frequent_words, history_search, vector_codes, vector_search, vectors
+from klaw.store.search import fulltext, history_search, vector_codes, vector_search, vectors
 from klaw.store.search.candidates import Depth, Scope, search_lists
 from klaw.store.search.history_search import HistoryFilters, search_history
 from klaw.store.sql import messages
@@ -283,7 +283,7 @@ def test_another_users_chat_is_nothing(connection: apsw.Connection) -> None:
 def test_frequent_words_are_left_out_beside_a_rare_one(
     connection: apsw.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frequent_words, "MAX_RANKED", 50)
+    monkeypatch.setattr(fulltext, "MAX_RANKED", 50)
     for number in range(200):
         messages.append(connection, new("often said", user=ANN))
         if number == 90:

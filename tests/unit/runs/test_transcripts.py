@@ -12,7 +12,7 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import InvalidName, UserId
 from klaw.runs import transcripts
 from klaw.runs.transcripts import MAX_LINE_BYTES, load, read_line
-from klaw.store.engine import jsonl
+from klaw.store.engine import log_files as jsonl
 from tests.support.transcripts import a_run, answer, as_bytes, calls, line, request, result, write
 
 MANY = 10**9

@@ -13,7 +13,7 @@ from klaw.domain.names import chat_id
 from klaw.errors import StorageError
 from klaw.llm.types import Request
 from klaw.memory.topics.control import TopicRefused
-from klaw.store.engine.reading import snapshot
+from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import vectors
 from klaw.store.sql import topic_changes, topics
 from tests.actors.memory.test_archivist import LATER, SureEmbedder, settled, tell

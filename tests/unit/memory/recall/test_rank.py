@@ -14,7 +14,7 @@ from klaw.memory.recall.rank import rank, reach
 from klaw.store.search.candidates import Lists, Place
 from klaw.store.search.fulltext import TextHit
 from klaw.store.search.tokenizer import stem
-from klaw.store.search.vector_distance import Neighbour
+from klaw.store.search.vector_search import Neighbour
 
 
 def place(rowid: int, *, head: str = "text", tokens: int = 40, day: str = "2026-11-01") -> Place:

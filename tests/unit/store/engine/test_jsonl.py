@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.store.engine import jsonl
-from klaw.store.engine.jsonl import TOO_LONG, lines_backwards
+from klaw.store.engine import log_files as jsonl
+from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
 
 @given(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klaw.store.search import vector_quantizer as codes
-from klaw.store.search.vector_distance import GROUP, Neighbour, nearest_of
+from klaw.store.search.vector_search import GROUP, Neighbour, nearest_of
 
 
 def cone(count: int, dimension: int, seed: int) -> np.ndarray:
