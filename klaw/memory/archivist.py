@@ -31,12 +31,13 @@ from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.sessions import Chunk, Row, cut
 from klaw.memory.topics.splitter import divide
 from klaw.memory.topics.texts import embedding_text
+from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.topics import TopicDraft
 from klaw.store.search import vectors
-from klaw.store.sql import memory_journal, messages, topic_changes, topic_vectors, topics
+from klaw.store.sql import messages, topic_changes, topic_vectors, topics
 from klaw.store.sql.topic_vectors import TopicVector
 
 ACTOR_NAME = "memory.archivist"
@@ -223,7 +224,7 @@ class _Worker:
 
     async def _archive(self, user: UserId, chunk: Chunk) -> None:
         services, metrics = self.services, self.services.metrics
-        as_of = await services.readers.run(memory_journal.last_entry)
+        as_of = await services.readers.run(meta.last_entry)
         read = await services.readers.run(messages.by_rowids, chunk.rowids)
         own = [message for message in read if message.user == user and message.chat == chunk.chat]
         if not own:
@@ -280,7 +281,7 @@ class _Worker:
 
     async def _embed(self, user: UserId, topic_id: TopicId) -> bool:
         readers = self.services.readers
-        as_of = await readers.run(memory_journal.last_entry)
+        as_of = await readers.run(meta.last_entry)
         topic = await readers.run(topics.get, user, topic_id)
         model = await readers.run(vectors.model)
         if topic is None or model is None:
@@ -342,7 +343,7 @@ class _Worker:
             return False
         self.vitals.doing("comparing a topic")
         metrics.candidates.observe(len(like))
-        as_of = await services.readers.run(memory_journal.last_entry)
+        as_of = await services.readers.run(meta.last_entry)
         at = iso(services.clock.now())
         if like:
             async with services.asker.charged("topics", topic.user, topic.chat) as asker:

@@ -1,8 +1,8 @@
-"""The memory journal ``memory/<month>.jsonl``: every change of what Klaw keeps on a person's behalf, as JSON. Pure.
+"""The memory journal ``memory/<month>.jsonl``: every change of what Klaw keeps on a person's behalf, as JSON.
 
 A line says what kind of thing was changed, whose, and under which key; a put has the whole value. Entries are numbered
 over all months and kinds: their order is that of the numbers, whatever the clock did. What a kind of thing is stands
-once, in its ``Kind``, beside the SQL of the noun; ``sql.memory_journal`` has the table of all of them.
+once, in its ``Kind``, in the module of the noun; ``kinds.memory_journal`` has the table of all of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ import attrs
 
 from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.names import UserId
+from klaw.store.engine import meta
 from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
 
@@ -144,3 +145,16 @@ def record(change: Change[Any]) -> dict[str, Any]:
 
 def line(change: Change[Any]) -> str:
     return dumps(record(change))
+
+
+def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
+    """Carry out a change. False when it, or a later one, was carried out before.
+
+    Raises:
+        apsw.ConstraintError: its value is none for its kind.
+    """
+    if change.entry <= meta.last_entry(connection):
+        return False
+    change.kind.apply(connection, change)
+    meta.put(connection, meta.MEMORY_ENTRY, str(change.entry))
+    return True

@@ -17,12 +17,13 @@ from klaw.domain.names import ChatId, UserId
 from klaw.errors import ActorStopped, FactExists, KlawError, NoSuchFact
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
+from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds.facts import FactVector
 from klaw.store.search import passages, vectors
-from klaw.store.sql import facts, memory_journal
+from klaw.store.sql import facts
 
 EMBED_S = 2.0
 """How long a save waits for its text's vector; without it the embedder makes it later."""
@@ -304,7 +305,7 @@ class Facts:
 
     async def _entry(self) -> int:
         """What is read from now on is not older than this entry of the memory journal."""
-        return await self._readers.run(memory_journal.last_entry)
+        return await self._readers.run(meta.last_entry)
 
     async def _known(self, fact: Fact, vector: FactVector | None, replaced: FactId | None) -> Fact | None:
         """A kept fact of the user that the new one adds nothing to; not the one that it is to replace."""

@@ -23,10 +23,10 @@ from klaw.domain.person import (
     relation_text,
 )
 from klaw.errors import KlawError, NoSuchPerson
+from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import people
-from klaw.store.sql import memory_journal
 from klaw.store.sql import people as sql
 
 
@@ -272,7 +272,7 @@ class People:
 
     async def _entry(self, as_of: int | None = None) -> int:
         """What is read from now on is not older than this entry of the memory journal, unless it is said to be."""
-        return as_of if as_of is not None else await self._readers.run(memory_journal.last_entry)
+        return as_of if as_of is not None else await self._readers.run(meta.last_entry)
 
     async def _active(self, user: UserId, person: PersonId) -> Person:
         found = await self._readers.run(sql.get, user, person)

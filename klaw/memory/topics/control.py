@@ -28,12 +28,13 @@ from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide
 from klaw.memory.topics.texts import embedding_text, part_summary, shorten
+from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import topics as stored_topics
 from klaw.store.kinds.topics import TopicDraft, UndoneTopics
 from klaw.store.search import vectors
-from klaw.store.sql import memory_journal, topics
+from klaw.store.sql import topics
 from klaw.store.sql.topic_vectors import TopicVector
 
 MAX_MERGED = 50
@@ -93,7 +94,7 @@ class TopicControl:
         if len(set(ids)) < len(ids):
             twice = next(each for each in ids if list(ids).count(each) > 1)
             raise TopicRefused(f"topic {twice} is named twice", field="topics")
-        as_of = await self.readers.run(memory_journal.last_entry)
+        as_of = await self.readers.run(meta.last_entry)
         found = [await self._topic(user, each, "topics") for each in ids]
         target, *sources = found
         strange = next((each for each in sources if each.chat != target.chat), None)
@@ -148,7 +149,7 @@ class TopicControl:
 
         Cancellation: it may be done or not.
         """
-        as_of = await self.readers.run(memory_journal.last_entry)
+        as_of = await self.readers.run(meta.last_entry)
         topic = await self._topic(user, topic_id, "topic")
         own = await self.readers.run(topics.read, user, topic.id)
         if len(own) < 2:
@@ -272,7 +273,7 @@ class TopicControl:
         archivist makes."""
         model = await self._model()
         for before in changed:
-            as_of = await self.readers.run(memory_journal.last_entry)
+            as_of = await self.readers.run(meta.last_entry)
             topic = await self.readers.run(topics.get, before.user, before.id)
             if topic is None:
                 continue

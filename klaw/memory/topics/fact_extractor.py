@@ -28,9 +28,10 @@ from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
 from klaw.memory.topics.texts import middle_out, minute, render
+from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.search import passages
-from klaw.store.sql import background, memory_journal, messages, topic_vectors
+from klaw.store.sql import background, messages, topic_vectors
 from klaw.store.sql import facts as sql
 
 PROMPT = "facts"
@@ -206,7 +207,7 @@ class FactExtractor:
     async def _draw(self, topic: Topic, said: Sequence[Message]) -> int:
         """Ask about the first messages that fit. Returns how many that were."""
         # Before anything that the model is shown is read, the kept facts and people too: it may quote any of it.
-        as_of = await self.readers.run(memory_journal.last_entry)
+        as_of = await self.readers.run(meta.last_entry)
         kept, known = await self._near(topic), await self.people.shown(topic, said)
         list_of_facts = "\n".join(_line(number, fact) for number, fact in enumerate(kept, 1)) or "(none)"
         list_of_people = "\n".join(line(number, each) for number, each in enumerate(known, 1)) or "(none)"

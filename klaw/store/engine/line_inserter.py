@@ -14,8 +14,9 @@ import apsw
 import attrs
 import structlog
 
-from klaw.store import records, run_records
+from klaw.store import changes, records, run_records
 from klaw.store.changes import MEMORY
+from klaw.store.engine import meta
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.rebuild import content
 from klaw.store.rebuild.values import Tally
@@ -102,7 +103,7 @@ class LineInserter:
         entry = self._parsed(path, line, memory_journal.read)
         if entry is None or not self._near(connection, path, line, MEMORY, entry.entry):
             return None
-        applied = self._stored(connection, path, line, lambda: memory_journal.apply(connection, entry))
+        applied = self._stored(connection, path, line, lambda: changes.apply(connection, entry))
         if applied is None:
             return None
         if not applied and self._entry[0] == entry.entry and self._entry[1] != line:
@@ -171,7 +172,7 @@ class LineInserter:
             last_rowid, _, last_change = content.last_rowids(connection)
             self._highest[records.CONVERSATIONS] = last_rowid
             self._highest[run_records.RUNS] = last_change
-            self._highest[MEMORY] = memory_journal.last_entry(connection)
+            self._highest[MEMORY] = meta.last_entry(connection)
             highest = self._highest[kind]
         if not 0 < number <= highest + FARTHEST:
             self.skip(path, line, "TooLargeANumber")

@@ -28,6 +28,11 @@ LAST_FORGETTING = "forget_last:"
 """With a user's name behind it: number of their last forgetting."""
 
 
+def last_forgetting(connection: apsw.Connection, user: str) -> int:
+    """Number of a user's last forgetting; 0 for none. What was read before it may hold what is forgotten."""
+    return int(get(connection, f"{LAST_FORGETTING}{user}") or 0)
+
+
 FORGET_COMPACT = "forget_compact"
 """The database's file is to be made anew, because something was forgotten at this time."""
 

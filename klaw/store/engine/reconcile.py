@@ -19,7 +19,7 @@ import structlog
 from klaw.domain.message import Message
 from klaw.store import records, run_records
 from klaw.store.changes import MEMORY
-from klaw.store.engine import log_files
+from klaw.store.engine import log_files, meta
 from klaw.store.engine.line_inserter import FAULTS, LineInserter, parse
 from klaw.store.engine.log_files import lines_backwards
 from klaw.store.rebuild.values import Tally
@@ -39,7 +39,7 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
     Raises:
         OSError, apsw.Error: the logs cannot be read or the database cannot be written.
     """
-    last = memory_journal.last_entry(connection)
+    last = meta.last_entry(connection)
     cut(data_dir, last)
     before, now = log_files.compared(connection), log_files.stamps(data_dir)
     changed = sorted(path for path, stamp in now.items() if before.get(path) != stamp)

@@ -20,10 +20,9 @@ from klaw.domain.names import UserId
 from klaw.errors import KlawError, SourceForgotten, StorageError, StorageFull, StoreDamaged, VectorsDamaged
 from klaw.store import changes
 from klaw.store.changes import Change
+from klaw.store.engine import meta
 from klaw.store.engine.connect import BROKEN_FILE, DAMAGED
 from klaw.store.engine.journal import Entry, Journal
-from klaw.store.forget import forgetting
-from klaw.store.sql import memory_journal
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 
@@ -54,14 +53,14 @@ class Transaction:
 
     def journal(self, change: Change[Any]) -> int:
         """Carry out a change of memory and add its line to the journal. Returns its number, the next one."""
-        numbered = attrs.evolve(change, entry=memory_journal.last_entry(self.connection) + 1)
+        numbered = attrs.evolve(change, entry=meta.last_entry(self.connection) + 1)
         self.write(changes.path(numbered), changes.line(numbered))
-        memory_journal.apply(self.connection, numbered)
+        changes.apply(self.connection, numbered)
         return numbered.entry
 
     def forgotten_since(self, user: UserId, as_of: int | None) -> bool:
         """Whether a user has forgotten something since an entry of the memory journal."""
-        return as_of is not None and forgetting.last_of(self.connection, user) > as_of
+        return as_of is not None and meta.last_forgetting(self.connection, user) > as_of
 
     def check_nothing_forgotten(self, user: UserId, as_of: int | None) -> None:
         """What was read before a forgetting may hold what is forgotten: nothing that is made of it is stored.

@@ -233,11 +233,6 @@ def merge_small_indexes(connection: apsw.Connection) -> None:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
 
 
-def last_of(connection: apsw.Connection, user: UserId) -> int:
-    """Number of a user's last forgetting; 0 for none. What was read before it may hold what is forgotten."""
-    return int(meta.get(connection, f"{meta.LAST_FORGETTING}{user}") or 0)
-
-
 # -- what is not finished ----------------------------------------------------------------------------------------------
 
 

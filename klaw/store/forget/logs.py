@@ -258,12 +258,12 @@ def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
 
 def _note_done(connection: apsw.Connection, journal: Journal, entry: ForgetEntry) -> None:
     done = attrs.evolve(
-        forgetting.FORGET.removed(entry.user, entry.entry, entry.time), entry=memory_journal.last_entry(connection) + 1
+        forgetting.FORGET.removed(entry.user, entry.entry, entry.time), entry=meta.last_entry(connection) + 1
     )
     line = Entry(changes.path(done), changes.line(done))
     try:
         with connection:
-            memory_journal.apply(connection, done)
+            changes.apply(connection, done)
             journal.append([line])
     except BaseException:
         journal.rollback()

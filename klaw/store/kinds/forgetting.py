@@ -25,7 +25,7 @@ from klaw.store.forget.forget_scope import Extra, Scope, scope
 from klaw.store.forget.forgetting import FORGET
 from klaw.store.forget.forgotten import Forgetting, Forgot
 from klaw.store.forget.quoting import Looked
-from klaw.store.sql import memory_journal, people, person_past, tasks
+from klaw.store.sql import people, person_past, tasks
 from klaw.store.sql.core_memory import CORE, CorePut
 
 NOTHING_ELSE = Extra()
@@ -127,9 +127,9 @@ def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
 
 
 def _carry_out(tx: Transaction, change: Change[Forgetting], looked: Looked | None = None) -> Forgot:
-    change = attrs.evolve(change, entry=memory_journal.last_entry(tx.connection) + 1)
+    change = attrs.evolve(change, entry=meta.last_entry(tx.connection) + 1)
     done = forgetting.apply(tx.connection, change, looked)
-    meta.put(tx.connection, memory_journal.ENTRY, str(change.entry))
+    meta.put(tx.connection, meta.MEMORY_ENTRY, str(change.entry))
     tx.write(changes.path(change), changes.line(change))
     return done
 

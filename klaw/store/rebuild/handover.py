@@ -12,6 +12,7 @@ import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import StorageError
+from klaw.store.engine import meta
 from klaw.store.engine.transaction import Stopped
 from klaw.store.rebuild import content, logs
 from klaw.store.rebuild.building import Building
@@ -19,7 +20,6 @@ from klaw.store.rebuild.compare import Bounds, compare_tail
 from klaw.store.rebuild.files import Places, decide, exchange
 from klaw.store.rebuild.values import Committed, Handover
 from klaw.store.search import vectors
-from klaw.store.sql import memory_journal
 
 log = structlog.get_logger("klaw.writer")
 
@@ -33,7 +33,7 @@ def mark_commits(stopped: Stopped) -> Committed:
         last_rowid=last_rowid,
         last_turn=last_turn,
         last_change=last_change,
-        last_entry=memory_journal.last_entry(stopped.connection),
+        last_entry=meta.last_entry(stopped.connection),
     )
 
 

@@ -8,12 +8,13 @@ import attrs
 from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.names import ChatId
 from klaw.store import migrations
+from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.line_inserter import FARTHEST
 from klaw.store.engine.logcheck import Numbers, Told
 from klaw.store.rebuild import content
 from klaw.store.search import vectors
-from klaw.store.sql import coverage, memory_journal, runs, turns
+from klaw.store.sql import coverage, runs, turns
 
 BATCH_ROWS = 2_000
 MAX_COMPLAINTS = 100
@@ -142,7 +143,7 @@ def unknown_runs(connection: apsw.Connection, wanted: Mapping[str, int]) -> int:
 
 def lacks_entries(connection: apsw.Connection, entries: Numbers) -> int:
     """How many entries of the memory journal, of which these were read, the database lacks."""
-    known = memory_journal.last_entry(connection)
+    known = meta.last_entry(connection)
     return entries.last(known) - known
 
 
@@ -151,7 +152,7 @@ _LAST_CHANGE = "SELECT max(change) FROM runs"
 
 def last_changes(connection: apsw.Connection) -> tuple[int, int]:
     """Numbers of the newest change of a run and of the newest entry of the memory journal; 0 for none."""
-    return int(connection.execute(_LAST_CHANGE).get or 0), memory_journal.last_entry(connection)
+    return int(connection.execute(_LAST_CHANGE).get or 0), meta.last_entry(connection)
 
 
 _NEWEST = "SELECT max(updated_at) FROM sessions"

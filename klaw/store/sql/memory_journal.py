@@ -1,4 +1,4 @@
-"""The memory journal's table of kinds, and carrying out its changes in the order of their numbers."""
+"""The memory journal's table of kinds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +10,6 @@ from klaw.store.engine import meta
 from klaw.store.forget import forgetting
 from klaw.store.sql import background, core_memory, facts, people, summaries, tasks, topic_changes
 
-ENTRY = meta.MEMORY_ENTRY
-"""In ``meta``."""
 KINDS: tuple[Kind[Any], ...] = (
     tasks.TASK,
     facts.FACT,
@@ -32,27 +30,9 @@ def read(record: Mapping[str, Any]) -> Change[Any]:
     return _OF_WORD[record["what"]].read(record)
 
 
-def last_entry(connection: apsw.Connection) -> int:
-    """Number of the memory journal's last entry that this database has; 0 for none."""
-    return meta.last_entry(connection)
-
-
-def apply(connection: apsw.Connection, change: Change[Any]) -> bool:
-    """Carry out a change. False when it, or a later one, was carried out before.
-
-    Raises:
-        apsw.ConstraintError: its value is none for its kind.
-    """
-    if change.entry <= last_entry(connection):
-        return False
-    change.kind.apply(connection, change)
-    meta.put(connection, ENTRY, str(change.entry))
-    return True
-
-
 def clear(connection: apsw.Connection) -> None:
     """Remove all that is made from the journal; for a database that is being made from the logs."""
     for kind in KINDS:
         for statement in kind.clear:
             connection.execute(statement)
-    meta.remove(connection, ENTRY)
+    meta.remove(connection, meta.MEMORY_ENTRY)

@@ -20,6 +20,7 @@ from klaw.domain.core_memory import MAX_TOKENS
 from klaw.domain.fact import MAX_TEXT, FactId, InvalidFact, fact_text, normal_form
 from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, NoSuchFact, StorageError
+from klaw.store.engine import meta
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages, tasks, vectors
@@ -234,7 +235,7 @@ async def test_a_kill_leaves_facts_and_core_memory_whole(tmp_path: Path, point: 
         name = core(tmp_path)["user"]["name"]
         assert "f-before" in known
         # Both were in one group or in two; what the journal has is what there is.
-        entries = await store.readers.run(memory_journal.last_entry)
+        entries = await store.readers.run(meta.last_entry)
         told = journal(tmp_path)
         assert entries == max(line["entry"] for line in told)
         assert known == {line["key"] for line in told if line["what"] == "fact"}

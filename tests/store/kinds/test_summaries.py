@@ -391,7 +391,7 @@ async def test_a_removed_summary_takes_its_notes_along(tmp_path: Path) -> None:
 
         def forget(connection: Any) -> int:
             with connection:
-                memory_journal.apply(connection, entry)
+                changes.apply(connection, entry)
             return int(connection.execute("SELECT count(*) FROM tool_notes WHERE number = 1").get)
 
         assert await store.database.run(forget) == 0

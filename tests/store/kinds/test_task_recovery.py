@@ -20,7 +20,7 @@ from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Run, RunStatus, Task, TaskName
 from klaw.store import changes, migrations, run_records
-from klaw.store.engine import connect
+from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.logcheck import read_logs
 from klaw.store.engine.transaction import Request, commit_group
@@ -94,7 +94,7 @@ async def test_numbers_go_on_after_a_rebuild(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await store.writer.run(stored_tasks.put, task("new"), "new")
         run = (await store.writer.run(stored_runs.begin, run_of())).run
-        assert await store.readers.run(memory_journal.last_entry) == 6
+        assert await store.readers.run(meta.last_entry) == 6
         assert await store.readers.run(runs.change_of, run.id) == 11
 
 
