@@ -40,10 +40,9 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import passage, vectors_id
-from klaw.store.kinds import messages
-from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import messages, topic_edits
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.kinds.topics import TopicDraft
+from klaw.store.kinds.topic_edits import TopicDraft
 from tests.support.llm_server import LlmServer, Recorded, Reply, serve_llm, text_reply
 from tests.support.server import UNLIMITED
 from tests.support.stores import running_store
@@ -166,7 +165,7 @@ async def fill(home: Path, models: Path, count: int, others: int, old: int) -> N
             ]
             if drafts:
                 await store.writer.run(
-                    stored_topics.store,
+                    topic_edits.store,
                     LOCAL_USER,
                     mine[0].chat,
                     drafts,

@@ -24,8 +24,9 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import Spent, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
+from klaw.store.kinds import turns
 from klaw.store.search.tokenizer import register
-from klaw.store.sql import messages, turns, usage
+from klaw.store.sql import messages, usage
 from klaw.store.sql.usage import By, UsageFilters
 
 CHATS, USERS, MODELS, DAYS = 50, 4, 5, 90

@@ -27,11 +27,9 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.people.people import People
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.people_extractor import PeopleExtractor
-from klaw.store.kinds import facts, messages, usage, vectors
-from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import facts, messages, topic_edits, topics, usage, vectors
 from klaw.store.kinds.facts import FactVector
 from klaw.store.sql import people as people_sql
-from klaw.store.sql import topics
 from klaw.store.store import Store
 from tests.support.derived import TOOLS, turn_of
 from tests.support.facts import fact
@@ -98,7 +96,7 @@ class Work:
     async def archived(self, user: UserId, chat: ChatId, *groups: Sequence[int], **changes: Any) -> list[Topic]:
         given = {"consolidated": True, "facts": True, **changes}
         drafts = [draft(f"about {group[0]}", *group, vector=unit(group[0]), **given) for group in groups]
-        return await self.store.writer.run(stored_topics.store, user, chat, drafts, AT, model_id=MODEL)
+        return await self.store.writer.run(topic_edits.store, user, chat, drafts, AT, model_id=MODEL)
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------
@@ -124,7 +122,7 @@ async def split(work: Work, _place: int) -> None:
 
     async def act() -> None:
         await work.store.writer.run(
-            stored_topics.store, user, chat, drafts, AT, replaces=one.id, model_id=MODEL, by="person"
+            topic_edits.store, user, chat, drafts, AT, replaces=one.id, model_id=MODEL, by="person"
         )
 
     await work.doing("topics", act, user=user, rowids=rows, before=[rows], after=[rows[:4], rows[4:]])
@@ -136,7 +134,7 @@ async def merge(work: Work, _place: int) -> None:
 
     async def act() -> None:
         await work.store.writer.run(
-            stored_topics.merge, two, one, "both", AT, vector=unit(rows[0]), model_id=MODEL, by="person"
+            topic_edits.merge, two, one, "both", AT, vector=unit(rows[0]), model_id=MODEL, by="person"
         )
 
     await work.doing("topics", act, user=user, rowids=rows, before=[rows[:3], rows[3:]], after=[rows])
@@ -148,20 +146,20 @@ async def undo(work: Work, place: int) -> None:
     parts, writer = [rows[:3], rows[3:]], work.store.writer
     if place % 3 == 0:
         one, two = await work.archived(user, chat, *parts)
-        await writer.run(stored_topics.merge, two, one, "both", AT, by="person")
+        await writer.run(topic_edits.merge, two, one, "both", AT, by="person")
         before, after = [rows], parts
     elif place % 3 == 1:
         (one,) = await work.archived(user, chat, rows)
         drafts = [draft("half", *part, facts=True) for part in parts]
-        await writer.run(stored_topics.store, user, chat, drafts, AT, replaces=one.id, by="person")
+        await writer.run(topic_edits.store, user, chat, drafts, AT, replaces=one.id, by="person")
         before, after = parts, [rows]
     else:
         await work.archived(user, chat, *parts)
-        await writer.run(stored_topics.rebuild, user, chat, None, AT)
+        await writer.run(topic_edits.rebuild, user, chat, None, AT)
         before, after = [], parts
     await work.doing(
         "topics",
-        lambda: writer.run(stored_topics.undo, user, None, AT),
+        lambda: writer.run(topic_edits.undo, user, None, AT),
         user=user,
         rowids=rows,
         before=before,
@@ -174,7 +172,7 @@ async def rebuild(work: Work, _place: int) -> None:
     await work.archived(user, chat, rows[:3], rows[3:])
     await work.doing(
         "topics",
-        lambda: work.store.writer.run(stored_topics.rebuild, user, chat, None, AT),
+        lambda: work.store.writer.run(topic_edits.rebuild, user, chat, None, AT),
         user=user,
         rowids=rows,
         before=[rows[:3], rows[3:]],
@@ -268,7 +266,7 @@ async def draw_topic(work: Work, _place: int) -> None:
 async def _draw(work: Work, topic: Topic) -> None:
     own = await work.store.readers.run(topics.read, topic.user, topic.id)
     await _drawer(work)(topic, own)
-    await work.store.writer.run(stored_topics.mark, topic.user, topic.id, "facts", AT)
+    await work.store.writer.run(topic_edits.mark, topic.user, topic.id, "facts", AT)
 
 
 async def finish_background(work: Work) -> None:
@@ -325,7 +323,7 @@ async def forget_person(work: Work, _place: int) -> None:
     rows = await work.tell(user, "main", "Hello there", f"Yesterday I met {name} again", "What a day")
     rows += await work.keep([new(f"So {word.upper()} is well?", id=work.id(), user=user, role=Role.ASSISTANT)])
     chat = chat_id(user, "main")
-    (topic,) = await store.writer.run(stored_topics.store, user, chat, [draft(f"Of {name}", *rows, facts=True)], AT)
+    (topic,) = await store.writer.run(topic_edits.store, user, chat, [draft(f"Of {name}", *rows, facts=True)], AT)
     people = _people(work)
     mention = people_sql.Mention(topic=str(topic.id), message="m", at=AT)
     person = await people.add(user, name, relation="aunt", source=PersonSource.USER, mention=mention)

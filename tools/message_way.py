@@ -38,7 +38,7 @@ LIMIT_S = 120.0
 MESSAGES = 3
 """The last one's way is told: by then what is read or made once is there."""
 _PREFIX = str(ROOT / "klaw") + "/"
-_BACKGROUND = frozenset({"memory/coverage.py", "store/sql/coverage.py", "health.py", "memory/embed/embedder.py"})
+_BACKGROUND = frozenset({"memory/coverage.py", "store/search/coverage.py", "health.py", "memory/embed/embedder.py"})
 
 
 class Way:

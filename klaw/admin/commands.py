@@ -31,10 +31,12 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.operations.perform import OPERATOR, Call, perform
+from klaw.store import message_location
 from klaw.store.engine.database import Readers
+from klaw.store.kinds import turns
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.values import Options
-from klaw.store.sql import facts, message_location, messages, overview, replay, turns
+from klaw.store.sql import facts, messages, overview, replay
 
 
 @attrs.frozen(kw_only=True)

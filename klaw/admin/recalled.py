@@ -19,7 +19,7 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.reasons import place_of, reason, remedy
 from klaw.memory.recall.recall import CONSIDERED, Recall
 from klaw.store.engine.database import Readers
-from klaw.store.sql.message_location import Target
+from klaw.store.message_location import Target
 from klaw.store.sql.replay import StoredRecall
 
 SEARCH_BUDGET_MS = 3_000

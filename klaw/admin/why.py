@@ -22,9 +22,9 @@ from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.llm.router import context_tokens_of
 from klaw.memory.recall.stopwords import content_words
 from klaw.store import records
+from klaw.store.kinds.pending import ChatRows
+from klaw.store.message_location import Target, Turn, Whereabouts
 from klaw.store.search.candidates import Scope
-from klaw.store.sql.message_location import Target, Turn, Whereabouts
-from klaw.store.sql.pending import ChatRows
 
 TURNS = 20
 """Newest turns of the chat that are looked through."""

@@ -31,9 +31,10 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import KlawError
 from klaw.store.forget.derivation import SHOWN
 from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import turns
 from klaw.store.kinds.messages import Appended
-from klaw.store.sql import messages, turns
-from klaw.store.sql.pending import read_rows
+from klaw.store.kinds.pending import read_rows
+from klaw.store.sql import messages
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""

@@ -28,7 +28,7 @@ from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, TextDelta, ToolCall, ToolDescription
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql.pending import ChatRows, read_rows
+from klaw.store.kinds.pending import ChatRows, read_rows
 from klaw.toolbox.spec import ToolContext
 
 log = structlog.get_logger("klaw.turn")

@@ -55,7 +55,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin.answers import check_receipt, turn_json
     from klaw.admin.requests import BadRequest, Receipt, parse_args
     from klaw.operations.short_ids import MOST_TOLD, only
-    from klaw.store.sql import message_location
+    from klaw.store import message_location
     from klaw.store.sql.overview import find_turn
     from klaw.store.sql.short_ids import beginning_with
     from klaw.store.store import read_offline

@@ -34,11 +34,11 @@ from klaw.memory.topics.texts import embedding_text
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import topics as stored_topics
-from klaw.store.kinds.topics import TopicDraft
-from klaw.store.search import vectors
-from klaw.store.sql import messages, topic_changes, topic_vectors, topics
-from klaw.store.sql.topic_vectors import TopicVector
+from klaw.store.kinds import topic_changes, topic_edits, topics
+from klaw.store.kinds.topic_edits import TopicDraft
+from klaw.store.search import topic_vectors, vectors
+from klaw.store.search.topic_vectors import TopicVector
+from klaw.store.sql import messages
 
 ACTOR_NAME = "memory.archivist"
 SWEEP_S = 60.0
@@ -249,7 +249,7 @@ class _Worker:
             for draft in division.drafts
         ]
         stored = await services.writer.run(
-            stored_topics.store,
+            topic_edits.store,
             user,
             chunk.chat,
             drafts,
@@ -291,7 +291,7 @@ class _Worker:
         if vector is None:
             return False  # the embedder is not ready; the next sweep asks again
         made = TopicVector(topic.id, topic.updated_at, vector)
-        if not await self.services.writer.run(stored_topics.store_vectors, model[0], [made], as_of=as_of):
+        if not await self.services.writer.run(topic_edits.store_vectors, model[0], [made], as_of=as_of):
             self.archivist.backoff.fail(("vector", topic.id), trio.current_time())
         return True
 
@@ -324,7 +324,7 @@ class _Worker:
                 own = await services.readers.run(topics.read, topic.user, topic.id)
                 for hook in services.on_topic:
                     await hook(topic, own)
-                await services.writer.run(stored_topics.mark, topic.user, topic.id, "facts", iso(services.clock.now()))
+                await services.writer.run(topic_edits.mark, topic.user, topic.id, "facts", iso(services.clock.now()))
             elif not await self._consolidate(topic):
                 return False
         except ActorStopped:
@@ -354,7 +354,7 @@ class _Worker:
                 target = like[merge.place - 1].topic
                 if await self._merge(topic, target, merge.summary, as_of):
                     return True
-        await services.writer.run(stored_topics.mark, topic.user, topic.id, "consolidated", at)
+        await services.writer.run(topic_edits.mark, topic.user, topic.id, "consolidated", at)
         return True
 
     async def _candidates(self, topic: Topic) -> list[Like] | None:
@@ -384,7 +384,7 @@ class _Worker:
         model = await services.readers.run(vectors.model)
         try:
             merged = await services.writer.run(
-                stored_topics.merge,
+                topic_edits.merge,
                 source,
                 target,
                 summary,

@@ -26,7 +26,7 @@ from klaw.errors import StorageError
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import vectors
-from klaw.store.sql import coverage as sql
+from klaw.store.search import coverage as sql
 
 ACTOR_NAME = "memory.coverage"
 REPAIR_ROWS = 16

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from klaw.memory.topics.control import TopicControl
     from klaw.memory.topics.search import TopicSearch
     from klaw.store.engine.database import Readers
-    from klaw.store.sql.topic_changes import TopicChange
+    from klaw.store.kinds.topic_changes import TopicChange
 
 IN_CHATS = 10
 MOST_TOLD = 100
@@ -207,7 +207,7 @@ _SLASH = Slash(
 @NOUN.operation("topics_list", TopicsList, cli="list", show=_table, offline=True, slash=_SLASH)
 async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> dict[str, Any]:
     """List the topics, those last talked about first."""
-    from klaw.store.sql import topics
+    from klaw.store.kinds import topics
 
     chat = chat_of(asked.chat, user)
     found = await readers.run(topics.of_user, user, chat=chat, limit=asked.limit)
@@ -217,7 +217,7 @@ async def list_topics(asked: TopicsList, user: UserId, readers: "Readers") -> di
 @NOUN.operation("topics_search", TopicsSearch, cli="search", show=_found, slash=Slash(word="/topics", rest="query"))
 async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch") -> dict[str, Any]:
     """Find topics by words and by meaning."""
-    from klaw.store.sql.topic_search import TopicFilters
+    from klaw.store.search.topic_search import TopicFilters
 
     page = await topic_search.search(asked.query, TopicFilters(user=user), limit=asked.limit)
     return {"user": user, "topics": [hit.topic for hit in page.hits], "degraded": page.degraded}
@@ -226,7 +226,7 @@ async def search(asked: TopicsSearch, user: UserId, topic_search: "TopicSearch")
 @NOUN.operation("topics_show", TopicsShow, cli="show", show=_shown, offline=True)
 async def show(asked: TopicsShow, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Show a topic with its messages."""
-    from klaw.store.sql import topics
+    from klaw.store.kinds import topics
 
     number = asked.topic
     topic = TopicId(int(number)) if number.isdecimal() and len(number) < 19 else TopicId(0)
@@ -293,7 +293,7 @@ async def rebuild(asked: TopicsRebuild, user: UserId, topic_control: "TopicContr
 @NOUN.operation("topics_history", TopicsHistory, cli="history", show=_changes)
 async def history(asked: TopicsHistory, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Show changes of topics, the newest first."""
-    from klaw.store.sql import topic_changes
+    from klaw.store.kinds import topic_changes
 
     topic = TopicId(asked.topic) if asked.topic is not None else None
     found = await readers.run(topic_changes.of_user, user, topic=topic, limit=asked.limit)

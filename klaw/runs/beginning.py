@@ -28,8 +28,8 @@ from klaw.runs.limits import (
     tokens_of,
 )
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun
-from klaw.store.kinds import runs
-from klaw.store.sql import due_runs, tasks
+from klaw.store.kinds import due_runs, runs
+from klaw.store.sql import tasks
 
 log = structlog.get_logger("klaw.scheduler")
 

@@ -20,8 +20,9 @@ from klaw.errors import ActorStopped, KlawError, NoSuchChat
 from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
+from klaw.store.kinds import due_runs
 from klaw.store.kinds import runs as stored_runs
-from klaw.store.sql import due_runs, runs
+from klaw.store.sql import runs
 
 INTERRUPTED = "Klaw was stopped while it ran"
 AGAIN = "a second attempt; Klaw was stopped during the first"

@@ -26,8 +26,9 @@ from klaw.runs.scheduler import CancelRun, RunNow, Scheduler, Spawn
 from klaw.runs.triggers import next_fires
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
+from klaw.store.kinds import due_runs
 from klaw.store.kinds import tasks as stored_tasks
-from klaw.store.sql import due_runs, messages, runs, tasks
+from klaw.store.sql import messages, runs, tasks
 
 ANSWER_S = 30.0
 MAX_TASKS = 200

@@ -10,9 +10,9 @@ from klaw.actor.clock import SystemClock
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
 from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder, EmbeddingUnavailable
-from klaw.store.kinds import messages
-from klaw.store.sql import topic_vectors, topics
-from klaw.store.sql.topic_search import TopicFilters
+from klaw.store.kinds import messages, topics
+from klaw.store.search import topic_vectors
+from klaw.store.search.topic_search import TopicFilters
 from tests.support.inside import inside
 from tests.support.llm_server import serve_llm, text_reply
 from tests.support.server import write_home

@@ -9,10 +9,10 @@ import apsw
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
 from klaw.store.engine import connect
-from klaw.store.kinds import messages, topics
-from klaw.store.kinds.topics import TopicDraft
-from klaw.store.sql import topic_vectors
-from klaw.store.sql.topic_vectors import Flaws
+from klaw.store.kinds import messages, topic_edits
+from klaw.store.kinds.topic_edits import TopicDraft
+from klaw.store.search import topic_vectors
+from klaw.store.search.topic_vectors import Flaws
 from klaw.store.store import Store
 from tests.support.stores import START, new
 
@@ -34,7 +34,7 @@ async def say(store: Store, *texts: str, user: str = "anna", chat: str = "main")
 async def archive(store: Store, *groups: Sequence[int], user: str = "anna", chat: str = "main", **changes: Any):
     """One topic for each group of row ids."""
     drafts = [draft(f"topic of {group[0]}", *group, **changes) for group in groups]
-    return await store.writer.run(topics.store, UserId(user), chat_id(UserId(user), chat), drafts, AT)
+    return await store.writer.run(topic_edits.store, UserId(user), chat_id(UserId(user), chat), drafts, AT)
 
 
 def flaws_of(file: Path) -> Flaws:

@@ -21,15 +21,17 @@ from klaw.domain.person import PersonId, normal_name
 from klaw.domain.task import run_folder, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import KlawError
+from klaw.store import message_location
 from klaw.store.engine.database import Readers
 from klaw.store.forget import naming
 from klaw.store.forget.cleaner import record_of
 from klaw.store.forget.derivation import FileMade, RunText, effects_of
 from klaw.store.forget.forget_scope import Extra
 from klaw.store.forget.naming import Named
+from klaw.store.kinds import topics
+from klaw.store.message_location import Target
 from klaw.store.records import CONVERSATIONS
-from klaw.store.sql import facts, message_location, messages, people, topics
-from klaw.store.sql.message_location import Target
+from klaw.store.sql import facts, messages, people
 
 MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""

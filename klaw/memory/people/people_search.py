@@ -10,7 +10,7 @@ from klaw.domain.names import UserId
 from klaw.domain.person import Finder, PersonId, folded, word_forms
 from klaw.domain.search import NamedFact, PersonResult
 from klaw.store.engine.database import Readers
-from klaw.store.sql import people_search as sql
+from klaw.store.search import people_search
 
 MOST = 3
 """People that a search shows."""
@@ -38,7 +38,7 @@ class PeopleSearch:
         text = text[:MAX_CHARACTERS]
         if not re.search(r"\w", text):
             return ()
-        found = await self.readers.run(sql.find, user, partial(named, text, limit=limit), FACTS_EACH)
+        found = await self.readers.run(people_search.find, user, partial(named, text, limit=limit), FACTS_EACH)
         return tuple(map(_result, found))
 
 
@@ -69,7 +69,7 @@ def _has_part(name: str, wanted: frozenset[str]) -> bool:
     return any(len(word) >= MIN_PART and not wanted.isdisjoint(word_forms(word)) for word in words)
 
 
-def _result(found: sql.Found) -> PersonResult:
+def _result(found: people_search.Found) -> PersonResult:
     person = found.person
     return PersonResult(
         id=person.id,

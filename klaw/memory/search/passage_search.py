@@ -17,13 +17,14 @@ from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
+from klaw.store.kinds import tool_notes
+from klaw.store.kinds.tool_notes import StoredNote
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.search.passages import PassageKind
 from klaw.store.search.tokenizer import stem
-from klaw.store.sql import chunks, facts, tool_notes
+from klaw.store.sql import chunks, facts
 from klaw.store.sql.chunks import StoredChunk
-from klaw.store.sql.tool_notes import StoredNote
 
 DEPTH = 50
 """Of each list."""

@@ -39,7 +39,7 @@ from klaw.store.search.history_search import (
     search_history,
 )
 from klaw.store.search.tokenizer import stem
-from klaw.store.sql.topic_search import TopicFilters
+from klaw.store.search.topic_search import TopicFilters
 
 DEPTH = 200
 """How many results each list gives to the fusion; those by words share their scores with their neighbours."""

@@ -31,11 +31,10 @@ from klaw.memory.topics.texts import embedding_text, part_summary, shorten
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import topics as stored_topics
-from klaw.store.kinds.topics import TopicDraft, UndoneTopics
+from klaw.store.kinds import topic_edits, topics
+from klaw.store.kinds.topic_edits import TopicDraft, UndoneTopics
 from klaw.store.search import vectors
-from klaw.store.sql import topics
-from klaw.store.sql.topic_vectors import TopicVector
+from klaw.store.search.topic_vectors import TopicVector
 
 MAX_MERGED = 50
 """Topics of one merge."""
@@ -85,7 +84,7 @@ class TopicControl:
         Raises:
             TopicRefused: one is unknown or named twice, they are of several chats, or too large together; nothing was
                 changed.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topics.merge``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.merge``.
 
         Cancellation: it may be done or not.
         """
@@ -115,7 +114,7 @@ class TopicControl:
         vector = await self._vector(text, sorted(own, key=lambda message: message.rowid))
         try:
             merged = await self.writer.run(
-                stored_topics.merge,
+                topic_edits.merge,
                 sources[0],
                 target,
                 text,
@@ -145,7 +144,7 @@ class TopicControl:
         Raises:
             TopicRefused: the topic is unknown, a message is none of it or named twice, or no model can divide it;
                 nothing was changed.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topics.store``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.store``.
 
         Cancellation: it may be done or not.
         """
@@ -169,7 +168,7 @@ class TopicControl:
         ]
         try:
             made = await self.writer.run(
-                stored_topics.store,
+                topic_edits.store,
                 user,
                 topic.chat,
                 drafts,
@@ -226,12 +225,12 @@ class TopicControl:
 
         Raises:
             TopicRefused: there are none, or topics are off.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topics.rebuild``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.rebuild``.
 
         Cancellation: it may be done or not.
         """
         await self.in_scope(user, chat, since)
-        made = await self.writer.run(stored_topics.rebuild, user, chat, since, self._now())
+        made = await self.writer.run(topic_edits.rebuild, user, chat, since, self._now())
         if not made:
             raise TopicRefused("there are no topics in that scope any more", code="nothing_to_rebuild")
         self.changed()
@@ -245,12 +244,12 @@ class TopicControl:
 
         Raises:
             TopicRefused: there is none, or a later one is in the way.
-            StorageError, ActorStopped: see ``klaw.store.kinds.topics.undo``.
+            StorageError, ActorStopped: see ``klaw.store.kinds.topic_edits.undo``.
 
         Cancellation: it may be done or not.
         """
         try:
-            done = await self.writer.run(stored_topics.undo, user, entry, self._now())
+            done = await self.writer.run(topic_edits.undo, user, entry, self._now())
         except (NoSuchChange, TopicChanged) as error:
             raise TopicRefused(str(error), code="cannot_undo") from None
         self.changed()
@@ -282,7 +281,7 @@ class TopicControl:
             if vector is None or model is None:
                 return
             await self.writer.run(
-                stored_topics.store_vectors, model, [TopicVector(topic.id, topic.updated_at, vector)], as_of=as_of
+                topic_edits.store_vectors, model, [TopicVector(topic.id, topic.updated_at, vector)], as_of=as_of
             )
 
     async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:

@@ -30,8 +30,8 @@ from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, 
 from klaw.memory.topics.texts import middle_out, minute, render
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
-from klaw.store.search import passages
-from klaw.store.sql import background, messages, topic_vectors
+from klaw.store.search import passages, topic_vectors
+from klaw.store.sql import background, messages
 from klaw.store.sql import facts as sql
 
 PROMPT = "facts"

@@ -21,7 +21,7 @@ from klaw.memory.asking import Asker, question
 from klaw.memory.topics.search import TopicHit, TopicMetrics
 from klaw.memory.topics.texts import minute, render, shorten
 from klaw.store.engine.database import Readers
-from klaw.store.sql import topics
+from klaw.store.kinds import topics
 
 PROMPT = "topics_rerank"
 MAX_LOADS = 3

@@ -20,7 +20,7 @@ from klaw.memory.recall.rank import rank
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
 from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, search_history
-from klaw.store.sql.topic_search import TopicFilters, TopicsFound, search_topics
+from klaw.store.search.topic_search import TopicFilters, TopicsFound, search_topics
 
 MIN_COSINE = 0.60
 MAX_CANDIDATES = 50

@@ -19,7 +19,7 @@ from klaw.store.engine import set_aside
 from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.engine.line_inserter import FARTHEST, FAULTS, parse
 from klaw.store.engine.log_files import lines_backwards
-from klaw.store.sql import memory_journal
+from klaw.store.kinds import memory_journal
 
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""

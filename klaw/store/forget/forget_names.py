@@ -11,8 +11,8 @@ import apsw
 from klaw.domain.forget import MARK
 from klaw.domain.person import Finder
 from klaw.store.forget.forgotten import ForgetEntry, Lines
+from klaw.store.kinds import person_past
 from klaw.store.records import dumps
-from klaw.store.sql import person_past
 
 _RECEIPT = "SELECT receipt FROM turns WHERE user_id = ? AND turn_id = ?"
 _PUT_RECEIPT = "UPDATE turns SET receipt = ?3 WHERE user_id = ?1 AND turn_id = ?2"

@@ -15,7 +15,8 @@ from klaw.errors import CoreUnreadable
 from klaw.store.core_files import read_core
 from klaw.store.forget import derivation
 from klaw.store.forget.forget_scope import Scope, fact_texts
-from klaw.store.sql import facts, people, topics
+from klaw.store.kinds import topics
+from klaw.store.sql import facts, people
 
 _SUMMARY = "SELECT text FROM summaries WHERE user_id = ? AND chat_id = ? AND number = ?"
 

@@ -27,7 +27,8 @@ from klaw.store.engine.line_inserter import FAULTS, parse
 from klaw.store.forget import forget_names, forgetting, quoting
 from klaw.store.forget.cleaner import Cleaner, needles, record_of
 from klaw.store.forget.forgotten import ForgetEntry
-from klaw.store.sql import memory_journal, messages
+from klaw.store.kinds import memory_journal
+from klaw.store.sql import messages
 from klaw.store.sql.facts import FACT
 from klaw.store.sql.summaries import COPIES, copy_path
 

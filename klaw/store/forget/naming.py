@@ -12,7 +12,8 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.domain.topic import TopicId
 from klaw.store.engine.connect import snapshot
-from klaw.store.sql import people, person_past
+from klaw.store.kinds import person_past
+from klaw.store.sql import people
 
 _OTHERS = (
     ("core memory", "core_memory", "document"),

@@ -25,7 +25,8 @@ from klaw.store.forget.forget_scope import Extra, Scope, scope
 from klaw.store.forget.forgetting import FORGET
 from klaw.store.forget.forgotten import Forgetting, Forgot
 from klaw.store.forget.quoting import Looked
-from klaw.store.sql import people, person_past, tasks
+from klaw.store.kinds import person_past
+from klaw.store.sql import people, tasks
 from klaw.store.sql.core_memory import CORE, CorePut
 
 NOTHING_ELSE = Extra()

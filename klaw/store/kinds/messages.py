@@ -9,7 +9,8 @@ from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
 from klaw.store import records
 from klaw.store.engine.transaction import Transaction
-from klaw.store.sql import messages, turns
+from klaw.store.kinds import turns
+from klaw.store.sql import messages
 
 
 @attrs.frozen

@@ -1,308 +1,389 @@
-"""Topics: what parts of a chat are about. Each change is one line of the memory journal, so that a kill leaves all of
-it or nothing.
+"""SQL of topics: their rows, whose messages are whose, their full text. Every question names the user."""
 
-What is taken back is decided here and not by whoever asks: between the question and the transaction nothing can change.
-"""
-
+import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
+import apsw
 import attrs
 
+from klaw.convert import OMIT, Wire
+from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
-from klaw.errors import NoSuchChange, NoSuchTopic, StorageError, TopicChanged
-from klaw.store.engine.transaction import Transaction
-from klaw.store.sql import topic_changes, topic_vectors, topics
-from klaw.store.sql.topic_changes import TOPIC
-from klaw.store.sql.topic_vectors import TopicVector
-from klaw.store.sql.topics import Author, TopicMark, TopicsPut, TopicState
+from klaw.domain.topic import Topic, TopicId
+from klaw.store.changes import Change, RowIds
+from klaw.store.sql import messages
 
-_MOST = 1 << 62
+_COLUMNS = (
+    "id, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at, last_at, created_at,"
+    " updated_at, consolidated, facts"
+)
+
+
+def topic_of(row: Sequence[Any]) -> Topic:
+    """A topic from its columns."""
+    return Topic(
+        id=TopicId(row[0]),
+        user=UserId(row[1]),
+        chat=ChatId(row[2]),
+        summary=row[3],
+        general=bool(row[4]),
+        messages=row[5],
+        chars=row[6],
+        first_rowid=row[7],
+        last_rowid=row[8],
+        first_at=row[9],
+        last_at=row[10],
+        created_at=row[11],
+        updated_at=row[12],
+        consolidated=bool(row[13]),
+        facts=bool(row[14]),
+    )
+
+
+_GET = f"SELECT {_COLUMNS} FROM topics WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, topic: TopicId) -> Topic | None:
+    """A user's topic by its id."""
+    row = connection.execute(_GET, (user, topic)).fetchone()
+    return topic_of(row) if row else None
+
+
+_BY_IDS = f"""
+SELECT {_COLUMNS} FROM topics WHERE +user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
+"""  # noqa: S608 - constant columns
+
+
+def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[int]) -> dict[TopicId, Topic]:
+    """A user's topics by their ids; what is gone, or another's, is left out."""
+    found = [topic_of(row) for row in connection.execute(_BY_IDS, (user, json.dumps(list(ids))))]
+    return {topic.id: topic for topic in found}
+
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
+ORDER BY last_rowid DESC, id DESC LIMIT ?4
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection, user: UserId, *, chat: ChatId | None = None, before: int = 1 << 62, limit: int = 100
+) -> list[Topic]:
+    """A user's topics, the last talked about first.
+
+    Args:
+        connection: a reader.
+        user: whose.
+        chat: only of this one.
+        before: only those whose last message has a smaller row id: for the next page.
+        limit: most of them.
+    """
+    return [topic_of(row) for row in connection.execute(_LIST, (user, chat, before, limit))]
+
+
+_COUNT = "SELECT count(*) FROM topics WHERE user_id = ?"
+
+
+def count(connection: apsw.Connection, user: UserId) -> int:
+    """How many topics a user has."""
+    return int(connection.execute(_COUNT, (user,)).get)
+
+
+_INTO = "SELECT into_id FROM topic_ends WHERE user_id = ? AND id = ?"
+
+
+def resolve(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicId | None:
+    """The topic that has a topic's messages now: itself, or the one that took it in. None when it is gone."""
+    seen: set[TopicId] = set()
+    while topic not in seen:
+        if get(connection, user, topic) is not None:
+            return topic
+        seen.add(topic)
+        into = connection.execute(_INTO, (user, topic)).get
+        if into is None:
+            return None
+        topic = TopicId(into)
+    return None
+
+
+_MEMBERS = "SELECT rowid FROM messages WHERE topic_id = ? AND user_id = ? ORDER BY rowid"
+
+
+def members(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[int]:
+    """Row ids of a user's topic's messages."""
+    return [rowid for (rowid,) in connection.execute(_MEMBERS, (topic, user))]
+
+
+def read(connection: apsw.Connection, user: UserId, topic: TopicId) -> list[Message]:
+    """The messages of a user's topic, in their order."""
+    return messages.by_rowids(connection, members(connection, user, topic))
+
+
+# ``+``, here and elsewhere: by the index of the user or the chat SQLite would read all of theirs to find a few.
+_TOPICS_OF = """
+SELECT rowid, topic_id FROM messages
+WHERE +user_id = ?1 AND rowid IN (SELECT value FROM json_each(?2)) AND topic_id IS NOT NULL
+"""
+
+
+def topics_of(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, TopicId]:
+    """The topics of a user's messages; those without one are left out."""
+    return {row[0]: TopicId(row[1]) for row in connection.execute(_TOPICS_OF, (user, json.dumps(list(rowids))))}
+
+
+# -- the archivist's work ----------------------------------------------------------------------------------------------
+
+ARCHIVED = "role IN ('user', 'assistant', 'tool') AND type IN ('text', 'scheduled', 'tool_call', 'tool_result')"
+"""Which messages belong to topics: all that was said, and the tools used meanwhile. Commands do not."""
+
+_UNARCHIVED = f"""
+SELECT rowid, chat_id, coalesce(unixepoch(created_at, 'subsec'), 0), role IN ('user', 'assistant')
+    AND type IN ('text', 'scheduled')
+FROM messages INDEXED BY messages_unarchived
+WHERE topic_id IS NULL AND {ARCHIVED} AND user_id = ? AND rowid > ? ORDER BY rowid LIMIT ?
+"""  # noqa: S608 - constant condition
+
+
+@attrs.frozen
+class Unarchived:
+    """A message without a topic."""
+
+    rowid: int
+    chat: ChatId
+    created_s: float
+    said: bool
+
+
+def unarchived(connection: apsw.Connection, user: UserId, after: int, limit: int) -> list[Unarchived]:
+    """The next messages of a user without a topic, after a row id."""
+    rows = connection.execute(_UNARCHIVED, (user, after, limit))
+    return [Unarchived(rowid, ChatId(chat), float(at), bool(said)) for rowid, chat, at, said in rows]
+
+
+_USERS = "SELECT DISTINCT user_id FROM sessions ORDER BY user_id"
+
+
+def users(connection: apsw.Connection) -> list[UserId]:
+    """All who ever said something."""
+    return [UserId(user) for (user,) in connection.execute(_USERS)]
+
+
+_COUNT_UNARCHIVED = f"""
+SELECT count(*) FROM messages INDEXED BY messages_unarchived WHERE topic_id IS NULL AND {ARCHIVED}
+"""  # noqa: S608 - constant condition
+
+
+def count_unarchived(connection: apsw.Connection) -> int:
+    """How many messages of all users have no topic."""
+    return int(connection.execute(_COUNT_UNARCHIVED).get)
+
+
+_UNFINISHED = f"""
+SELECT {_COLUMNS} FROM topics INDEXED BY topics_unfinished
+WHERE (consolidated = 0 OR facts = 0) AND (consolidated = 0 OR (?1 AND facts = 0)) AND id > ?2 ORDER BY id LIMIT ?3
+"""  # noqa: S608 - constant columns
+
+
+def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, limit: int) -> list[Topic]:
+    """Topics of all users that wait for consolidation, or (``with_facts``) for their facts; the oldest first."""
+    return [topic_of(row) for row in connection.execute(_UNFINISHED, (with_facts, after, limit))]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_LAST_ID = "SELECT seq FROM sqlite_sequence WHERE name = 'topics'"
+
+
+def last_id(connection: apsw.Connection) -> int:
+    """The highest id that a topic ever had; 0 for none."""
+    return int(connection.execute(_LAST_ID).get or 0)
+
+
+_MINE = f"""
+SELECT count(*) FROM messages
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3 AND {ARCHIVED}
+    AND (topic_id IS NULL OR topic_id = ?4)
+"""  # noqa: S608 - constant condition
+
+
+def are_free(
+    connection: apsw.Connection, user: UserId, chat: ChatId, rowids: Sequence[int], replaced: TopicId | None
+) -> bool:
+    """Whether all of these messages are the user's, of the chat, and in no topic but the one that is replaced."""
+    found = connection.execute(_MINE, (json.dumps(list(rowids)), user, chat, replaced)).get
+    return bool(found == len(set(rowids)))
+
+
+_LOSERS = """
+SELECT DISTINCT topic_id FROM messages
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3 AND topic_id IS NOT NULL
+"""
+_JOIN = """
+UPDATE messages SET topic_id = ?4
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND +user_id = ?2 AND +chat_id = ?3
+"""
+_LEAVE = "UPDATE messages SET topic_id = NULL WHERE topic_id = ? AND user_id = ?"
+_PRESENT = "SELECT summary FROM topics WHERE id = ? AND user_id = ?"
+_PUT = """
+INSERT INTO topics (id, entry, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at,
+    last_at, created_at, updated_at, consolidated, facts)
+VALUES (:id, :entry, :user, :chat, :summary, :general, 0, 0, 0, 0, '', '', :time, :time, :consolidated, :facts)
+ON CONFLICT (id) DO UPDATE SET entry = excluded.entry, summary = excluded.summary, general = excluded.general,
+    updated_at = excluded.updated_at, consolidated = excluded.consolidated, facts = excluded.facts
+WHERE topics.user_id = excluded.user_id AND topics.chat_id = excluded.chat_id
+"""
+_MARK = """
+UPDATE topics SET entry = ?3, consolidated = max(consolidated, ?4), facts = max(facts, ?5)
+WHERE id = ?1 AND user_id = ?2
+"""
+_REMOVE = "DELETE FROM topics WHERE id = ? AND user_id = ?"
+_END = "INSERT OR REPLACE INTO topic_ends (id, entry, user_id, into_id) VALUES (?, ?, ?, ?)"
+_IS_BACK = "DELETE FROM topic_ends WHERE id = ? AND user_id = ?"
+_DROP_VECTOR = "DELETE FROM vec_topics WHERE rowid = ?"
+_UNINDEX = "INSERT INTO topics_fts (topics_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
+_INDEX = "INSERT INTO topics_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
+_COUNT_MEMBERS = """
+UPDATE topics SET entry = ?3, updated_at = ?4, (messages, chars, first_rowid, last_rowid, first_at, last_at) = (
+    SELECT count(*), coalesce(sum(length(m.content)), 0), coalesce(min(m.rowid), 0), coalesce(max(m.rowid), 0),
+        coalesce(min(m.created_at), ''), coalesce(max(m.created_at), '')
+    FROM messages AS m WHERE m.topic_id = topics.id AND m.user_id = topics.user_id)
+WHERE id = ?1 AND user_id = ?2 RETURNING messages
+"""
+
+
+Author: TypeAlias = Literal["archivist", "person"]
+"""Who decided on a change."""
 
 
 @attrs.frozen(kw_only=True)
-class TopicDraft:
-    """A topic that is to be."""
+class TopicState:
+    """One topic as it becomes."""
 
+    id: TopicId
     summary: str
     general: bool
-    members: tuple[int, ...]
-    """Row ids of its messages, ascending, never empty."""
-    consolidated: bool = False
-    facts: bool = False
-    vector: bytes | None = None
-    """Little-endian float32, if there is one already."""
+    members: RowIds
+    """Row ids of messages that join it; those that it has stay."""
+    consolidated: bool
+    facts: bool
 
 
 @attrs.frozen(kw_only=True)
-class UndoneTopics:
-    """What taking back a change did."""
+class TopicsPut:
+    """What topics of a chat become by one change, whose key is the first of them. ``put``: new ones are stored, or in
+    place of others. ``merge``: one takes in others. ``rebuild``: they are dropped. ``undo``: they are as before."""
 
-    undone: int
-    """The change that was taken back."""
-    entry: int
-    """The change that did it."""
-    topics: tuple[Topic, ...]
-    """That are as they were, as far as their messages are there."""
-    ended: tuple[TopicId, ...]
-    """That are gone by it."""
+    chat: Annotated[ChatId, Wire("chat_id")]
+    topics: tuple[TopicState, ...] = ()
+    ended: tuple[TopicId, ...] = ()
+    """Topics that are gone by it."""
+    by: Annotated[Author | None, OMIT] = None
+    """Whose change it is; None in lines of before there was a history of changes, which are no part of it."""
+    undoes: Annotated[int | None, OMIT] = None
+    """With undo: number of the change that is taken back."""
 
 
-def store(
-    tx: Transaction,
-    user: UserId,
-    chat: ChatId,
-    drafts: Sequence[TopicDraft],
-    at: str,
-    *,
-    replaces: TopicId | None = None,
-    model_id: str | None = None,
-    as_of: int | None = None,
-    by: Author = "archivist",
-) -> list[Topic]:
-    """Store topics with their messages.
+@attrs.frozen(kw_only=True)
+class TopicMark:
+    """Which steps of the archivist are done."""
 
-    Args:
-        tx: the transaction.
-        user: whose messages they are.
-        chat: theirs, all of one.
-        drafts: each message of them has no topic yet, or is one of the replaced topic's.
-        at: the time now, ISO-8601 UTC with milliseconds.
-        replaces: a topic that is split into these, all of it.
-        model_id: what made the drafts' vectors.
-        as_of: the memory journal's last entry before the messages were read for the drafts.
-        by: who decided on it.
+    consolidated: bool
+    facts: bool
+
+
+def apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -> None:
+    """Carry out a change. A vector of another summary, or of other messages, goes; a topic without messages goes as
+    well.
 
     Raises:
-        TopicChanged: a message has a topic meanwhile, or is another user's or chat's, or the user has forgotten
-            something since ``as_of``. Nothing was stored.
-        NoSuchTopic: the replaced one is not there.
-        StorageError: a draft has no messages or no summary, or two have the same message.
+        apsw.ConstraintError: its value is none for a topic.
     """
-    rowids = [rowid for draft in drafts for rowid in draft.members]
-    if not drafts or any(not draft.members for draft in drafts) or len(rowids) != len(set(rowids)):
-        raise StorageError("topics have messages, and each message is in one of them")
-    for draft in drafts:
-        _check_summary(draft.summary)
-    if replaces is not None:
-        before = _present(tx, user, replaces)
-        if before.chat != chat:
-            raise StorageError("a topic is replaced by topics of its chat")
-        if set(topics.members(tx.connection, user, before.id)) - set(rowids):
-            raise TopicChanged("every message of the replaced topic needs a new one")
-    _check_nothing_forgotten(tx, user, as_of)
-    if not topics.are_free(tx.connection, user, chat, rowids, replaces):
-        raise TopicChanged("some of the messages are in a topic already, or not the user's, or not of the chat")
-    first = topics.last_id(tx.connection) + 1
-    states = [
-        TopicState(
-            id=TopicId(first + place),
-            summary=draft.summary,
-            general=draft.general,
-            members=tuple(sorted(draft.members)),
-            consolidated=draft.consolidated,
-            facts=draft.facts,
-        )
-        for place, draft in enumerate(drafts)
-    ]
-    tx.journal(
-        TOPIC.put(
-            user,
-            states[0].id,
-            TopicsPut(chat=chat, topics=tuple(states), ended=() if replaces is None else (replaces,), by=by),
-            at,
-        )
+    value = change.value
+    if value is None:
+        end(connection, change, change.key, None)
+    elif isinstance(value, TopicMark):
+        connection.execute(_MARK, (change.key, change.user, change.entry, value.consolidated, value.facts))
+    else:
+        losers: set[int] = set()
+        for state in value.topics:
+            losers |= _put(connection, change, value.chat, state)
+        for ended in value.ended:
+            end(connection, change, ended, change.key if change.op == "merge" else None)
+        for topic in sorted(losers | {state.id for state in value.topics}):
+            count_again(connection, change.user, TopicId(topic), change.entry, change.time)
+
+
+def _put(connection: apsw.Connection, entry: Change[Any], chat: ChatId, state: TopicState) -> set[int]:
+    """Store a topic and let its messages join. Returns the topics that they were in."""
+    _unindex(connection, entry.user, state.id)
+    connection.execute(
+        _PUT,
+        {
+            "id": state.id,
+            "entry": entry.entry,
+            "user": entry.user,
+            "chat": chat,
+            "summary": state.summary,
+            "general": state.general,
+            "time": entry.time,
+            "consolidated": state.consolidated,
+            "facts": state.facts,
+        },
     )
-    if model_id is not None:
-        pairs = zip(states, drafts, strict=True)
-        made = [TopicVector(state.id, at, draft.vector) for state, draft in pairs if draft.vector is not None]
-        topic_vectors.store(tx.connection, model_id, made)
-    return [_present(tx, user, state.id) for state in states]
+    if not connection.changes():
+        raise apsw.ConstraintError("the topic is another user's or another chat's")
+    connection.execute(_INDEX, (state.id, state.summary, entry.user))
+    connection.execute(_IS_BACK, (state.id, entry.user))
+    joining = (json.dumps(list(state.members)), entry.user, chat)
+    losers = {int(row[0]) for row in connection.execute(_LOSERS, joining)}
+    connection.execute(_JOIN, (*joining, state.id))
+    connection.execute(_DROP_VECTOR, (state.id,))
+    return losers
 
 
-def merge(
-    tx: Transaction,
-    source: Topic,
-    target: Topic,
-    summary: str,
-    at: str,
-    *,
-    others: Sequence[Topic] = (),
-    vector: bytes | None = None,
-    model_id: str | None = None,
-    as_of: int | None = None,
-    by: Author = "archivist",
-) -> Topic:
-    """Let ``target`` take in the messages of ``source``, which is gone then. Returns what it has become.
-
-    Args:
-        tx: the transaction.
-        source, target: as they were when that was decided, of one user and one chat.
-        summary: of all.
-        at: the time now.
-        others: more sources.
-        vector: of what it becomes, if there is one already; else the archivist makes it.
-        model_id: what made it.
-        as_of, by: see ``store``.
-
-    Raises:
-        NoSuchTopic, TopicChanged: one of them is not as it was, or something was forgotten; nothing was changed.
-        StorageError: they are of different chats, or the summary is none.
-    """
-    sources = (source, *others)
-    whole = (*sources, target)
-    if len({each.id for each in whole}) < len(whole) or any(
-        (each.user, each.chat) != (target.user, target.chat) for each in sources
-    ):
-        raise StorageError("only different topics of one user and one chat can be merged")
-    _check_summary(summary)
-    for each in whole:
-        if _present(tx, each.user, each.id) != each:
-            raise TopicChanged("a topic has changed since the merge was decided")
-    _check_nothing_forgotten(tx, target.user, as_of)
-    state = TopicState(
-        id=target.id,
-        summary=summary,
-        general=all(each.general for each in whole),
-        members=tuple(sorted(rowid for each in sources for rowid in topics.members(tx.connection, each.user, each.id))),
-        consolidated=True,
-        facts=all(each.facts for each in whole),
-    )
-    tx.journal(
-        TOPIC.put(
-            target.user,
-            target.id,
-            TopicsPut(chat=target.chat, topics=(state,), ended=tuple(each.id for each in sources), by=by),
-            at,
-            "merge",
-        )
-    )
-    if vector is not None and model_id is not None:
-        topic_vectors.store(tx.connection, model_id, [TopicVector(target.id, at, vector)])
-    return _present(tx, target.user, target.id)
-
-
-def mark(tx: Transaction, user: UserId, topic: TopicId, step: Literal["consolidated", "facts"], at: str) -> bool:
-    """Remember that a step of the archivist is done for a topic, once and for all. Returns whether the topic is
-    there."""
-    present = topics.get(tx.connection, user, topic)
-    if present is None:
+def _unindex(connection: apsw.Connection, user: UserId, topic: TopicId) -> bool:
+    summary = connection.execute(_PRESENT, (topic, user)).get
+    if summary is None:
         return False
-    consolidated, facts = step == "consolidated", step == "facts"
-    if (consolidated and not present.consolidated) or (facts and not present.facts):
-        tx.journal(TOPIC.put(user, topic, TopicMark(consolidated=consolidated, facts=facts), at, "mark"))
+    connection.execute(_UNINDEX, (topic, summary, user))
     return True
 
 
-def remove(tx: Transaction, user: UserId, topic: TopicId, at: str) -> Topic:
-    """Remove a topic and return what it was. Its messages have none then, so that the archivist makes new ones.
-
-    Raises:
-        NoSuchTopic: the user has none of this id.
-    """
-    present = _present(tx, user, topic)
-    tx.journal(TOPIC.removed(user, topic, at))
-    return present
+def end(connection: apsw.Connection, entry: Change[Any], topic: TopicId, into: TopicId | None) -> None:
+    """Remove a topic by an entry of the memory journal; its messages have none then."""
+    if _unindex(connection, entry.user, topic):
+        connection.execute(_LEAVE, (topic, entry.user))
+        connection.execute(_REMOVE, (topic, entry.user))  # its vector goes with it
+        connection.execute(_END, (topic, entry.entry, entry.user, into))
 
 
-def store_vectors(tx: Transaction, model_id: str, vectors: Sequence[TopicVector], *, as_of: int | None = None) -> int:
-    """Store vectors of topics; returns how many. Of a topic that changed meanwhile, or whose user has forgotten
-    something since ``as_of``, none is."""
-    return topic_vectors.store(tx.connection, model_id, vectors, as_of)
-
-
-def rebuild(tx: Transaction, user: UserId, chat: ChatId | None, since: str | None, at: str) -> list[int]:
-    """Drop a user's topics, so that the archivist makes new ones of their messages; returns the changes: one line for
-    each chat, so that each is taken back by itself; none when nothing is in scope.
+def count_again(connection: apsw.Connection, user: UserId, topic: TopicId, entry: int, at: str) -> None:
+    """Count a topic's messages anew, after some joined or left it; without any it is gone. Its vector goes.
 
     Args:
-        tx: the transaction.
-        user: whose.
-        chat: only of this one.
-        since: only topics whose last message is not older.
-        at: the time now.
+        connection: the writer's, in its transaction.
+        user: whose it is.
+        topic: which.
+        entry: the memory journal's entry by which that happened.
+        at: its time.
     """
-    of: dict[ChatId, list[TopicId]] = {}
-    for topic in topics.of_user(tx.connection, user, chat=chat, limit=_MOST):
-        if since is None or topic.last_at >= since:
-            of.setdefault(topic.chat, []).append(topic.id)
-    return [
-        tx.journal(
-            TOPIC.put(user, min(own), TopicsPut(chat=chat, ended=tuple(sorted(own)), by="person"), at, "rebuild")
-        )
-        for chat, own in sorted(of.items())
-    ]
+    left = connection.execute(_COUNT_MEMBERS, (topic, user, entry, at)).get
+    if left is None:
+        return
+    connection.execute(_DROP_VECTOR, (topic,))
+    if not left:
+        _unindex(connection, user, topic)
+        connection.execute(_REMOVE, (topic, user))
+        connection.execute(_END, (topic, entry, user, None))
 
 
-def undo(tx: Transaction, user: UserId, entry: int | None, at: str) -> UndoneTopics:
-    """Let topics be again what they were before a change (a merge, a split, a rebuild, or the taking back of one), as
-    far as their messages are there.
-
-    Args:
-        tx: the transaction.
-        user: whose.
-        entry: the change; None for the newest that a person asked for.
-        at: the time now.
-
-    Raises:
-        NoSuchChange: there is none, or it was taken back already.
-        TopicChanged: a later change of the same messages holds and has to be taken back first, or all of it was
-            forgotten; nothing was changed.
-    """
-    connection = tx.connection
-    wanted = entry if entry is not None else topic_changes.newest(connection, user)
-    change = topic_changes.get(connection, user, wanted) if wanted is not None else None
-    if change is None:
-        raise NoSuchChange("there is no such change of topics, or what it was about is forgotten")
-    if change.undone_by is not None:
-        raise NoSuchChange(f"change {change.entry} was taken back already, by {change.undone_by}")
-    was = {rowid for state in change.before for rowid in state.members}
-    mine = set(topic_changes.still_archived(connection, user, change.chat, sorted(was)))
-    left = [topic for topic in change.after if topics.get(connection, user, topic) is not None]
-    now = {rowid for topic in left for rowid in topics.members(connection, user, topic)}
-    newer = topic_changes.later(connection, user, change, was | now)
-    if newer is not None:
-        raise TopicChanged(f"change {newer} came later and is about the same messages: take that back first")
-    states = [
-        attrs.evolve(
-            state,
-            members=tuple(rowid for rowid in state.members if rowid in mine),
-            consolidated=True,  # it is not to be merged again at once
-        )
-        for state in change.before
-        if not mine.isdisjoint(state.members)
-    ]
-    back = {state.id for state in states}
-    ended = tuple(sorted({*left, *topics.topics_of(connection, user, sorted(mine)).values()} - back))
-    if not states and not ended:
-        raise TopicChanged("nothing is left of it")
-    done = tx.journal(
-        TOPIC.put(
-            user,
-            min([*back, *ended]),
-            TopicsPut(chat=change.chat, topics=tuple(states), ended=ended, by="person", undoes=change.entry),
-            at,
-            "undo",
-        )
-    )
-    there = [found for each in sorted(back) if (found := topics.get(connection, user, TopicId(each))) is not None]
-    return UndoneTopics(undone=change.entry, entry=done, topics=tuple(there), ended=ended)
-
-
-def _present(tx: Transaction, user: UserId, topic: TopicId) -> Topic:
-    found = topics.get(tx.connection, user, topic)
-    if found is None:
-        raise NoSuchTopic
-    return found
-
-
-def _check_nothing_forgotten(tx: Transaction, user: UserId, as_of: int | None) -> None:
-    """A model may have quoted what is forgotten since."""
-    if tx.forgotten_since(user, as_of):
-        raise TopicChanged("something was forgotten since the messages were read")
-
-
-def _check_summary(summary: str) -> None:
-    if not summary.strip() or len(summary) > MAX_SUMMARY_CHARS:
-        raise StorageError(f"summary: a topic's summary has 1 to {MAX_SUMMARY_CHARS} characters")
+CLEAR = (
+    "UPDATE messages SET topic_id = NULL WHERE topic_id IS NOT NULL",
+    "DELETE FROM vec_topics",
+    "DELETE FROM topics",
+    "DELETE FROM topic_ends",
+    "DELETE FROM sqlite_sequence WHERE name = 'topics'",
+    "INSERT INTO topics_fts (topics_fts) VALUES ('rebuild')",
+)
+"""Statements that remove all; for a database that is being made from the logs."""

@@ -9,11 +9,10 @@ from klaw.domain.coverage import Damage
 from klaw.errors import StorageError
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.search import passages, vector_codes, vectors
+from klaw.store.search import coverage, passages, vector_codes, vectors
+from klaw.store.search.coverage import Repaired
 from klaw.store.search.passages import FLOAT_BYTES, PassageVector
 from klaw.store.search.vectors import Prepared
-from klaw.store.sql import coverage
-from klaw.store.sql.coverage import Repaired
 
 
 def store(tx: Transaction, model_id: str, made: Sequence[tuple[int, bytes]], as_of: int | None = None) -> int:

@@ -6,9 +6,9 @@ from operator import itemgetter
 
 import apsw
 
+from klaw.store.kinds.memory_journal import KINDS
 from klaw.store.rebuild.tables import END, PAGE_ROWS, Row, Table
 from klaw.store.search import vectors
-from klaw.store.sql.memory_journal import KINDS
 
 _MESSAGES = """
 SELECT rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment

@@ -12,9 +12,10 @@ from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.line_inserter import FARTHEST
 from klaw.store.engine.logcheck import Numbers, Told
+from klaw.store.kinds import turns
 from klaw.store.rebuild import content
-from klaw.store.search import vectors
-from klaw.store.sql import coverage, runs, turns
+from klaw.store.search import coverage, vectors
+from klaw.store.sql import runs
 
 BATCH_ROWS = 2_000
 MAX_COMPLAINTS = 100

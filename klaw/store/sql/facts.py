@@ -15,10 +15,10 @@ from klaw.domain.fact import (
     normal_form,
 )
 from klaw.domain.names import UserId
+from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
-from klaw.store.sql import rows
 
 _COLUMNS = rows.columns(Fact)
 _fact = rows.reader(Fact)

@@ -9,7 +9,7 @@ import attrs
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import migrations
-from klaw.store.sql import turns
+from klaw.store.kinds import turns
 
 
 @attrs.frozen(kw_only=True)

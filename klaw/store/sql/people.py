@@ -9,10 +9,10 @@ import attrs
 from klaw.domain.names import UserId
 from klaw.domain.person import Mention, Person, PersonId, check, normal_name, words_of
 from klaw.domain.topic import TopicId
+from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
-from klaw.store.sql import rows
 
 _COLUMNS = rows.columns(Person, "p")
 _person = rows.reader(Person)

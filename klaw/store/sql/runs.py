@@ -8,8 +8,9 @@ import apsw
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id
+from klaw.store import rows
 from klaw.store.run_records import RunState
-from klaw.store.sql import messages, rows
+from klaw.store.sql import messages
 
 COLUMNS = f"change, {rows.columns(Run)}"
 _run = rows.reader(Run)

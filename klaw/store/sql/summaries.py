@@ -8,11 +8,13 @@ from klaw.convert import JOURNAL, Form
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
+from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
+from klaw.store.kinds import tool_notes
 from klaw.store.rebuild.tables import Table
-from klaw.store.sql import messages, rows, tool_notes
+from klaw.store.sql import messages
 from klaw.store.sql.messages import Session
 
 _COLUMNS = rows.columns(Summary)

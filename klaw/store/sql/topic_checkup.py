@@ -4,9 +4,9 @@ import apsw
 import attrs
 
 from klaw.store.engine.connect import snapshot
-from klaw.store.sql import topic_vectors
-from klaw.store.sql.topic_vectors import Flaws
-from klaw.store.sql.topics import ARCHIVED
+from klaw.store.kinds.topics import ARCHIVED
+from klaw.store.search import topic_vectors
+from klaw.store.search.topic_vectors import Flaws
 
 
 @attrs.frozen(kw_only=True)

@@ -18,9 +18,9 @@ from klaw.cli.why import lines as why_lines
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
-from klaw.store.kinds import messages
-from klaw.store.kinds import topics as stored_topics
-from klaw.store.sql import message_location, usage
+from klaw.store import message_location
+from klaw.store.kinds import messages, topic_edits
+from klaw.store.sql import usage
 from klaw.store.sql.usage import UsageFilters
 from tests.conftest import CANARY
 from tests.support import turns
@@ -54,7 +54,7 @@ async def archive(w: World, said: tuple[str, ...], summary: str, *, user: str = 
     ]
     rowids = [each.message.rowid for each in await w.app.core.writer.run(messages.append, made)]
     (topic,) = await w.app.core.writer.run(
-        stored_topics.store, UserId(user), chat_id(UserId(user), chat), [draft(summary, *rowids)], AT
+        topic_edits.store, UserId(user), chat_id(UserId(user), chat), [draft(summary, *rowids)], AT
     )
     return topic
 
@@ -285,7 +285,7 @@ async def test_recall_does_not_repeat_what_a_topic_shows(tmp_path: Path) -> None
             await ask(w, text, number)
         said = await w.app.chats.after(w.chat, 0, 500)
         rowids = [message.rowid for message in said]
-        await w.app.core.writer.run(stored_topics.store, LOCAL_USER, w.chat, [draft("Пироги семьи.", *rowids[:4])], AT)
+        await w.app.core.writer.run(topic_edits.store, LOCAL_USER, w.chat, [draft("Пироги семьи.", *rowids[:4])], AT)
         system = await ask(w, "Какие пироги с вишней печёт бабушка?", 4)
         assert system.count("Бабушка печёт пироги с вишней.") == 1
         assert HEADER in system

@@ -15,8 +15,8 @@ from klaw.errors import ProviderNetworkError, ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
-from klaw.store.kinds import messages, vectors
-from klaw.store.sql import topic_vectors, topics
+from klaw.store.kinds import messages, topics, vectors
+from klaw.store.search import topic_vectors
 from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, unit
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, one_topic, split_answer

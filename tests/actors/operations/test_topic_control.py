@@ -14,7 +14,7 @@ from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.operations.topics import MOST_TOLD
-from klaw.store.sql import topics
+from klaw.store.kinds import topics
 from tests.support.admin import SETTINGS, served, sources_of
 from tests.support.topics import archive, say
 from tests.support.waiting import HANG_S

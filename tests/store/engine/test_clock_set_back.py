@@ -18,7 +18,8 @@ from klaw.store.engine import connect
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
-from klaw.store.sql import facts, messages, runs, turns
+from klaw.store.kinds import turns
+from klaw.store.sql import facts, messages, runs
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.reindexing import differing, run

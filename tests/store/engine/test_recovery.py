@@ -19,9 +19,10 @@ from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
 from klaw.store.engine.journal import COMMIT_LOG, Entry, Journal
 from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import turns
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import register
-from klaw.store.sql import messages, turns
+from klaw.store.sql import messages
 from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 from tests.support.turns import record

@@ -11,7 +11,8 @@ import trio
 from klaw.domain.message import Kind, Message, Role
 from klaw.errors import IdConflict, StorageFull
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import messages, turns
+from klaw.store.kinds import turns
+from klaw.store.sql import messages
 from tests.support.stores import new, running_store
 from tests.support.turns import record
 

@@ -18,10 +18,10 @@ from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget import forgetting
 from klaw.store.forget.logs import Cleaner
-from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.forgetting import clean_logs
-from klaw.store.sql import facts, messages, summaries, topics
+from klaw.store.sql import facts, messages, summaries
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
 from tests.support.repository import REPOSITORY
@@ -281,10 +281,10 @@ async def _live(root: Path, steps: list[tuple[str, int]]) -> None:
                         await archive(store, [row.rowid for row in free])
                 elif what == "merge" and len(mine) > 1:
                     await store.writer.run(
-                        stored_topics.merge, mine[number % 2], mine[1 - number % 2], words[number % 3], AT
+                        topic_edits.merge, mine[number % 2], mine[1 - number % 2], words[number % 3], AT
                     )
                 elif what == "remove" and mine:
-                    await store.writer.run(stored_topics.remove, ANNA, mine[number % len(mine)].id, AT)
+                    await store.writer.run(topic_edits.remove, ANNA, mine[number % len(mine)].id, AT)
                 elif what in ("forget", "topic"):
                     name = f"topic:{mine[number % len(mine)].id}" if what == "topic" and mine else f"main#{number}"
                     with suppress(NothingToForget):

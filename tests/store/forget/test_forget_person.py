@@ -15,9 +15,8 @@ from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget import forgetting
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import runs
-from klaw.store.kinds import topics as stored_topics
-from klaw.store.sql import facts, messages, topics
+from klaw.store.kinds import runs, topic_edits, topics
+from klaw.store.sql import facts, messages
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
 from tests.store.forget.test_forget import KILLED, REPOSITORY
@@ -73,8 +72,8 @@ async def quoted(store: Store, rowid: int) -> None:
     first, second = await archive(store, await say(store, "раз"), await say(store, "два"))
     changed = draft(f"Звонила {NAME}", first.first_rowid, consolidated=True)
     chat = chat_id(ANNA, "main")
-    (named,) = await store.writer.run(stored_topics.store, ANNA, chat, [changed], AT, replaces=first.id, by="person")
-    await store.writer.run(stored_topics.merge, second, named, "раз и два", AT, by="person")
+    (named,) = await store.writer.run(topic_edits.store, ANNA, chat, [changed], AT, replaces=first.id, by="person")
+    await store.writer.run(topic_edits.merge, second, named, "раз и два", AT, by="person")
 
 
 @pytest.mark.parametrize("called", [f"person:{NAME.upper()}", f"person:{ALIAS}", ALIAS, NAME])
@@ -142,7 +141,7 @@ async def test_summaries_of_topics_that_name_them_go_with_the_messages(tmp_path:
     async with running_store(tmp_path) as store:
         (row,) = await say(store, "она звонила вчера вечером")
         drafts = [draft(f"Звонок: {NAME}", row)]
-        await store.writer.run(stored_topics.store, ANNA, chat_id(ANNA, "main"), drafts, AT)
+        await store.writer.run(topic_edits.store, ANNA, chat_id(ANNA, "main"), drafts, AT)
         await add(store, NAME)
         tool = forgetter(store, tmp_path)
         found = await tool.find(f"person:{NAME}", ANNA)

@@ -23,11 +23,11 @@ from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, NoSuchFact, 
 from klaw.store.engine import meta
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages, tasks, vectors
+from klaw.store.kinds import memory_journal, messages, tasks, vectors
 from klaw.store.kinds.facts import FactVector
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
-from klaw.store.sql import facts, memory_journal
+from klaw.store.sql import facts
 from tests.support.facts import fact
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
 from tests.support.repository import REPOSITORY

@@ -14,7 +14,7 @@ from klaw.domain.person import PersonId, PersonSource
 from klaw.errors import NoSuchPerson, StorageError
 from klaw.memory.people.people import CannotUndoPerson, SamePerson
 from klaw.store.kinds import people as stored_people
-from klaw.store.kinds import topics
+from klaw.store.kinds import topic_edits
 from klaw.store.rebuild.values import Options
 from klaw.store.sql import people as sql
 from klaw.store.store import Store
@@ -107,7 +107,7 @@ async def test_topics_that_name_a_person_are_counted_where_they_are_now(tmp_path
         assert await known(store) == [("Anna", 2), ("Аня", 1)]
         await people.merge(ANNA, anna.id, anya.id)
         assert await known(store) == [("Аня", 3)]
-        merged = await store.writer.run(topics.merge, two, one, "both", AT)
+        merged = await store.writer.run(topic_edits.merge, two, one, "both", AT)
         assert await known(store) == [("Аня", 2)]
         spoken = await store.readers.run(sql.mentions, ANNA, anya.id)
         assert [(each.mention.topic, each.topic) for each in spoken] == [

@@ -27,11 +27,13 @@ from klaw.domain.summary import NewSummary, SummaryState, ToolNote
 from klaw.errors import StorageFull, SummaryOutdated
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted
 from klaw.store import changes
+from klaw.store.kinds import memory_journal
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import summaries as stored_summaries
+from klaw.store.kinds.pending import read_rows
 from klaw.store.rebuild.values import Options
-from klaw.store.sql import coverage, memory_journal, messages, summaries
-from klaw.store.sql.pending import read_rows
+from klaw.store.search import coverage
+from klaw.store.sql import messages, summaries
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
 from tests.support.repository import REPOSITORY

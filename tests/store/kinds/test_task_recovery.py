@@ -24,12 +24,13 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.logcheck import read_logs
 from klaw.store.engine.transaction import Request, commit_group
+from klaw.store.kinds import memory_journal, turns
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import tasks as stored_tasks
 from klaw.store.kinds.runs import Transcript
 from klaw.store.rebuild.values import Tally
-from klaw.store.sql import memory_journal, messages, runs, tasks, turns
+from klaw.store.sql import messages, runs, tasks
 from tests.support.reindexing import digests_of
 from tests.support.repository import REPOSITORY
 from tests.support.stores import START, new, running_store

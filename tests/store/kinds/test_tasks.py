@@ -18,12 +18,13 @@ from klaw.domain.task import At, Every, Run, RunKind, RunStatus, TaskName, deliv
 from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, NoSuchTask, RunOver, StorageError, StorageFull, TaskExists
 from klaw.store import migrations, run_records
 from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import pending
 from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import tasks as stored_tasks
 from klaw.store.kinds.runs import Transcript
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import register
-from klaw.store.sql import messages, pending, runs, tasks
+from klaw.store.sql import messages, runs, tasks
 from klaw.store.store import Store
 from tests.support.stores import START, new, running_store
 from tests.support.tasks import exchange, result, run_of, task

@@ -20,11 +20,12 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
 from klaw.memory.topics import control as control_module
 from klaw.memory.topics.control import TopicRefused
-from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import topic_changes, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild.values import Options
-from klaw.store.sql import messages, topic_changes, topic_vectors, topics
-from klaw.store.sql.topic_vectors import TopicVector
+from klaw.store.search import topic_vectors
+from klaw.store.search.topic_vectors import TopicVector
+from klaw.store.sql import messages
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding, lose_database
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
@@ -209,7 +210,7 @@ async def test_bad_input_names_what_is_wrong_and_changes_nothing(tmp_path: Path)
             with pytest.raises(TopicRefused, match="no such change"):
                 await control.undo(boris, entry)
         with pytest.raises(NoSuchChange):
-            await store.writer.run(stored_topics.undo, ANNA, 4711, AT)
+            await store.writer.run(topic_edits.undo, ANNA, 4711, AT)
 
 
 async def test_a_topic_that_is_being_merged_is_merged_by_one_of_the_two(tmp_path: Path) -> None:
@@ -324,7 +325,7 @@ async def test_what_is_forgotten_is_in_no_history(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         first, secret, third = await say(store, "ничего особенного тут нет", text, "и дальше")
         (topic,) = await store.writer.run(
-            stored_topics.store, ANNA, MAIN, [draft(f"Про {text}", first, secret, third)], AT
+            topic_edits.store, ANNA, MAIN, [draft(f"Про {text}", first, secret, third)], AT
         )
         (safe,) = await archive(store, await say(store, "другое"))
         control = controlling(store)
@@ -373,8 +374,8 @@ def test_lines_of_before_there_was_a_history_make_none(tmp_path: Path) -> None:
     async def fill() -> None:
         async with running_store(tmp_path) as store:
             one, two = await archive(store, *([each] for each in await say(store, "1", "2")))
-            await store.writer.run(stored_topics.merge, two, one, "both", AT)
-            await store.writer.run(stored_topics.remove, ANNA, one.id, AT)
+            await store.writer.run(topic_edits.merge, two, one, "both", AT)
+            await store.writer.run(topic_edits.remove, ANNA, one.id, AT)
 
     trio.run(fill)
     (log,) = tmp_path.glob("memory/*.jsonl")
@@ -440,7 +441,7 @@ async def _step(store: Store, root: Path, kind: str, chance: random.Random) -> N
             if groups:
                 made = await archive(store, *groups, user=user, chat=chat, facts=chance.random() < 0.5)
                 vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made[1:]]
-                await store.writer.run(stored_topics.store_vectors, MODEL, vectors)
+                await store.writer.run(topic_edits.store_vectors, MODEL, vectors)
         case "merge" if everyone:
             summary = chance.choice([None, chance.choice(WORDS)])
             await control.merge(
@@ -496,7 +497,7 @@ async def test_taking_back_does_not_wait_for_an_embedder_for_ever(
     async with running_store(tmp_path) as store:
         one, two = await archive(store, await say(store, "one"), await say(store, "two"))
         await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
-        await store.writer.run(stored_topics.merge, two, one, "both", AT, by="person")
+        await store.writer.run(topic_edits.merge, two, one, "both", AT, by="person")
         control = controlling(store, embedder=Stuck(SystemClock(), enabled=False), changed=lambda: told.append(None))
         with trio.fail_after(HANG_S):
             done = await control.undo(ANNA)

@@ -22,13 +22,12 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import NoSuchTopic, StorageError, TopicChanged
 from klaw.store import migrations
 from klaw.store.engine import connect
-from klaw.store.kinds import messages
-from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import messages, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.values import Options
-from klaw.store.sql import topic_vectors, topics
-from klaw.store.sql.topic_vectors import TopicVector
+from klaw.store.search import topic_vectors
+from klaw.store.search.topic_vectors import TopicVector
 from klaw.store.store import Store
 from tests.support.reindexing import (
     DIMENSION,
@@ -89,10 +88,10 @@ async def test_nothing_of_another_user_or_chat_gets_into_a_topic(tmp_path: Path)
         assert await store.readers.run(topics.read, boris, topic.id) == []
         assert await store.readers.run(topics.topics_of, boris, [mine, other_user]) == {other_user: his.id}
         with pytest.raises(NoSuchTopic):
-            await store.writer.run(stored_topics.remove, boris, topic.id, AT)
+            await store.writer.run(topic_edits.remove, boris, topic.id, AT)
         with pytest.raises(StorageError):
-            await store.writer.run(stored_topics.merge, topic, his, "both", AT)
-        assert not await store.writer.run(stored_topics.mark, boris, topic.id, "facts", AT)
+            await store.writer.run(topic_edits.merge, topic, his, "both", AT)
+        assert not await store.writer.run(topic_edits.mark, boris, topic.id, "facts", AT)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ async def test_drafts_that_are_none(tmp_path: Path, drafts) -> None:
     async with running_store(tmp_path) as store:
         await say(store, "1")
         with pytest.raises(StorageError):
-            await store.writer.run(stored_topics.store, ANNA, MAIN, drafts, AT)
+            await store.writer.run(topic_edits.store, ANNA, MAIN, drafts, AT)
         assert await store.readers.run(topics.count, ANNA) == 0
 
 
@@ -140,17 +139,17 @@ async def test_a_merge_moves_the_messages_and_leaves_nothing_of_the_source(tmp_p
         a, b = await say(store, "first", "second")
         target, source = await archive(store, [a], [b])
         vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in (target, source)]
-        assert await store.writer.run(stored_topics.store_vectors, MODEL, vectors) == 2
-        merged = await store.writer.run(stored_topics.merge, source, target, "both", AT, vector=unit(7), model_id=MODEL)
+        assert await store.writer.run(topic_edits.store_vectors, MODEL, vectors) == 2
+        merged = await store.writer.run(topic_edits.merge, source, target, "both", AT, vector=unit(7), model_id=MODEL)
         assert (merged.id, merged.messages, merged.summary, merged.consolidated) == (target.id, 2, "both", True)
         assert await store.readers.run(topics.get, ANNA, source.id) is None
         assert await store.readers.run(topics.resolve, ANNA, source.id) == target.id
         assert await store.readers.run(topic_vectors.read, ANNA, source.id) is None
         assert await store.readers.run(topic_vectors.read, ANNA, target.id) == unit(7)
         with pytest.raises(NoSuchTopic):
-            await store.writer.run(stored_topics.merge, source, merged, "again", AT)
+            await store.writer.run(topic_edits.merge, source, merged, "again", AT)
         with pytest.raises(StorageError):
-            await store.writer.run(stored_topics.merge, merged, target, "again", AT)
+            await store.writer.run(topic_edits.merge, merged, target, "again", AT)
     assert flaws_of(tmp_path / "klaw.db") == NO_FLAWS
 
 
@@ -158,11 +157,11 @@ async def test_a_merge_that_was_decided_on_something_older_is_refused(tmp_path: 
     async with running_store(tmp_path) as store:
         a, b, c = await say(store, "1", "2", "3")
         one, two, three = await archive(store, [a], [b], [c])
-        await store.writer.run(stored_topics.merge, three, two, "2 and 3", AT)
+        await store.writer.run(topic_edits.merge, three, two, "2 and 3", AT)
         with pytest.raises(TopicChanged):
-            await store.writer.run(stored_topics.merge, two, one, "1 and 2", AT)
+            await store.writer.run(topic_edits.merge, two, one, "1 and 2", AT)
         with pytest.raises(StorageError):
-            await store.writer.run(stored_topics.merge, one, one, "1 and 1", AT)
+            await store.writer.run(topic_edits.merge, one, one, "1 and 1", AT)
         assert await store.readers.run(topics.count, ANNA) == 2
 
 
@@ -170,10 +169,10 @@ async def test_facts_are_done_only_when_they_are_done_for_both(tmp_path: Path) -
     async with running_store(tmp_path) as store:
         a, b = await say(store, "1", "2")
         one, two = await archive(store, [a], [b])
-        assert await store.writer.run(stored_topics.mark, ANNA, one.id, "facts", AT)
+        assert await store.writer.run(topic_edits.mark, ANNA, one.id, "facts", AT)
         one = await store.readers.run(topics.get, ANNA, one.id)
         assert one.facts
-        assert not (await store.writer.run(stored_topics.merge, two, one, "both", AT)).facts
+        assert not (await store.writer.run(topic_edits.merge, two, one, "both", AT)).facts
 
 
 async def test_a_split_puts_topics_in_place_of_one(tmp_path: Path) -> None:
@@ -181,13 +180,13 @@ async def test_a_split_puts_topics_in_place_of_one(tmp_path: Path) -> None:
         a, b, c = await say(store, "1", "2", "3")
         (whole,) = await archive(store, [a, b])
         with pytest.raises(StorageError):  # b would have no topic
-            await store.writer.run(stored_topics.store, ANNA, MAIN, [draft("a", a)], AT, replaces=whole.id)
+            await store.writer.run(topic_edits.store, ANNA, MAIN, [draft("a", a)], AT, replaces=whole.id)
         made = await store.writer.run(
-            stored_topics.store, ANNA, MAIN, [draft("a", a), draft("bc", b, c)], AT, replaces=whole.id
+            topic_edits.store, ANNA, MAIN, [draft("a", a), draft("bc", b, c)], AT, replaces=whole.id
         )
         assert [each.messages for each in made] == [1, 2]
         assert await store.readers.run(topics.get, ANNA, whole.id) is None
-        removed = await store.writer.run(stored_topics.remove, ANNA, made[0].id, AT)
+        removed = await store.writer.run(topic_edits.remove, ANNA, made[0].id, AT)
         assert removed == made[0]
         assert [row.rowid for row in await store.readers.run(topics.unarchived, ANNA, 0, 9)] == [a]
         (again,) = await archive(store, [a])
@@ -200,10 +199,10 @@ async def test_a_vector_of_another_state_or_model_is_left_out(tmp_path: Path) ->
         one, two = await archive(store, [a], [b])
         stale = TopicVector(one.id, "2020-01-01T00:00:00.000Z", unit(1))
         good = TopicVector(two.id, two.updated_at, unit(2))
-        assert await store.writer.run(stored_topics.store_vectors, MODEL, [good]) == 0  # no model yet
+        assert await store.writer.run(topic_edits.store_vectors, MODEL, [good]) == 0  # no model yet
         await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         short = attrs.evolve(good, vector=b"\0" * 4)
-        assert await store.writer.run(stored_topics.store_vectors, MODEL, [stale, short, good]) == 1
+        assert await store.writer.run(topic_edits.store_vectors, MODEL, [stale, short, good]) == 1
         near = await store.readers.run(topic_vectors.nearest, ANNA, unit(2), min_cosine=0.6, limit=50)
         assert [each.topic for each in near] == [two.id]
         boris = UserId("boris")
@@ -260,20 +259,20 @@ class Steps:
                     store, *[sorted(part) for part in (free[:cut], free[cut:]) if part], user=user, chat=chat
                 )
                 vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made[1:]]
-                await store.writer.run(stored_topics.store_vectors, MODEL, vectors)
+                await store.writer.run(topic_edits.store_vectors, MODEL, vectors)
             case "merge" if len(known) > 1:
                 source, target = chance.sample(known, 2)
                 if source.chat == target.chat:
                     await store.writer.run(
-                        stored_topics.merge, source, target, "both", AT, vector=unit(3), model_id=MODEL
+                        topic_edits.merge, source, target, "both", AT, vector=unit(3), model_id=MODEL
                     )
             case "remove" if known:
-                await store.writer.run(stored_topics.remove, owner, chance.choice(known).id, AT)
+                await store.writer.run(topic_edits.remove, owner, chance.choice(known).id, AT)
             case "split" if known:
                 old = chance.choice(known)
                 rowids = await store.readers.run(topics.members, owner, old.id)
                 await store.writer.run(
-                    stored_topics.store,
+                    topic_edits.store,
                     owner,
                     old.chat,
                     [draft(f"part {rowid}", rowid) for rowid in rowids],
@@ -282,7 +281,7 @@ class Steps:
                 )
             case "mark" if known:
                 await store.writer.run(
-                    stored_topics.mark, owner, chance.choice(known).id, chance.choice(["facts", "consolidated"]), AT
+                    topic_edits.mark, owner, chance.choice(known).id, chance.choice(["facts", "consolidated"]), AT
                 )
 
 
@@ -316,11 +315,11 @@ async def test_a_reindex_beside_a_server_that_stores_and_merges_topics(tmp_path:
         rowids = await say(store, *(f"message {n}" for n in range(40)))
         made = list(await archive(store, *([each] for each in rowids[:30])))
         vectors = [TopicVector(each.id, each.updated_at, unit(each.id)) for each in made]
-        await store.writer.run(stored_topics.store_vectors, MODEL, vectors)
+        await store.writer.run(topic_edits.store_vectors, MODEL, vectors)
         await reindexer.start(Options())
         while len(made) > 2 and reindexer.status.state == "running":
             source, target = made.pop(), made[0]
-            made[0] = await store.writer.run(stored_topics.merge, source, target, "merged", AT)
+            made[0] = await store.writer.run(topic_edits.merge, source, target, "merged", AT)
             await trio.lowlevel.checkpoint()
         status = await ended(reindexer)
         assert status.report is not None, status
@@ -384,8 +383,7 @@ CHILD = """
 import os, signal, sys, trio
 from pathlib import Path
 from klaw.store.engine.journal import Journal
-from klaw.store.kinds import topics as stored_topics
-from klaw.store.sql import topics
+from klaw.store.kinds import topic_edits, topics
 from tests.support.stores import running_store
 from tests.support.topics import AT, archive, say, ANNA
 
@@ -421,7 +419,7 @@ async def main():
                 await archive(store, rowids[start : start + 2], rowids[start + 2 : start + 4])
         else:
             while len(made) > 1:
-                made[0] = await store.writer.run(stored_topics.merge, made.pop(), made[0], "both", AT)
+                made[0] = await store.writer.run(topic_edits.merge, made.pop(), made[0], "both", AT)
 
 trio.run(main)
 """

@@ -17,8 +17,9 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import FIELDS, Spent, add, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
+from klaw.store.kinds import turns
 from klaw.store.search.tokenizer import register
-from klaw.store.sql import messages, runs, turns, usage
+from klaw.store.sql import messages, runs, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.support.stores import START, new
 

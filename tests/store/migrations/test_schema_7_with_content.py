@@ -10,10 +10,9 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary
 from klaw.store import migrations
-from klaw.store.kinds import messages, summaries
-from klaw.store.kinds import topics as stored_topics
+from klaw.store.kinds import messages, summaries, topic_changes, topic_edits, topics
 from klaw.store.kinds import usage as stored_usage
-from klaw.store.sql import facts, people, topic_changes, topics, usage
+from klaw.store.sql import facts, people, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.store.migrations.test_migrations import open_with, run_scripts
 from tests.support.forgetting import forgetter, holding, secret_past
@@ -73,8 +72,8 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
         await secret_past(store, tmp_path, SECRET)
         rows = await say(store, "one", "two", "три", chat="other")
         one, two, third = await archive(store, *([row] for row in rows), chat="other")
-        await store.writer.run(stored_topics.merge, two, one, "first and second", AT)
-        await store.writer.run(stored_topics.remove, ANNA, third.id, AT)
+        await store.writer.run(topic_edits.merge, two, one, "first and second", AT)
+        await store.writer.run(topic_edits.remove, ANNA, third.id, AT)
         (asked,) = await store.writer.run(messages.append, [new("what does it cost", user="anna", chat="paid")])
         usages = {"models": [{"model": "p/m", "calls": 2, "prompt_tokens": 30, "completion_tokens": 4}]}
         turn = attrs.evolve(record(asked.message), usage=usages)
@@ -114,8 +113,8 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:  # what is new works on what is old
         await add(store, "Цецилия", relation="тётя")
         left, right = await archive(store, await say(store, "four"), await say(store, "five"))
-        await store.writer.run(stored_topics.merge, right, left, "four and five", AT, by="person")
-        await store.writer.run(stored_topics.undo, ANNA, None, AT)
+        await store.writer.run(topic_edits.merge, right, left, "four and five", AT, by="person")
+        await store.writer.run(topic_edits.undo, ANNA, None, AT)
         await store.writer.run(
             stored_usage.note_spent, "topics", ANNA, None, [{"model": "p/m", "calls": 1, "prompt_tokens": 7}], AT
         )

@@ -26,8 +26,8 @@ from klaw.memory.coverage import Coverage, Pace
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors as stored_vectors
+from klaw.store.search import coverage as sql
 from klaw.store.search import fulltext, vectors
-from klaw.store.sql import coverage as sql
 from klaw.store.sql import messages
 from klaw.store.store import Store
 from tests.conftest import CANARY

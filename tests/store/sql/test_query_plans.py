@@ -7,7 +7,8 @@ import apsw
 
 from klaw.store.engine import connect
 from klaw.store.forget import forget_scope
-from klaw.store.sql import background, topic_changes, topics
+from klaw.store.kinds import topic_changes, topics
+from klaw.store.sql import background
 from tests.support.stores import running_store
 
 STATEMENTS = {

@@ -16,8 +16,7 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.store.engine import meta
 from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import summaries
-from klaw.store.sql import topics
+from klaw.store.kinds import summaries, topics
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact
 from tests.support.forgetting import forgetter, holding

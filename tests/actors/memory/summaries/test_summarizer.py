@@ -25,8 +25,9 @@ from klaw.memory.summaries.making import Made, Maker, next_day
 from klaw.memory.summaries.summarizer import SWEEP_CHATS
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import summaries as stored_summaries
+from klaw.store.kinds import tool_notes
 from klaw.store.search import passages
-from klaw.store.sql import messages, summaries, tool_notes, usage
+from klaw.store.sql import messages, summaries, usage
 from klaw.store.sql.usage import UsageFilters
 from tests.support.clock import TrioClock
 from tests.support.forgetting import forgetter

@@ -17,7 +17,7 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.chooser import TopicChooser
 from klaw.memory.topics.reranker import LONG_CHARS
 from klaw.memory.topics.search import TopicMetrics, TopicSearch
-from klaw.store.sql import topics
+from klaw.store.kinds import topics
 from klaw.store.store import Store
 from tests.support.scripted import Scripted, client
 from tests.support.stores import running_store

@@ -14,8 +14,7 @@ from klaw.errors import StorageError
 from klaw.llm.types import Request
 from klaw.memory.topics.control import TopicRefused
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import vectors
-from klaw.store.sql import topic_changes, topics
+from klaw.store.kinds import topic_changes, topics, vectors
 from tests.actors.memory.test_archivist import LATER, SureEmbedder, settled, tell
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run
 from tests.support.scripted import Scripted, TestClock, archiving, lines_of, split_answer

@@ -22,8 +22,8 @@ from klaw.memory.topics.fact_extractor import MAX_CHANGES, MAX_CHARS, FactExtrac
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.prompts import prompt
 from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages
-from klaw.store.sql import facts, topics
+from klaw.store.kinds import messages, topics
+from klaw.store.sql import facts
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact

@@ -14,9 +14,8 @@ from klaw.domain.person import MAX_NAME, MAX_RELATION, PersonSource
 from klaw.llm.types import Request
 from klaw.memory.topics.people_extractor import MAX_PEOPLE, MOST_SHOWN
 from klaw.prompts import prompt
-from klaw.store.kinds import messages
+from klaw.store.kinds import messages, topics
 from klaw.store.sql import people as sql
-from klaw.store.sql import topics
 from klaw.store.sql.people import Known
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import tell

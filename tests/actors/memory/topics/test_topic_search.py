@@ -22,9 +22,9 @@ from klaw.memory.search.search import MemorySearch
 from klaw.memory.topics import reranker as reranker_module
 from klaw.memory.topics.reranker import Reranker
 from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch, rank_topics
-from klaw.store.kinds import topics
+from klaw.store.kinds import topic_edits
 from klaw.store.search.history_search import HistoryFilters
-from klaw.store.sql.topic_search import TopicFilters
+from klaw.store.search.topic_search import TopicFilters
 from klaw.store.store import Store
 from tests.support.asking import search_lines
 from tests.support.scripted import Scripted
@@ -53,7 +53,7 @@ async def test_a_topic_is_found_by_its_summary_and_by_its_messages_and_only_its_
         made = await fill(store)
         rowids = await say(store, "nothing of the sort")
         await store.writer.run(
-            topics.store,
+            topic_edits.store,
             ANNA,
             made["anna"][0].chat,
             [draft("Велосипед в ремонте", *rowids)],

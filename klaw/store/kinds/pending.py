@@ -9,7 +9,8 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
 from klaw.store.engine.connect import snapshot
-from klaw.store.sql import messages, summaries, turns
+from klaw.store.kinds import turns
+from klaw.store.sql import messages, summaries
 from klaw.store.sql.messages import Session
 
 MAX_PENDING = 200

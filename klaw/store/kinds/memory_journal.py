@@ -8,7 +8,8 @@ import apsw
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.forget import forgetting
-from klaw.store.sql import background, core_memory, facts, people, summaries, tasks, topic_changes
+from klaw.store.kinds import topic_changes
+from klaw.store.sql import background, core_memory, facts, people, summaries, tasks
 
 KINDS: tuple[Kind[Any], ...] = (
     tasks.TASK,

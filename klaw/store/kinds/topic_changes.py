@@ -15,10 +15,10 @@ from klaw.convert import JOURNAL, Form
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, Kind
+from klaw.store.kinds import topics
+from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
 from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
-from klaw.store.sql import topics
-from klaw.store.sql.topics import Author, TopicMark, TopicsPut, TopicState
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 

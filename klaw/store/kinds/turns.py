@@ -7,7 +7,7 @@ import apsw
 
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
-from klaw.store.sql import rows
+from klaw.store import rows
 
 _COLUMNS = rows.columns(TurnRecord)
 _turn = rows.reader(TurnRecord)
