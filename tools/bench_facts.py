@@ -21,9 +21,9 @@ from klaw.domain.fact import Fact, FactId, FactSource, Origin
 from klaw.domain.names import UserId
 from klaw.store import migrations
 from klaw.store.engine import connect
+from klaw.store.kinds import facts
 from klaw.store.search import passages, vectors
 from klaw.store.search.passages import PassageVector
-from klaw.store.sql import facts
 
 MODEL, DIMENSION, RUNS = "bench", 384, 40
 

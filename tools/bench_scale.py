@@ -45,10 +45,10 @@ from klaw.memory.search.search import MemorySearch
 from klaw.store import migrations
 from klaw.store.engine import connect, meta
 from klaw.store.engine.database import open_readers
+from klaw.store.kinds import messages
 from klaw.store.search import vector_codes, vector_search, vectors
 from klaw.store.search.candidates import Scope, search_lists
 from klaw.store.search.history_search import HistoryFilters, search_history
-from klaw.store.sql import messages
 
 CHATS = 50
 READERS = 2
@@ -155,7 +155,7 @@ def grow(connection: apsw.Connection, material: Material, size: int) -> dict[str
             rowids = (
                 list(range(first + 1, first + BATCH + 1))
                 if first < before
-                else [messages.append(connection, message).rowid for message in new_messages(texts, first)]
+                else [messages.insert(connection, message).rowid for message in new_messages(texts, first)]
             )
         spent["messages"] += time.perf_counter() - begin
         begin = time.perf_counter()

@@ -24,10 +24,9 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import Spent, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import turns
+from klaw.store.kinds import messages, turns, usage
+from klaw.store.kinds.usage import By, UsageFilters
 from klaw.store.search.tokenizer import register
-from klaw.store.sql import messages, usage
-from klaw.store.sql.usage import By, UsageFilters
 
 CHATS, USERS, MODELS, DAYS = 50, 4, 5, 90
 START, DAY_S = 1_760_000_000.0, 86_400
@@ -44,7 +43,7 @@ def make_chat(connection: apsw.Connection, number: int) -> ChatId:
     chat = chat_id(user, f"c{number}")
     fields: dict[str, Any] = {"channel": "bench", "role": Role.USER, "type": Kind.TEXT, "content": "hello"}
     new = NewMessage(id=f"m{number}", chat=chat, user=user, tokens=2, created_at=day(0), metadata={}, **fields)
-    messages.append(connection, new)
+    messages.insert(connection, new)
     return chat
 
 

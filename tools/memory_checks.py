@@ -16,10 +16,10 @@ import attrs
 from klaw.doctor import judge
 from klaw.doctor.finding import Level
 from klaw.domain.person import normal_name
+from klaw.store import checkup
+from klaw.store.checkup import topics_checked
 from klaw.store.engine.logcheck import read_logs
 from klaw.store.forget import forgetting
-from klaw.store.sql import checkup
-from klaw.store.sql.topic_checkup import topics_checked
 from klaw.store.store import read_offline
 
 _WORD = re.compile(rb"q([a-z]{6})q", re.IGNORECASE)

@@ -28,8 +28,8 @@ from klaw.memory.people.people import People
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.store.kinds import facts, messages, topic_edits, topics, usage, vectors
+from klaw.store.kinds import people as people_sql
 from klaw.store.kinds.facts import FactVector
-from klaw.store.sql import people as people_sql
 from klaw.store.store import Store
 from tests.support.derived import TOOLS, turn_of
 from tests.support.facts import fact

@@ -39,7 +39,7 @@ from klaw.actor.reply import Reply
 from klaw.client.client import Client
 from klaw.domain.message import Message
 from klaw.domain.task import Run, RunKind, RunStatus
-from klaw.store.sql import runs
+from klaw.store.kinds import runs
 from klaw.store.store import read_offline
 from tests.support import llm_server
 from tests.support.llm_server import Pause, Recorded, Text, Tool, serve_llm, text_reply, tool_reply

@@ -31,12 +31,11 @@ from klaw.memory.coverage import Coverage
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall
 from klaw.operations.perform import OPERATOR, Call, perform
-from klaw.store import message_location
+from klaw.store import message_location, overview
 from klaw.store.engine.database import Readers
-from klaw.store.kinds import turns
+from klaw.store.kinds import facts, messages, turns
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.values import Options
-from klaw.store.sql import facts, messages, overview, replay
 
 
 @attrs.frozen(kw_only=True)
@@ -116,7 +115,7 @@ class Commands:
         message = why.choose(await readers.run(message_location.find, recalled.check_message(request.why, turn)))
         told = recalled.explain_message(turn, message)
         if recalled.needs_search(told):
-            stored = await readers.run(replay.stored_recall, turn)
+            stored = await readers.run(overview.stored_recall, turn)
             embedder, settings = self._sources.embedder, self._sources.config.auto_rag
             told = recalled.with_search(told, await recalled.search_again(readers, embedder, settings, stored, message))
         return {**answer, "why": told}

@@ -20,7 +20,7 @@ from klaw.memory.recall.reasons import place_of, reason, remedy
 from klaw.memory.recall.recall import CONSIDERED, Recall
 from klaw.store.engine.database import Readers
 from klaw.store.message_location import Target
-from klaw.store.sql.replay import StoredRecall
+from klaw.store.overview import StoredRecall
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""

@@ -10,7 +10,7 @@ from klaw.admin.requests import Receipt, Request, Why
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.operations.short_ids import ID, MOST_TOLD, only, read_id
 from klaw.store.engine.database import Readers
-from klaw.store.sql.short_ids import IdKind, beginning_with
+from klaw.store.overview import IdKind, beginning_with
 
 _FIELDS: Mapping[type[Any], tuple[tuple[str, IdKind], ...]] = {
     Receipt: (("turn", "turn"), ("why", "message")),

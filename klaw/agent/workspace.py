@@ -23,11 +23,11 @@ from klaw.domain.core_memory import render as render_core_memory
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import AGENT_FILES, USER_FILE
 from klaw.prompts import prompt
-from klaw.store import core_files
+from klaw.store.kinds import core_memory
 from klaw.toolbox.builtin.skills import FILE as SKILL_FILE
 from klaw.toolbox.builtin.skills import Catalogue
 
-CORE_MEMORY_FILE = core_files.FILE
+CORE_MEMORY_FILE = core_memory.FILE
 MAX_FILE_BYTES = 256 * 1024
 """A larger file is no prompt; it is left out."""
 READ_S = 15.0

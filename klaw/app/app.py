@@ -38,11 +38,11 @@ from klaw.runs import parts as task_parts
 from klaw.runs.parts import Tasks
 from klaw.store.engine import writer as writer_actor
 from klaw.store.engine.journal import Journal
+from klaw.store.kinds import messages
 from klaw.store.rebuild import actor as reindex_actor
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.files import Places
 from klaw.store.rebuild.values import Progress
-from klaw.store.sql import messages
 from klaw.store.store import open_store
 from klaw.toolbox import parts as tool_parts
 from klaw.toolbox.parts import Tools

@@ -13,9 +13,9 @@ from klaw.context.pinned_facts import standing
 from klaw.domain.search import NOTHING, Recalled
 from klaw.domain.topic import ChosenTopics
 from klaw.llm.client import Meter
+from klaw.store.kinds import facts
 from klaw.store.kinds.pending import ChatRows
 from klaw.store.search.candidates import Scope
-from klaw.store.sql import facts
 
 
 @attrs.frozen(kw_only=True)

@@ -30,11 +30,9 @@ from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import KlawError
 from klaw.store.forget.derivation import SHOWN
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import turns
+from klaw.store.kinds import messages, turns
 from klaw.store.kinds.messages import Appended
 from klaw.store.kinds.pending import read_rows
-from klaw.store.sql import messages
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
@@ -219,9 +217,7 @@ class _ChatActor:
         if warning is None:
             return
         try:
-            await self.agent.core.writer.run(
-                stored_messages.append, [self._system(Kind.TEXT, warning, {"budget": "warning"})]
-            )
+            await self.agent.core.writer.run(messages.append, [self._system(Kind.TEXT, warning, {"budget": "warning"})])
         except KlawError as error:
             log.warning("warning_not_stored", error=type(error).__name__)
 
@@ -231,9 +227,7 @@ class _ChatActor:
         if self.unstored >= MAX_BATCH:
             await self._settle()
         for submit in submits:
-            self.storing = await self.agent.core.writer.begin(
-                stored_messages.append, [self._message(submit, Kind.TEXT)]
-            )
+            self.storing = await self.agent.core.writer.begin(messages.append, [self._message(submit, Kind.TEXT)])
             self.unstored += 1
             self.storing.then(partial(self._stored, submit))
 
@@ -270,9 +264,7 @@ class _ChatActor:
         self.vitals.doing("carrying out a command")
         await self._settle()
         try:
-            (appended,) = await self.agent.core.writer.run(
-                stored_messages.append, [self._message(submit, Kind.COMMAND)]
-            )
+            (appended,) = await self.agent.core.writer.run(messages.append, [self._message(submit, Kind.COMMAND)])
         except KlawError as error:
             submit.reply.fail(error)
             return
@@ -282,7 +274,7 @@ class _ChatActor:
         try:
             done = await self._carry_out(command)
             answer = self._system(Kind.COMMAND, done.text, {"command": submit.id, **done.metadata})
-            await self.agent.core.writer.run(stored_messages.append, [*done.before, answer])
+            await self.agent.core.writer.run(messages.append, [*done.before, answer])
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
@@ -414,7 +406,7 @@ class _ChatActor:
             usage={},
             timings={},
         )
-        await self.agent.core.writer.run(stored_messages.append, [], record)
+        await self.agent.core.writer.run(messages.append, [], record)
 
     async def _finish(self) -> None:
         """The mailbox is closed (shutdown): let a running turn end, then answer what waits for its debounce."""

@@ -21,10 +21,8 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.errors import ActorStopped
-from klaw.store.kinds import turns
-from klaw.store.kinds.messages import Appended
-from klaw.store.sql import messages
-from klaw.store.sql.messages import Session
+from klaw.store.kinds import messages, turns
+from klaw.store.kinds.messages import Appended, Session
 
 PARENT = "chats"
 

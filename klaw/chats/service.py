@@ -7,8 +7,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.errors import KlawError
-from klaw.store.kinds.messages import Appended
-from klaw.store.sql.messages import Session
+from klaw.store.kinds.messages import Appended, Session
 
 
 class TooManyChats(KlawError):

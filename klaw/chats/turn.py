@@ -27,7 +27,7 @@ from klaw.llm.client import Meter
 from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, TextDelta, ToolCall, ToolDescription
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows, read_rows
 from klaw.toolbox.spec import ToolContext
 
@@ -231,7 +231,7 @@ class Turn:
         if calling:
             self.vitals.doing("storing tool calls")
         message = self.agent.composer.own(self.chat, role, kind, text, {"turn": self.id, **metadata})
-        await self.agent.core.writer.run(stored_messages.append, [message])
+        await self.agent.core.writer.run(messages.append, [message])
         if calling:
             self._forget_streamed()
             self.vitals.doing("running tools")
@@ -250,7 +250,7 @@ class Turn:
             metadata["stopped"] = True
         message = self.agent.composer.own(self.chat, Role.ASSISTANT, Kind.TEXT, answer, metadata)
         record = self._record(self._rows, status, None)
-        await self.agent.core.writer.run(stored_messages.append, [message] if answer.strip() else [], record)
+        await self.agent.core.writer.run(messages.append, [message] if answer.strip() else [], record)
         self.agent.memory.embedder.nudge()
         self._end(status, None, None)
         return status
@@ -263,9 +263,7 @@ class Turn:
         log.warning("turn_failed", code=code, error=error_class(error), where=where(error))
         if self._rows is not None:
             try:
-                await self.agent.core.writer.run(
-                    stored_messages.append, [], self._record(self._rows, TurnStatus.FAILED, code)
-                )
+                await self.agent.core.writer.run(messages.append, [], self._record(self._rows, TurnStatus.FAILED, code))
             except StorageFull:
                 log.error("turn_not_recorded", code="storage_full")
         self._end(TurnStatus.FAILED, code, text)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig
     from klaw.domain.search import Candidate
     from klaw.memory.recall.replay import Replayed
-    from klaw.store.sql.replay import StoredRecall
+    from klaw.store.overview import StoredRecall
 
 SNIPPET_CHARACTERS = 90
 _UNCHANGEABLE = {
@@ -82,7 +82,7 @@ def read_settings(config: "EngineConfig", given: Sequence[str]) -> "EngineConfig
 def _turns(paths: Paths, args: argparse.Namespace) -> "list[StoredRecall]":
     from klaw.admin.answers import check_chat, check_user
     from klaw.admin.requests import BadRequest
-    from klaw.store.sql import replay
+    from klaw.store import overview
     from klaw.store.store import read_offline
 
     if not paths.database.is_file():
@@ -95,12 +95,12 @@ def _turns(paths: Paths, args: argparse.Namespace) -> "list[StoredRecall]":
     except BadRequest as error:
         raise NoTurns(str(error).removeprefix("args.")) from None
     if args.turn:
-        stored = read_offline(paths.database, replay.named, args.turn)
+        stored = read_offline(paths.database, overview.recalls_of, args.turn)
         unknown = sorted(set(args.turn) - {each.turn.id for each in stored})
         if unknown:
             raise NoTurns(f"there is no turn {', '.join(unknown)}")
     else:
-        stored = read_offline(paths.database, replay.newest, chat, user, args.last)
+        stored = read_offline(paths.database, overview.newest_recalls, chat, user, args.last)
     if not stored:
         raise NoTurns("there are no turns yet")
     return stored

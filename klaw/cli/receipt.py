@@ -56,8 +56,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.admin.requests import BadRequest, Receipt, parse_args
     from klaw.operations.short_ids import MOST_TOLD, only
     from klaw.store import message_location
-    from klaw.store.sql.overview import find_turn
-    from klaw.store.sql.short_ids import beginning_with
+    from klaw.store.overview import beginning_with, find_turn
     from klaw.store.store import read_offline
 
     try:
@@ -85,13 +84,13 @@ def _searched(paths: Paths, told: dict[str, Any], turn: "TurnRecord", message: "
     from klaw.admin import recalled
     from klaw.config.load import load
     from klaw.memory.recall.offline_recall import open_recall
-    from klaw.store.sql import replay
+    from klaw.store import overview
     from klaw.store.store import read_offline
 
     log.configure("error", "auto")
     config, _ = load(paths.config_file)
     folder = config.embedding.path or paths.models_dir / config.embedding.model
-    stored = read_offline(paths.database, replay.stored_recall, turn)
+    stored = read_offline(paths.database, overview.stored_recall, turn)
 
     async def search() -> dict[str, Any]:
         async with open_recall(paths.database, config, folder) as offline:

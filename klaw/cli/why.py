@@ -46,7 +46,7 @@ def _read(paths: Paths, wanted: dict[str, str | None]) -> dict[str, Any]:
     from klaw.config.load import load
     from klaw.context.pinned_facts import standing
     from klaw.store import message_location
-    from klaw.store.sql import facts
+    from klaw.store.kinds import facts
     from klaw.store.store import read_offline
 
     log.configure("error", "auto")

@@ -14,10 +14,9 @@ from klaw.doctor.finding import Finding, Level, ok, problem
 from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
+from klaw.store import checkup
+from klaw.store.checkup import kept_checked, topics_checked
 from klaw.store.engine.logcheck import LogReport, read_logs
-from klaw.store.sql import checkup as sql
-from klaw.store.sql.kept_checkup import kept_checked
-from klaw.store.sql.topic_checkup import topics_checked
 from klaw.store.store import read_offline
 
 SECOND_LOOK_S = 1.0
@@ -86,7 +85,7 @@ def _check_data(
             done.findings.append(problem("database", text, todo))
         return None, None
     try:
-        schema = read_offline(paths.database, sql.schema)
+        schema = read_offline(paths.database, checkup.schema)
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
         return None, None
@@ -98,7 +97,7 @@ def _check_data(
     try:
         if not damaged:  # else what it seems to have proves nothing about the logs
             _check_tails(done, paths, logs, running=running)
-        return stored, read_offline(paths.database, sql.newest_time)
+        return stored, read_offline(paths.database, checkup.newest_time)
     except StorageError as error:
         done.findings.append(problem("database", str(error), judge.REBUILD))
         return stored, None
@@ -110,7 +109,7 @@ def _in_database(paths: Paths, logs: LogReport) -> int:
     if not any(gaps.values()):
         return 0
     try:
-        return read_offline(paths.database, sql.has_any, gaps)
+        return read_offline(paths.database, checkup.has_any, gaps)
     except StorageError:
         return 0  # missing, damaged or of another schema: told below
 
@@ -118,7 +117,7 @@ def _in_database(paths: Paths, logs: LogReport) -> int:
 def _check_integrity(done: Checkup, paths: Paths, *, whole: bool) -> bool:
     """Returns whether the file is damaged."""
     try:
-        complaints = read_offline(paths.database, sql.complaints, whole=whole)
+        complaints = read_offline(paths.database, checkup.complaints, whole=whole)
     except StorageError as error:
         complaints = [str(error)]
     done.findings += judge.judge_integrity(complaints, whole=whole)
@@ -129,7 +128,7 @@ def _check_covered(done: Checkup, paths: Paths, config: EngineConfig) -> str | N
     """Both indexes against the messages. Returns the id of the stored model."""
     window, min_tokens = config.context.sliding_window, config.auto_rag.min_message_tokens
     try:
-        covered = read_offline(paths.database, sql.covered, window, min_tokens)
+        covered = read_offline(paths.database, checkup.covered, window, min_tokens)
     except StorageError as error:
         done.findings.append(problem("covered", f"cannot be counted: {error}", judge.REBUILD))
         return None
@@ -156,8 +155,8 @@ def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool)
     if running and (unknown or any(others.values())):
         time.sleep(SECOND_LOOK_S)  # the writer may have been between log and database
         unknown, others = _unknown(paths, logs)
-    last_seqs = read_offline(paths.database, sql.last_seqs) if not running else {}
-    change, entry = read_offline(paths.database, sql.last_changes)
+    last_seqs = read_offline(paths.database, checkup.last_seqs) if not running else {}
+    change, entry = read_offline(paths.database, checkup.last_changes)
     done.findings.append(
         judge.judge_tails(logs, unknown, others, last_seqs, last_change=change, last_entry=entry, running=running)
     )
@@ -165,9 +164,9 @@ def _check_tails(done: Checkup, paths: Paths, logs: LogReport, *, running: bool)
 
 def _unknown(paths: Paths, logs: LogReport) -> tuple[Mapping[ChatId, int], Mapping[str, int]]:
     """What of the logs the database lacks: messages by chat, and how many of everything else."""
-    messages = read_offline(paths.database, sql.unknown_messages, logs.messages)
+    messages = read_offline(paths.database, checkup.unknown_messages, logs.messages)
     return messages, {
-        "turn": read_offline(paths.database, sql.unknown_turns, logs.turns),
-        "run": read_offline(paths.database, sql.unknown_runs, logs.runs),
-        "memory change": read_offline(paths.database, sql.lacks_entries, logs.entries),
+        "turn": read_offline(paths.database, checkup.unknown_turns, logs.turns),
+        "run": read_offline(paths.database, checkup.unknown_runs, logs.runs),
+        "memory change": read_offline(paths.database, checkup.lacks_entries, logs.entries),
     }

@@ -6,11 +6,9 @@ from typing import Any
 from klaw.doctor.finding import Finding, listed, ok, problem, warning
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
+from klaw.store.checkup import Covered, KeptChecked, Schema, TopicsChecked
 from klaw.store.engine.logcheck import LogReport
 from klaw.store.engine.set_aside import FOLDER
-from klaw.store.sql.checkup import Covered, Schema
-from klaw.store.sql.kept_checkup import KeptChecked
-from klaw.store.sql.topic_checkup import TopicsChecked
 
 REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes the database again from the logs"
 BY_ITSELF = "a running server repairs it automatically; if it does not"

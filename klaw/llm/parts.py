@@ -15,8 +15,8 @@ from klaw.llm.local.state import LocalModel
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
-from klaw.store.sql import usage
-from klaw.store.sql.usage import UsageFilters
+from klaw.store.kinds import usage
+from klaw.store.kinds.usage import UsageFilters
 
 CORRECTION_TURNS = 200
 """The newest turns, from which the corrections of token estimates are taken at the start."""

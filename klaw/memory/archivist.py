@@ -34,11 +34,10 @@ from klaw.memory.topics.texts import embedding_text
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import topic_changes, topic_edits, topics
+from klaw.store.kinds import messages, topic_changes, topic_edits, topics
 from klaw.store.kinds.topic_edits import TopicDraft
 from klaw.store.search import topic_vectors, vectors
 from klaw.store.search.topic_vectors import TopicVector
-from klaw.store.sql import messages
 
 ACTOR_NAME = "memory.archivist"
 SWEEP_S = 60.0

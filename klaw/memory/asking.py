@@ -27,7 +27,7 @@ from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, ToolDescription
 from klaw.prompts import prompt
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import usage as stored_usage
+from klaw.store.kinds import usage
 
 ANSWER_S = 900.0
 """A model that does not answer within this time has failed; that of a small machine reads a long prompt for minutes."""
@@ -91,7 +91,7 @@ class Asker:
                 charge.at = iso(self.clock.now())
                 with trio.move_on_after(WRITE_S, shield=True) as scope:
                     try:
-                        await self.writer.run(stored_usage.note_spent, source, user, chat, models, charge.at)
+                        await self.writer.run(usage.note_spent, source, user, chat, models, charge.at)
                     except KlawError as error:  # the daily limit has it; only a restart would forget it
                         log.warning("spending_not_noted", error=error_class(error), name=source)
                 if scope.cancelled_caught:  # it may be stored all the same

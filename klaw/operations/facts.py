@@ -165,7 +165,7 @@ def _written(outcome: "T | Known") -> T:
 @NOUN.operation("fact_list", FactList, cli="list", show=_table, offline=True)
 async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[str, Any]:
     """List the facts, the most important first."""
-    from klaw.store.sql import facts
+    from klaw.store.kinds import facts
 
     of, limit = asked.category, asked.limit
     found = await readers.run(facts.of_user, user, category=of, limit=limit, offset=asked.offset)
@@ -210,7 +210,7 @@ async def delete(asked: OfFact, user: UserId, facts: "Facts") -> dict[str, Any]:
 @NOUN.operation("fact_history", OfFact, cli="history", show=_history)
 async def history(asked: OfFact, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Show all versions of a fact, the oldest first."""
-    from klaw.store.sql import facts
+    from klaw.store.kinds import facts
 
     past = await readers.run(facts.history, user, FactId(asked.fact))
     if not past:

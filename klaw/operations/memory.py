@@ -44,8 +44,8 @@ _SLASH = Slash(word="/memory", help="show what is remembered about you: core mem
 @NOUN.operation("memory", OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
 async def show(user: UserId, readers: "Readers") -> dict[str, Any]:
     """Show core memory and the most important facts."""
-    from klaw.store.core_files import read_core
-    from klaw.store.sql import facts
+    from klaw.store.kinds import facts
+    from klaw.store.kinds.core_memory import read_core
 
     document, error = None, None
     try:

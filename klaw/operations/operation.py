@@ -116,7 +116,7 @@ def argument(
         file: ``@FILE`` reads it from a file.
         most_bytes: how long a text may be in UTF-8.
         hidden: the command line does not have it.
-        id_of: it is an id of this kind, which may be shortened (``store.sql.short_ids``).
+        id_of: it is an id of this kind, which may be shortened (``store.overview``).
     """
     told = Argument(
         help=help,

@@ -33,7 +33,7 @@ from klaw.operations.text import Table, minute
 if TYPE_CHECKING:
     from klaw.memory.people.people import People
     from klaw.store.engine.database import Readers
-    from klaw.store.sql.people import Known
+    from klaw.store.kinds.people import Known
 
 MOST_MENTIONS = 100
 FOUND = 5
@@ -220,7 +220,7 @@ def _known(known: "Known") -> dict[str, Any]:
 
 
 async def _with_counts(readers: "Readers", person: Person) -> dict[str, Any]:
-    from klaw.store.sql import people as sql
+    from klaw.store.kinds import people as sql
 
     found = await readers.run(sql.of_user, person.user, only=person.id)
     return _known(found[0] if found else sql.Known(person, 0, None))
@@ -261,7 +261,7 @@ _SLASH = Slash(
 @NOUN.operation("person_list", Paged, cli="list", show=_table, offline=True, slash=_SLASH)
 async def list_people(asked: Paged, user: UserId, readers: "Readers") -> dict[str, Any]:
     """List the people, those named most often first."""
-    from klaw.store.sql import people as sql
+    from klaw.store.kinds import people as sql
 
     found = await readers.run(sql.of_user, user, limit=asked.limit, offset=asked.offset)
     total = await readers.run(sql.count, user)
@@ -282,7 +282,7 @@ async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str,
 @NOUN.operation("person_show", OfPerson, cli="show", show=_with_topics)
 async def show(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
     """Show a person with the topics that name it."""
-    from klaw.store.sql import people as sql
+    from klaw.store.kinds import people as sql
 
     person = await _meant(people, user, asked.person)
     found = await readers.run(sql.get, user, person)
@@ -303,7 +303,7 @@ async def show(asked: OfPerson, user: UserId, people: "People", readers: "Reader
 @NOUN.operation("person_add", PersonAdd, cli="add", show=_person, changes=True)
 async def add(asked: PersonAdd, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
     """Add a person."""
-    from klaw.store.sql import people as sql
+    from klaw.store.kinds import people as sql
 
     new = asked.fields
     await _check_another(readers, user, new)
@@ -315,7 +315,7 @@ async def add(asked: PersonAdd, user: UserId, people: "People", readers: "Reader
 
 async def _check_another(readers: "Readers", user: UserId, new: NewPerson) -> None:
     """Two of one name whom nothing tells apart are one, added twice. Raises OperationError."""
-    from klaw.store.sql import people as sql
+    from klaw.store.kinds import people as sql
 
     if new.aliases or not normal_name(new.name):
         return
@@ -332,7 +332,7 @@ async def _check_another(readers: "Readers", user: UserId, new: NewPerson) -> No
 @NOUN.operation("person_edit", PersonEdit, cli="edit", show=_person, changes=True)
 async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
     """Change a person; what is not given stays as it is."""
-    from klaw.store.sql import people as sql
+    from klaw.store.kinds import people as sql
 
     person, fields = await _meant(people, user, asked.person), asked.fields
     present = await readers.run(sql.get, user, person)
@@ -367,7 +367,7 @@ async def delete(asked: OfPerson, user: UserId, people: "People") -> dict[str, A
 @NOUN.operation("person_history", OfPerson, cli="history", show=_history)
 async def history(asked: OfPerson, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
     """Show all versions of a person, the oldest first."""
-    from klaw.store.sql import people as sql
+    from klaw.store.kinds import people as sql
 
     person = await _meant(people, user, asked.person)
     past = await readers.run(sql.history, user, person)

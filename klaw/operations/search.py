@@ -149,8 +149,8 @@ async def search(
 ) -> dict[str, Any]:
     """Search all that was said, by words and by meaning."""
     from klaw.memory.search.search_order import Cursor
+    from klaw.store.kinds import messages
     from klaw.store.search.history_search import HistoryFilters
-    from klaw.store.sql import messages
 
     chat = chat_of(asked.chat, user, any_user=asker.user is None and asked.user is None)
     page = _page(asked.page)

@@ -10,7 +10,7 @@ from klaw.operations.operation import OperationError
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
-    from klaw.store.sql.short_ids import IdKind
+    from klaw.store.overview import IdKind
 
 SHORTEST = 4
 """Characters; a shorter text is a name, or a slip."""
@@ -26,7 +26,7 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any) -> Any:
         OperationError: ``ambiguous_id`` with those that begin so.
         StorageError: the store cannot be read.
     """
-    from klaw.store.sql.short_ids import beginning_with
+    from klaw.store.overview import beginning_with
 
     changed: dict[str, Any] = {}
     for field in attrs.fields(type(asked)):

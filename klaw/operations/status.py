@@ -191,8 +191,9 @@ async def status(
 
     from klaw.actor import log as logging
     from klaw.actor.clock import iso
-    from klaw.store.sql import overview, usage
-    from klaw.store.sql.usage import UsageFilters
+    from klaw.store import overview
+    from klaw.store.kinds import usage
+    from klaw.store.kinds.usage import UsageFilters
 
     counts = attrs.asdict(await core.readers.run(overview.counts))
     coverage, embedder = memory.coverage.report(), memory.embedder.status

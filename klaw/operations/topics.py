@@ -270,7 +270,7 @@ async def split(asked: TopicsSplit, user: UserId, topic_control: "TopicControl")
 )
 async def rebuild(asked: TopicsRebuild, user: UserId, topic_control: "TopicControl", clock: "Clock") -> dict[str, Any]:
     """Drop topics and let the archivist make them again; facts are kept."""
-    from klaw.store.sql import messages
+    from klaw.store.kinds import messages
 
     chat: ChatId | None = chat_of(asked.chat, user)
     if chat is not None and await topic_control.readers.run(messages.session, chat) is None:

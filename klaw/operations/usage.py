@@ -130,8 +130,8 @@ async def usage(
     asked: Usage, asker: Asker, readers: "Readers", clock: "Clock", budget: "Budget | None"
 ) -> dict[str, Any]:
     """Show tokens and cost by day, chat, model, task or source."""
-    from klaw.store.sql import usage
-    from klaw.store.sql.usage import UsageFilters
+    from klaw.store.kinds import usage
+    from klaw.store.kinds.usage import UsageFilters
 
     today = dt.datetime.fromtimestamp(clock.now(), dt.UTC).date()
     since = (today - dt.timedelta(days=asked.days - 1)).isoformat()
@@ -156,7 +156,7 @@ async def usage(
 )
 async def chat_usage(chat: ChatId, readers: "Readers", budget: "Budget") -> dict[str, Any]:
     """Show what the chat where this is asked has used, and its user."""
-    from klaw.store.sql import usage
+    from klaw.store.kinds import usage
 
     used, report = await readers.run(usage.of_chat, chat, budget.today()), budget.report()
     return {

@@ -28,8 +28,7 @@ from klaw.runs.limits import (
     tokens_of,
 )
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun
-from klaw.store.kinds import due_runs, runs
-from klaw.store.sql import tasks
+from klaw.store.kinds import due_runs, runs, tasks
 
 log = structlog.get_logger("klaw.scheduler")
 

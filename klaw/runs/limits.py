@@ -19,7 +19,7 @@ from klaw.domain.task import Run, RunStatus, Task, TaskName
 from klaw.errors import KlawError
 from klaw.llm.types import Usage
 from klaw.store.engine.database import Readers
-from klaw.store.sql import runs
+from klaw.store.kinds import runs
 
 
 class Limit(enum.StrEnum):

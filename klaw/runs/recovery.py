@@ -20,9 +20,7 @@ from klaw.errors import ActorStopped, KlawError, NoSuchChat
 from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import due_runs
-from klaw.store.kinds import runs as stored_runs
-from klaw.store.sql import runs
+from klaw.store.kinds import due_runs, runs
 
 INTERRUPTED = "Klaw was stopped while it ran"
 AGAIN = "a second attempt; Klaw was stopped during the first"
@@ -61,7 +59,7 @@ async def recover(readers: Readers, writer: Writer, clock: Clock, new_id: Callab
             result="",
             details={QUEUED: True, **{key: run.details[key] for key in (OUTSIDE,) if key in run.details}},
         )
-        begun = await writer.run(stored_runs.begin, second)
+        begun = await writer.run(runs.begin, second)
         if not begun.repeated:
             again.append(begun.run)
     if left:
@@ -152,5 +150,5 @@ async def _save(ended: Run, told: str | None, writer: Writer, clock: Clock) -> R
     if told is not None and listener is not None:
         notice = notice_message(ended, chat_id(ended.user, listener), told, iso(clock.now()))
         with suppress(NoSuchChat):
-            return (await writer.run(stored_runs.save, ended, notice=notice)).run
-    return (await writer.run(stored_runs.save, ended)).run
+            return (await writer.run(runs.save, ended, notice=notice)).run
+    return (await writer.run(runs.save, ended)).run

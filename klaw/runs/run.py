@@ -28,8 +28,7 @@ from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.runs.due import Rules, is_retried
 from klaw.runs.limits import Allowance, Limit, LimitReached, Refusal, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
-from klaw.store.kinds import due_runs
-from klaw.store.sql import facts, runs, tasks
+from klaw.store.kinds import due_runs, facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
 
 log = structlog.get_logger("klaw.run")

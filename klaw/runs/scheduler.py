@@ -32,8 +32,7 @@ from klaw.runs.drafting import Request
 from klaw.runs.due import Decision, Fire, Rules, State, TaskKey, Watch, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
-from klaw.store.kinds import due_runs
-from klaw.store.sql import tasks
+from klaw.store.kinds import due_runs, tasks
 
 CAPACITY = 256
 CANCELLED = "cancelled by the user"

@@ -26,9 +26,8 @@ from klaw.runs.scheduler import CancelRun, RunNow, Scheduler, Spawn
 from klaw.runs.triggers import next_fires
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import due_runs
+from klaw.store.kinds import due_runs, messages, runs
 from klaw.store.kinds import tasks as stored_tasks
-from klaw.store.sql import messages, runs, tasks
 
 ANSWER_S = 30.0
 MAX_TASKS = 200
@@ -106,7 +105,7 @@ class Scheduling:
             StorageError: it could not be stored.
         """
         task = drafting.draft(raw, user=user, now=self._clock.now(), default_zone=self._zone, providers=self._providers)
-        if len(await self._readers.run(tasks.of_user, user)) >= MAX_TASKS:
+        if len(await self._readers.run(stored_tasks.of_user, user)) >= MAX_TASKS:
             raise TaskError([Problem(path="name", message=f"there are {MAX_TASKS} tasks already; remove one first")])
         task = await self._writer.run(stored_tasks.put, task, "new")
         self._scheduler.nudge()
@@ -150,12 +149,12 @@ class Scheduling:
 
     async def tasks(self, user: UserId) -> list[TaskView]:
         """All tasks of a user, by name."""
-        return [await self._view(task) for task in await self._readers.run(tasks.of_user, user)]
+        return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 
     async def pair_heartbeat(self, user: UserId, chat: str | None) -> Task | None:
         """Let the heartbeat speak in a chat, or nowhere. Returns it as it is now."""
         now = iso(self._clock.now())
-        present = await self._readers.run(tasks.get, user, HEARTBEAT)
+        present = await self._readers.run(stored_tasks.get, user, HEARTBEAT)
         if chat is None:
             if present is not None:
                 await self._writer.run(stored_tasks.remove, user, HEARTBEAT, now)
@@ -301,7 +300,7 @@ class Scheduling:
     async def overview(self) -> Overview:
         """How all users' tasks and runs stand. Raises StorageError."""
         now = self._clock.now()
-        every = await self._readers.run(partial(tasks.everybodys, enabled_only=False))
+        every = await self._readers.run(partial(stored_tasks.everybodys, enabled_only=False))
         attempts = await self._readers.run(due_runs.latest_attempts, iso(now))
         since = iso(now - UNDELIVERED_DAYS * 86_400)
         undelivered = await self._readers.run(runs.count_failed, NO_SUCH_CHAT, since)
@@ -330,7 +329,7 @@ class Scheduling:
         return frozenset({LOCAL_PROVIDER, *self._config.providers})
 
     async def _task(self, user: UserId, name: str) -> Task:
-        task = await self._readers.run(tasks.get, user, _name(name))
+        task = await self._readers.run(stored_tasks.get, user, _name(name))
         if task is None:
             raise NoSuchTask(f"there is no task {_name(name)}")
         return task

@@ -13,10 +13,9 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.summary import Summary
 from klaw.domain.topic import Topic
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import topics
+from klaw.store.kinds import messages, summaries, topics
 from klaw.store.kinds.pending import ChatRows, read_next
 from klaw.store.search import coverage, fulltext, vectors
-from klaw.store.sql import messages, summaries
 
 MANY = 1_000
 """How many messages of a chat hold a word is counted up to here."""

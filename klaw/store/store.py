@@ -13,7 +13,7 @@ import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import KlawError, StorageError, StoreDamaged
-from klaw.store import core_files, migrations
+from klaw.store import migrations
 from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE, DAMAGED, prepare_reader
 from klaw.store.engine.database import CLOSE_S, Database, Readers, open_database, open_readers
@@ -21,6 +21,7 @@ from klaw.store.engine.journal import Journal
 from klaw.store.engine.reconcile import reconcile
 from klaw.store.engine.writer import Writer
 from klaw.store.forget import logs as forget_logs
+from klaw.store.kinds import core_memory
 from klaw.store.rebuild.files import Places, recover
 from klaw.store.rebuild.missing import is_missing, make_missing
 from klaw.store.rebuild.values import Progress, Tally
@@ -126,7 +127,7 @@ def _prepare(connection: apsw.Connection, journal: Journal, data_dir: Path, made
     before, now = migrations.migrate(connection)
     restored = journal.open()
     reconciled = reconcile(connection, data_dir)
-    core_files.settle(connection, data_dir)
+    core_memory.settle(connection, data_dir)
     forget_logs.finish(connection, journal, data_dir)
     return Opened(schema_before=before, schema=now, restored_lines=restored, reconciled=made or reconciled)
 

@@ -15,7 +15,7 @@ from klaw.app.app import running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
-from klaw.store.sql import runs
+from klaw.store.kinds import runs
 from klaw.store.store import read_offline
 from tests.support.models import models_dir
 from tests.support.repository import REPOSITORY

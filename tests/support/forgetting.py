@@ -10,7 +10,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary
 from klaw.memory.forget.forget import Forgetter
 from klaw.store.kinds import facts, messages, summaries
-from klaw.store.sql.summaries import copy_path
+from klaw.store.kinds.summaries import copy_path
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.stores import START, new

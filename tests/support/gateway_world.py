@@ -21,8 +21,7 @@ from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
-from klaw.store.kinds.messages import Appended
-from klaw.store.sql.messages import Session
+from klaw.store.kinds.messages import Appended, Session
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
 

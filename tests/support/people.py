@@ -8,7 +8,7 @@ from klaw.domain.names import UserId
 from klaw.domain.person import Mention, Person, PersonId, PersonSource
 from klaw.memory.people.people import People
 from klaw.memory.topics.people_extractor import PeopleExtractor
-from klaw.store.sql import people as sql
+from klaw.store.kinds import people
 from klaw.store.store import Store
 
 _count = count(1)
@@ -28,11 +28,11 @@ async def add(store: Store, name: str, *, user: str = "anna", mention: Mention |
 
 
 async def names(store: Store, user: str = "anna") -> list[str]:
-    return sorted(each.person.name for each in await store.readers.run(sql.of_user, UserId(user)))
+    return sorted(each.person.name for each in await store.readers.run(people.of_user, UserId(user)))
 
 
 async def the(store: Store, person: str, user: str = "anna") -> Person:
-    found = await store.readers.run(sql.get, UserId(user), PersonId(person))
+    found = await store.readers.run(people.get, UserId(user), PersonId(person))
     assert found is not None
     return found
 

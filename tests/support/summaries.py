@@ -28,8 +28,7 @@ from klaw.memory.asking import Asker
 from klaw.memory.summaries import summarizer as actor
 from klaw.memory.summaries.making import SummaryServices
 from klaw.memory.summaries.summarizer import Summarizer
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import messages, summaries
+from klaw.store.kinds import messages, summaries
 from klaw.store.store import Store
 from tests.support.llm_server import LlmServer, serve_llm
 from tests.support.stores import new, running_store
@@ -97,17 +96,15 @@ class Summaries:
 
 async def say(store: Store, text: str, *, user: str = "local", chat: str = "main") -> list[Message]:
     """A question, its answer and the turn."""
-    (asked,) = await store.writer.run(stored_messages.append, [new(text, user=user, chat=chat)])
+    (asked,) = await store.writer.run(messages.append, [new(text, user=user, chat=chat)])
     said = f"Answer to {text}"
     ended = record(asked.message)
-    (answered,) = await store.writer.run(
-        stored_messages.append, [new(said, user=user, chat=chat, role=Role.ASSISTANT)], ended
-    )
+    (answered,) = await store.writer.run(messages.append, [new(said, user=user, chat=chat, role=Role.ASSISTANT)], ended)
     return [asked.message, answered.message]
 
 
 async def begin_segment(store: Store, chat: str = "main") -> None:
-    await store.writer.run(stored_messages.append, [new("", chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+    await store.writer.run(messages.append, [new("", chat=chat, role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import Any
 from klaw.domain.names import UserId
 from klaw.store.engine.transaction import Transaction
 from klaw.store.engine.writer import Writer
-from klaw.store.sql.background import DAY, DrawnDay
+from klaw.store.kinds.usage import DAY, DrawnDay
 
 Real = Callable[..., Awaitable[Any]]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from klaw.domain import tokens
-from klaw.store.sql.chunks import Chunk
+from klaw.store.kinds.memory_files import Chunk
 
 TARGET_TOKENS = 400
 """Estimated, of a piece. The embedding model reads 512 at once."""

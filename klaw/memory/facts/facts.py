@@ -20,10 +20,9 @@ from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import facts
 from klaw.store.kinds.facts import FactVector
 from klaw.store.search import passages, vectors
-from klaw.store.sql import facts
 
 EMBED_S = 2.0
 """How long a save waits for its text's vector; without it the embedder makes it later."""
@@ -146,9 +145,7 @@ class Facts:
             taken: FactExists | None = None
             try:
                 return Saved(
-                    await self._writer.run(
-                        stored_facts.put, fact, "new", supersedes=replaces, vector=vector, as_of=as_of
-                    )
+                    await self._writer.run(facts.put, fact, "new", supersedes=replaces, vector=vector, as_of=as_of)
                 )
             except NoSuchFact:
                 return NoOlder()
@@ -213,7 +210,7 @@ class Facts:
             present = await self._readers.run(facts.get, user, fact)
             if present is None or not present.active:
                 raise NoSuchFact
-            return await self._writer.run(stored_facts.remove, user, fact, iso(self._clock.now()))
+            return await self._writer.run(facts.remove, user, fact, iso(self._clock.now()))
 
     async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> Undone | Known:
         """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
@@ -264,7 +261,7 @@ class Facts:
             revived += [back.fact] if isinstance(back, Saved) else []
         if await self._readers.run(facts.get, user, fact) is None:
             raise CannotUndo("the fact is gone already")
-        await self._writer.run(stored_facts.remove, user, fact, now)
+        await self._writer.run(facts.remove, user, fact, now)
         return Undone(None, tuple(revived))
 
     async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Undone | Known:
@@ -292,7 +289,7 @@ class Facts:
         try:
             expected: Literal["new", "existing"] = "new" if new else "existing"
             stored = await self._writer.run(
-                stored_facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
+                facts.put, fact, expected, supersedes=supersedes, vector=vector, as_of=as_of
             )
             self._embedder.nudge()  # it makes the vector when there was no time for it
             return Saved(stored)

@@ -32,8 +32,7 @@ from klaw.memory.facts.chunking import chunks_of
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import memory_files
-from klaw.store.sql import chunks
-from klaw.store.sql.chunks import MemoryFile
+from klaw.store.kinds.memory_files import MemoryFile
 
 ACTOR_NAME = "memory.files"
 SCAN_S = 20.0
@@ -86,8 +85,8 @@ async def look(threads: Threads, workspace: Path, writer: Writer, readers: Reade
     Raises:
         StorageError: the index cannot be read or written.
     """
-    known = {(each.user, each.path): each for each in await readers.run(chunks.files)}
-    users = await readers.run(chunks.users)
+    known = {(each.user, each.path): each for each in await readers.run(memory_files.files)}
+    users = await readers.run(memory_files.users)
     found = {(each.user, each.path): each for each in await threads.run(find, workspace, users, abandon=True)}
     changed = 0
     for key, file in found.items():

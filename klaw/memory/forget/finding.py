@@ -28,10 +28,9 @@ from klaw.store.forget.cleaner import record_of
 from klaw.store.forget.derivation import FileMade, RunText, effects_of
 from klaw.store.forget.forget_scope import Extra
 from klaw.store.forget.naming import Named
-from klaw.store.kinds import topics
+from klaw.store.kinds import facts, messages, people, topics
 from klaw.store.message_location import Target
 from klaw.store.records import CONVERSATIONS
-from klaw.store.sql import facts, messages, people
 
 MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""

@@ -33,7 +33,7 @@ from klaw.store.forget.logs import Held
 from klaw.store.forget.naming import Named
 from klaw.store.forget.quoting import Looked
 from klaw.store.kinds import forgetting as stored_forgetting
-from klaw.store.sql import messages
+from klaw.store.kinds import messages
 
 MOST_LISTED = 100
 """Messages that stay and name a forgotten person, as they are listed."""

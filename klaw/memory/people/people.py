@@ -27,7 +27,6 @@ from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import people
-from klaw.store.sql import people as sql
 
 
 class CannotUndoPerson(KlawError):
@@ -75,10 +74,10 @@ class People:
 
     async def find(self, user: UserId, text: str) -> list[Person]:
         """Who a user means: by id, else all who have this name or alias."""
-        by_id = await self._readers.run(sql.get, user, PersonId(text))
+        by_id = await self._readers.run(people.get, user, PersonId(text))
         if by_id is not None:
             return [by_id]
-        return await self._readers.run(sql.by_names, user, [text]) if normal_name(text) else []
+        return await self._readers.run(people.by_names, user, [text]) if normal_name(text) else []
 
     async def add(
         self,
@@ -176,7 +175,7 @@ class People:
         """
         async with self._one_at_a_time:
             as_of = await self._entry(as_of)
-            present = await self._readers.run(sql.resolve, user, person)
+            present = await self._readers.run(people.resolve, user, person)
             if present is None:
                 raise NoSuchPerson
             newer = mention.at >= present.said_at
@@ -194,7 +193,7 @@ class People:
             if changed != present:
                 said_at = mention.at if newer else present.said_at
                 put = [attrs.evolve(changed, said_at=said_at, updated_at=now)]
-            known = await self._readers.run(sql.is_mentioned, user, present.id, mention.topic)
+            known = await self._readers.run(people.is_mentioned, user, present.id, mention.topic)
             if put or not known:
                 await self._writer.run(people.change, user, now, put=put, mentions=[(present.id, mention)], as_of=as_of)
             return bool(put), not known
@@ -244,12 +243,12 @@ class People:
         """
         async with self._one_at_a_time:
             as_of = await self._entry()
-            past = await self._readers.run(sql.history, user, person)
+            past = await self._readers.run(people.history, user, person)
             if not past:
                 raise NoSuchPerson
             keeper = past[-1].person.merged_into if past[-1].person is not None else None
             if keeper is not None and to is None:
-                of_keeper = await self._readers.run(sql.history, user, keeper)
+                of_keeper = await self._readers.run(people.history, user, keeper)
                 if of_keeper and of_keeper[-1].entry == past[-1].entry + 1:
                     person, past = keeper, of_keeper  # nothing came after the merge: both sides of it are taken back
             if to is not None and to not in (change.entry for change in past):
@@ -257,7 +256,9 @@ class People:
             place = len(past) - 2 if to is None else [change.entry for change in past].index(to)
             wanted = past[place].person if place >= 0 else None
             now, newest = iso(self._clock.now()), past[-1].person
-            back = await self._readers.run(sql.merged_into, user, person, after=past[place].entry if place >= 0 else 0)
+            back = await self._readers.run(
+                people.merged_into, user, person, after=past[place].entry if place >= 0 else 0
+            )
             revived = [attrs.evolve(each, merged_into=None, updated_at=now) for each in back]
             if wanted is None and newest is None:
                 raise CannotUndoPerson("the person is gone already")
@@ -275,7 +276,7 @@ class People:
         return as_of if as_of is not None else await self._readers.run(meta.last_entry)
 
     async def _active(self, user: UserId, person: PersonId) -> Person:
-        found = await self._readers.run(sql.get, user, person)
+        found = await self._readers.run(people.get, user, person)
         if found is None or not found.active:
             raise NoSuchPerson
         return found

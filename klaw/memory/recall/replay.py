@@ -9,7 +9,7 @@ from klaw.actor.clock import FixedClock, from_iso
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.search import NOTHING, Candidate, Recalled
 from klaw.memory.recall.offline_recall import OfflineRecall
-from klaw.store.sql.replay import StoredRecall
+from klaw.store.overview import StoredRecall
 
 
 @attrs.frozen(kw_only=True)

@@ -17,14 +17,13 @@ from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
 from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
-from klaw.store.kinds import tool_notes
+from klaw.store.kinds import facts, memory_files, tool_notes
+from klaw.store.kinds.memory_files import StoredChunk
 from klaw.store.kinds.tool_notes import StoredNote
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.search.passages import PassageKind
 from klaw.store.search.tokenizer import stem
-from klaw.store.sql import chunks, facts
-from klaw.store.sql.chunks import StoredChunk
 
 DEPTH = 50
 """Of each list."""
@@ -130,7 +129,7 @@ def is_related(distance: float | None, text: str, asked: Sequence[str]) -> bool:
 async def _texts(readers: Readers, kind: Kind, filters: HistoryFilters, rowids: list[int]) -> Mapping[int, str]:
     """The texts of those that the filters allow."""
     if kind == "file":
-        pieces = await readers.run(chunks.by_rowids, filters.user, rowids)
+        pieces = await readers.run(memory_files.by_rowids, filters.user, rowids)
         return {rowid: f"{each.heading}\n{each.text}" for rowid, each in pieces.items()}
     if kind == "note":
         notes = await readers.run(tool_notes.by_rowids, filters.user, rowids)
@@ -157,7 +156,7 @@ async def read_kept(
 ) -> dict[tuple[Kind, int], AnyResult]:
     """The results of entries by their keys; what is gone meanwhile is left out."""
     known = await readers.run(facts.by_rowids, user, [each.rowid for each in shown if each.kind == "fact"])
-    pieces = await readers.run(chunks.by_rowids, user, [each.rowid for each in shown if each.kind == "file"])
+    pieces = await readers.run(memory_files.by_rowids, user, [each.rowid for each in shown if each.kind == "file"])
     notes = await readers.run(tool_notes.by_rowids, user, [each.rowid for each in shown if each.kind == "note"])
     return await threads.run(_results, shown, known, pieces, notes, asked)
 

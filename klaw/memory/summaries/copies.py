@@ -13,7 +13,7 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.config import guarded
 from klaw.domain.summary import Summary, SummaryState
-from klaw.store.sql.summaries import copy_path
+from klaw.store.kinds.summaries import copy_path
 
 log = structlog.get_logger("klaw.summarizer")
 

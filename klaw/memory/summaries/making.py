@@ -37,9 +37,8 @@ from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined
 from klaw.memory.summaries.tool_notes import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import summaries as stored_summaries
-from klaw.store.sql import messages, summaries
-from klaw.store.sql.summaries import Uncovered
+from klaw.store.kinds import messages, summaries
+from klaw.store.kinds.summaries import Uncovered
 
 MAX_ROWS = 1_000
 """Messages of a segment that are looked at; older ones without a summary are found by search."""
@@ -221,7 +220,7 @@ class Maker:
         )
         self._vitals.doing("storing a summary")
         stored = await services.writer.run(
-            stored_summaries.put,
+            summaries.put,
             made,
             supersedes=() if chunk.base is None else (chunk.base.number,),
             evicts=evicted(found.live, chunk.base, made.tokens, rules),

@@ -22,9 +22,8 @@ from klaw.domain.text import plural
 from klaw.errors import ActorStopped, StorageError, StorageFull
 from klaw.memory.summaries import copies
 from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing, SummaryServices
-from klaw.store.kinds import summaries as stored_summaries
-from klaw.store.sql import summaries
-from klaw.store.sql.summaries import Failure
+from klaw.store.kinds import summaries
+from klaw.store.kinds.summaries import Failure
 
 ACTOR_NAME = "memory.summarizer"
 SWEEP_S = 600.0
@@ -209,7 +208,7 @@ class _Worker:
         self._failures[chat] = failure
         self._code = failed.code
         try:
-            await self._services.writer.run(stored_summaries.note_failure, failure)
+            await self._services.writer.run(summaries.note_failure, failure)
         except StorageFull:
             log.warning("summary_failure_not_stored")
 

@@ -29,10 +29,9 @@ from klaw.memory.recall.query import Query, read_query
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
 from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch
 from klaw.store.engine.database import Readers
-from klaw.store.kinds import topics
+from klaw.store.kinds import messages, topics
 from klaw.store.search.tokenizer import forms_in
 from klaw.store.search.topic_search import TopicFilters
-from klaw.store.sql import messages
 
 SEARCH_S = 3.0
 """The search may take this share of the time; it includes the question's vector where recall has made none."""

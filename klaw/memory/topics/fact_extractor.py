@@ -30,9 +30,9 @@ from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, 
 from klaw.memory.topics.texts import middle_out, minute, render
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
+from klaw.store.kinds import facts as sql
+from klaw.store.kinds import messages, usage
 from klaw.store.search import passages, topic_vectors
-from klaw.store.sql import background, messages
-from klaw.store.sql import facts as sql
 
 PROMPT = "facts"
 NEAREST = 30
@@ -187,9 +187,7 @@ class FactExtractor:
 
         Cancellation: some of the facts may be kept; the next call goes on with the others.
         """
-        drawn = await self.readers.run(
-            background.drawn_with_day, topic.user, [each.rowid for each in messages_of_topic]
-        )
+        drawn = await self.readers.run(usage.drawn_with_day, topic.user, [each.rowid for each in messages_of_topic])
         own = [
             each
             for each in messages_of_topic

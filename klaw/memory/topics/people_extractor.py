@@ -31,8 +31,8 @@ from klaw.llm.ask_json import Text, Usable, Whole
 from klaw.memory.people.people import People, SamePerson
 from klaw.memory.topics.texts import middle_out
 from klaw.store.engine.database import Readers
-from klaw.store.sql import people as sql
-from klaw.store.sql.people import Known
+from klaw.store.kinds import people as sql
+from klaw.store.kinds.people import Known
 
 MAX_PEOPLE = 20
 """Most entries that one question may bring; of more the first ones count."""

@@ -18,10 +18,9 @@ from klaw.store import changes, records, run_records
 from klaw.store.changes import MEMORY
 from klaw.store.engine import meta
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import memory_journal, turns
+from klaw.store.kinds import memory_journal, messages, runs, turns
 from klaw.store.rebuild import content
 from klaw.store.rebuild.values import Tally
-from klaw.store.sql import messages, runs
 
 T = TypeVar("T")
 

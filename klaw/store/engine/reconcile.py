@@ -22,9 +22,8 @@ from klaw.store.changes import MEMORY
 from klaw.store.engine import log_files, meta
 from klaw.store.engine.line_inserter import FAULTS, LineInserter, parse
 from klaw.store.engine.log_files import lines_backwards
-from klaw.store.kinds import memory_journal, turns
+from klaw.store.kinds import memory_journal, messages, runs, turns
 from klaw.store.rebuild.values import Tally
-from klaw.store.sql import messages, runs
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ from klaw.store.engine.line_inserter import FAULTS, parse
 from klaw.store.forget import forgetting
 from klaw.store.forget.forgotten import ForgetEntry, Lines
 from klaw.store.forget.quoting import is_said_again
-from klaw.store.kinds import topic_changes
-from klaw.store.sql import core_memory, facts, people, summaries, tasks
+from klaw.store.kinds import core_memory, facts, people, summaries, tasks, topic_changes
 
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 _OWN_LINES = tuple(f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core"))

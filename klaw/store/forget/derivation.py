@@ -18,7 +18,7 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import InvalidName, UserId
 from klaw.domain.task import TaskName, task_name
 from klaw.domain.text import clean_output
-from klaw.store.sql import messages
+from klaw.store.kinds import messages
 
 SHOWN = "forgetting"
 """In the metadata of an answer that showed, in words, what would be forgotten: it goes with the next forgetting."""

@@ -15,8 +15,7 @@ from klaw.domain.task import TaskName
 from klaw.domain.topic import TopicId
 from klaw.store.forget import derivation
 from klaw.store.forget.derivation import CoreMade, FileMade, TaskMade
-from klaw.store.kinds import topic_changes
-from klaw.store.sql import messages
+from klaw.store.kinds import messages, topic_changes
 
 _TOPICS = """
 WITH RECURSIVE mine (id) AS (

@@ -12,11 +12,10 @@ from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.person import PersonId
 from klaw.domain.topic import TopicId
 from klaw.errors import CoreUnreadable
-from klaw.store.core_files import read_core
 from klaw.store.forget import derivation
 from klaw.store.forget.forget_scope import Scope, fact_texts
-from klaw.store.kinds import topics
-from klaw.store.sql import facts, people
+from klaw.store.kinds import facts, people, topics
+from klaw.store.kinds.core_memory import read_core
 
 _SUMMARY = "SELECT text FROM summaries WHERE user_id = ? AND chat_id = ? AND number = ?"
 

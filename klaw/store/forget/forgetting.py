@@ -22,10 +22,9 @@ from klaw.store.forget import forget_names, forget_runs, quoting
 from klaw.store.forget.forget_scope import Extra, Scope, fact_texts, scope
 from klaw.store.forget.forgotten import ForgetEntry, Forgetting, Forgot
 from klaw.store.forget.quoting import Looked, Place
-from klaw.store.kinds import person_past, topic_changes, topics
+from klaw.store.kinds import facts, messages, people, person_past, summaries, topic_changes, topics
 from klaw.store.records import dumps
 from klaw.store.search import coverage, vector_codes
-from klaw.store.sql import facts, messages, people, summaries
 
 _PENDING = "forget_pending"
 """In ``meta``: forgettings that may not be finished in the logs."""

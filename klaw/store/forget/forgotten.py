@@ -13,7 +13,7 @@ from klaw.domain.person import PersonId
 from klaw.domain.task import TaskName, task_name
 from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, RowIds
-from klaw.store.sql.summaries import read_key, summary_key
+from klaw.store.kinds.summaries import read_key, summary_key
 
 
 def _read_key(value: object) -> tuple[ChatId, int]:

@@ -20,17 +20,16 @@ from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import changes, records, run_records
-from klaw.store.core_files import FILE as CORE_FILE
 from klaw.store.engine import meta, set_aside
 from klaw.store.engine.journal import COMMIT_LOG, Entry, Journal
 from klaw.store.engine.line_inserter import FAULTS, parse
 from klaw.store.forget import forget_names, forgetting, quoting
 from klaw.store.forget.cleaner import Cleaner, needles, record_of
 from klaw.store.forget.forgotten import ForgetEntry
-from klaw.store.kinds import memory_journal
-from klaw.store.sql import messages
-from klaw.store.sql.facts import FACT
-from klaw.store.sql.summaries import COPIES, copy_path
+from klaw.store.kinds import memory_journal, messages
+from klaw.store.kinds.core_memory import FILE as CORE_FILE
+from klaw.store.kinds.facts import FACT
+from klaw.store.kinds.summaries import COPIES, copy_path
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.domain.topic import TopicId
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import person_past
-from klaw.store.sql import people
+from klaw.store.kinds import people, person_past
 
 _OTHERS = (
     ("core memory", "core_memory", "document"),

@@ -1,12 +1,167 @@
-"""Core memory: the values that each user's turns always have."""
+"""Core memory: the values that each user's turns always have, and their files ``core_memory.json``, read for a change
+and written after its commit. In the writer's thread.
 
+A person may edit the file, so it counts; what Klaw wrote last is in the memory journal. A file that is still the one
+which a change took the place of was not written yet (the process was killed in between) and is written now. A file that
+is neither is the person's and is taken as it is. One that is missing is written again.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import apsw
+import attrs
+import structlog
+
+from klaw.actor.failure import error_class
+from klaw.config import guarded
+from klaw.config.paths import below_of_user
 from klaw.domain import core_memory as core
-from klaw.domain.core_memory import Document
+from klaw.domain.core_memory import MAX_BYTES, Document, dump, parse
 from klaw.domain.names import UserId
-from klaw.errors import CoreNotChanged, StorageError
-from klaw.store import core_files
+from klaw.errors import CoreNotChanged, CoreUnreadable, StorageError
+from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
-from klaw.store.sql.core_memory import CORE, CorePut
+from klaw.store.rebuild.tables import Table
+from klaw.store.records import dumps
+
+
+@attrs.frozen(kw_only=True)
+class CoreRow:
+    """What is known of a user's file."""
+
+    user: UserId
+    document: Document
+    replaces: str
+    """SHA-256 of the file that it takes the place of; empty when there was none."""
+    pending: bool
+    """The file may still be the old one."""
+
+
+_GET = "SELECT user_id, document, replaces, pending FROM core_memory WHERE user_id = ?"
+_ALL = "SELECT user_id, document, replaces, pending FROM core_memory ORDER BY user_id"
+
+
+def get(connection: apsw.Connection, user: UserId) -> CoreRow | None:
+    """A user's row."""
+    row = connection.execute(_GET, (user,)).fetchone()
+    return _row(*row) if row else None
+
+
+def everybodys(connection: apsw.Connection) -> list[CoreRow]:
+    """All users' rows: for whoever writes the files."""
+    return [_row(*row) for row in connection.execute(_ALL)]
+
+
+def _row(user: str, document: str, replaces: str, pending: int) -> CoreRow:
+    found: dict[str, Any] = json.loads(document)
+    return CoreRow(user=UserId(user), document=found, replaces=replaces, pending=bool(pending))
+
+
+_PUT = "INSERT OR REPLACE INTO core_memory (user_id, document, replaces, updated_at, pending) VALUES (?, ?, ?, ?, 1)"
+
+
+@attrs.frozen(kw_only=True)
+class CorePut:
+    """A user's core memory as it became."""
+
+    document: Document
+    replaces: str
+    """See ``CoreRow``."""
+
+
+def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
+    assert change.value is not None
+    put = change.value
+    connection.execute(_PUT, (change.user, dumps(put.document), put.replaces, change.time))
+
+
+_ROWS = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
+CORE: Kind[CorePut] = Kind(
+    what="core",
+    counted="core",
+    ops={"put": CorePut},
+    apply=_apply,
+    clear=("DELETE FROM core_memory",),
+    tables=(Table(name="core memory", first="", statement=_ROWS, small=True),),
+)
+
+_WRITTEN = "UPDATE core_memory SET pending = 0 WHERE user_id = ?"
+
+
+def written(connection: apsw.Connection, user: UserId) -> None:
+    """Remember that the file is the new one: what it becomes later is the person's wish."""
+    connection.execute(_WRITTEN, (user,))
+
+
+FILE = "core_memory.json"
+
+log = structlog.get_logger("klaw.store")
+
+
+@attrs.frozen
+class CoreFile:
+    """A user's core memory now."""
+
+    document: Document
+    digest: str
+    """SHA-256 of the file; empty when there is none."""
+
+
+def current(connection: apsw.Connection, data_dir: Path, user: UserId) -> CoreFile:
+    """A user's core memory as the next change finds it.
+
+    Raises:
+        CoreUnreadable: the file is none.
+    """
+    row = get(connection, user)
+    try:
+        data = guarded.read(data_dir, _name(user), MAX_BYTES)
+        if row is not None and _is_stale(row, data):
+            return CoreFile(row.document, _digest(data))
+        return CoreFile(parse(data) if data is not None else {}, _digest(data))
+    except (OSError, ValueError) as error:
+        raise CoreUnreadable(
+            "core_memory.json cannot be read, so it was not changed: a person has to look at the file"
+        ) from error
+
+
+def read_core(connection: apsw.Connection, user: UserId) -> Document:
+    """A user's core memory as it is now; for a reader. Raises CoreUnreadable."""
+    return current(connection, Path(connection.filename).parent, user).document
+
+
+def settle(connection: apsw.Connection, data_dir: Path) -> int:
+    """Write the files that are not written yet, each at once or not at all. Returns how many could not be.
+
+    Outside of a transaction. A file that cannot be read is left alone.
+    """
+    failed = 0
+    for row in everybodys(connection):
+        try:
+            data = guarded.read(data_dir, _name(row.user), MAX_BYTES)
+            if _is_stale(row, data):
+                guarded.replace(data_dir, _name(row.user), dump(row.document))
+            if row.pending:
+                written(connection, row.user)
+        except (OSError, ValueError) as error:
+            failed += 1
+            log.warning("core_memory_not_written", file=FILE, error=error_class(error))
+    return failed
+
+
+def _name(user: UserId) -> str:
+    return below_of_user(user, FILE)
+
+
+def _is_stale(row: CoreRow, data: bytes | None) -> bool:
+    return data is None or (row.pending and _digest(data) == row.replaces)
+
+
+def _digest(data: bytes | None) -> str:
+    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def change(tx: Transaction, user: UserId, section: str, key: str | None, value: str | None, at: str) -> Document:
@@ -18,7 +173,7 @@ def change(tx: Transaction, user: UserId, section: str, key: str | None, value: 
         CoreUnreadable: the file is no core memory.
         StorageError: it is kept, but the file could not be written; the next start does it.
     """
-    present = core_files.current(tx.connection, tx.data_dir, user)
+    present = current(tx.connection, tx.data_dir, user)
     try:
         if value is None:
             document = core.removed(present.document, section, key)
@@ -28,9 +183,9 @@ def change(tx: Transaction, user: UserId, section: str, key: str | None, value: 
         raise CoreNotChanged(str(error)) from None
     tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present.digest), at))
 
-    def settle() -> None:
-        if core_files.settle(tx.connection, tx.data_dir):
+    def write() -> None:
+        if settle(tx.connection, tx.data_dir):
             raise StorageError("the change is kept, but core_memory.json cannot be written; it is when it can")
 
-    tx.after_commit.append(settle)
+    tx.after_commit.append(write)
     return document

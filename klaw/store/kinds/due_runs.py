@@ -6,7 +6,7 @@ import apsw
 
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, TaskName
-from klaw.store.sql import runs
+from klaw.store.kinds import runs
 
 _KIND = "CASE t.name WHEN 'heartbeat' THEN 'heartbeat' ELSE 'scheduled' END"
 

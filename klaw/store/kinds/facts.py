@@ -1,16 +1,244 @@
-"""Facts: what the user said of themselves."""
+"""Facts, what the user said of themselves: their rows, history and full text. Every question names the user."""
 
+import json
+from collections.abc import Sequence
 from typing import Literal
 
+import apsw
 import attrs
 
-from klaw.domain.fact import Fact, FactId, InvalidFact, check
+from klaw.domain.fact import (
+    STANDING_CATEGORY,
+    STANDING_IMPORTANCE,
+    Fact,
+    FactId,
+    InvalidFact,
+    check,
+    normal_form,
+)
 from klaw.domain.names import UserId
 from klaw.errors import FactExists, NoSuchFact, StorageError
+from klaw.store import rows
+from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
+from klaw.store.rebuild.tables import Table
+from klaw.store.records import dumps
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
-from klaw.store.sql import facts
+
+_COLUMNS = rows.columns(Fact)
+_fact = rows.reader(Fact)
+
+_GET = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, fact: FactId) -> Fact | None:
+    """A user's fact by its id, also one that was superseded."""
+    row = connection.execute(_GET, (user, fact)).fetchone()
+    return _fact(row) if row else None
+
+
+_SAME = f"""
+SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND normal = ? AND superseded_by IS NULL AND id <> ? LIMIT 1
+"""  # noqa: S608 - constant columns
+
+
+def same_text(connection: apsw.Connection, user: UserId, text: str, other_than: FactId) -> Fact | None:
+    """A user's active fact that says the same in the same words."""
+    row = connection.execute(_SAME, (user, normal_form(text), other_than)).fetchone()
+    return _fact(row) if row else None
+
+
+_BY_ROWIDS = f"""
+SELECT r.key, {rows.columns(Fact, "f")}, f.rowid
+FROM json_each(?2) AS r CROSS JOIN facts AS f ON f.rowid = r.value
+WHERE f.user_id = ?1 AND f.superseded_by IS NULL ORDER BY r.key
+"""  # noqa: S608 - constant columns
+
+
+def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, Fact]:
+    """A user's active facts by their row ids; what is gone, or another's, is left out."""
+    found = connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))
+    return {row[-1]: _fact(row[1:-1]) for row in found}
+
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM facts
+WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
+ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection,
+    user: UserId,
+    *,
+    category: str | None = None,
+    importance: int = 0,
+    limit: int = 1_000,
+    offset: int = 0,
+) -> list[Fact]:
+    """A user's active facts, the most important first; of a category, and of at least an importance."""
+    return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit, offset))]
+
+
+_STANDING = f"""
+SELECT {_COLUMNS} FROM facts
+WHERE user_id = ?1 AND superseded_by IS NULL AND (importance >= ?2 OR category = ?3) AND origin <> 'tool'
+ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
+"""  # noqa: S608 - constant columns
+_MOST_STANDING = 100
+
+
+def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
+    """A user's facts that are to stand in every context, the most important first. None that may be somebody else's
+    words: what a page brought must not get into every prompt."""
+    bound = (user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
+    return [_fact(row) for row in connection.execute(_STANDING, bound)]
+
+
+_COUNT = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"
+
+
+def count(connection: apsw.Connection, user: UserId, *, category: str | None = None) -> int:
+    """How many active facts a user has; of a category."""
+    return int(connection.execute(_COUNT, (user, category)).get)
+
+
+_SUPERSEDED = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND superseded_by = ? ORDER BY rowid"  # noqa: S608 - constant columns
+
+
+def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
+    """What a user's fact took the place of."""
+    return [_fact(row) for row in connection.execute(_SUPERSEDED, (user, fact))]
+
+
+@attrs.frozen(kw_only=True)
+class FactChange:
+    """One change of a fact's history."""
+
+    entry: int
+    """Of the memory journal; also their order over all facts."""
+    at: str
+    fact: Fact | None
+    """What it became; None: it was removed."""
+
+
+_HISTORY = "SELECT entry, at, value FROM fact_changes WHERE user_id = ? AND fact_id = ? ORDER BY entry"
+
+
+def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[FactChange]:
+    """All that a user's fact was, the oldest first; also of one that was removed."""
+    return [
+        FactChange(entry=entry, at=at, fact=None if value is None else FACT.value(user, fact, json.loads(value)))
+        for entry, at, value in connection.execute(_HISTORY, (user, fact))
+    ]
+
+
+_ONCE_SUPERSEDED = """
+SELECT DISTINCT fact_id FROM fact_changes WHERE user_id = ?1 AND value ->> '$.superseded_by' = ?2 ORDER BY fact_id
+"""
+
+
+def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
+    """Active facts of a user that a fact had taken the place of, and that have not changed since they hold again."""
+    found: list[Fact] = []
+    for (older,) in connection.execute(_ONCE_SUPERSEDED, (user, fact)).fetchall():
+        *_, before, last = [None, None, *(change.fact for change in history(connection, user, FactId(str(older))))]
+        if before is None or last is None or before.superseded_by != fact:
+            continue
+        if attrs.evolve(before, superseded_by=None, updated_at=last.updated_at) == last:
+            found.append(last)
+    return found
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id = ? AND id = ?"
+_PUT = rows.upsert("facts", Fact, "rowid", "entry", "normal")
+_REMOVE = "DELETE FROM facts WHERE rowid = ?"
+_LOG = "INSERT INTO fact_changes (entry, user_id, fact_id, at, value) VALUES (?, ?, ?, ?, ?)"
+_DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
+_HAS_NONE = "UPDATE facts SET vector_model = NULL WHERE rowid = ?"
+_UNINDEX = "INSERT INTO facts_fts (facts_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
+_INDEX = "INSERT INTO facts_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || lower(hex(?3)))"
+
+
+def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
+    """The row, its full text, its history. A vector of another text goes, and so does that of a fact which is history
+    now."""
+    present = connection.execute(_PRESENT, (entry.user, entry.key)).fetchone()
+    rowid, text, active = present or (entry.entry, None, False)
+    if active:
+        connection.execute(_UNINDEX, (rowid, text, entry.user))
+    fact = entry.value
+    if fact is None or not fact.active or fact.text != text:
+        connection.execute(_DROP_VECTOR, (rowid,))
+        connection.execute(_HAS_NONE, (rowid,))
+    if fact is None:
+        connection.execute(_REMOVE, (rowid,))
+        connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
+        return
+    own = {"rowid": rowid, "entry": entry.entry, "normal": normal_form(fact.text)}
+    connection.execute(_PUT, {**rows.values(fact), **own})
+    if fact.active:
+        connection.execute(_INDEX, (rowid, fact.text, fact.user))
+    connection.execute(_LOG, (entry.entry, fact.user, fact.id, entry.time, dumps(FACT.fields(fact))))
+
+
+def forget(connection: apsw.Connection, user: UserId, fact: FactId) -> None:
+    """Remove a fact with its full text and vector; its history is left to the caller."""
+    present = connection.execute(_PRESENT, (user, fact)).fetchone()
+    if present is None:
+        return
+    rowid, text, active = present
+    if active:
+        connection.execute(_UNINDEX, (rowid, text, user))
+    connection.execute(_DROP_VECTOR, (rowid,))
+    connection.execute(_REMOVE, (rowid,))
+
+
+_ROWID = "SELECT rowid FROM facts WHERE user_id = ? AND id = ?"
+
+
+def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | None:
+    """The row of a user's fact."""
+    found = connection.execute(_ROWID, (user, fact)).get
+    return int(found) if found is not None else None
+
+
+# The columns of a fact's row are those of its last change, which is compared as a whole: they are not told again.
+_ROWS = """
+SELECT user_id || '/' || id AS key, entry, rowid, normal, superseded_by FROM facts
+WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
+"""
+_CHANGES = """
+SELECT entry, user_id, fact_id, at, value FROM fact_changes WHERE entry > :after AND entry <= :end
+ORDER BY entry LIMIT :limit
+"""
+_TEXTS = "SELECT id, hex(sz) FROM facts_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+_CHANGED = "SELECT DISTINCT user_id || '/' || fact_id AS key FROM fact_changes WHERE entry > ? ORDER BY key"
+_LAST = "SELECT max(entry) FROM fact_changes WHERE user_id || '/' || fact_id = ?"
+
+FACT: Kind[Fact] = Kind(
+    what="fact",
+    counted="facts",
+    ops={"put": Fact, "remove": None},
+    beside=("user_id", "id"),
+    check=check,
+    apply=_apply,
+    clear=(
+        "DELETE FROM vec_facts",
+        "DELETE FROM facts",
+        "DELETE FROM fact_changes",
+        "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')",
+    ),
+    tables=(
+        Table(name="facts", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="changes of facts", statement=_CHANGES, bound="entry"),
+        Table(name="full text of facts", statement=_TEXTS),
+    ),
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +280,7 @@ def put(
     except InvalidFact as error:
         raise StorageError(f"the fact cannot be stored: {error}") from None
     tx.check_nothing_forgotten(fact.user, as_of)
-    present = facts.get(tx.connection, fact.user, fact.id)
+    present = get(tx.connection, fact.user, fact.id)
     if expected == "new" and present is not None:
         if present == fact:
             return present  # asked for again
@@ -60,17 +288,17 @@ def put(
     if expected == "existing" and present is None:
         raise NoSuchFact
     if supersedes is not None:
-        older = facts.get(tx.connection, fact.user, supersedes)
+        older = get(tx.connection, fact.user, supersedes)
         if older is None or not older.active:
             raise NoSuchFact
         past = attrs.evolve(older, superseded_by=fact.id, updated_at=fact.updated_at)
         check(past)
-        tx.journal(facts.FACT.put(fact.user, past.id, past, fact.updated_at))
-    same = facts.same_text(tx.connection, fact.user, fact.text, fact.id) if fact.active else None
+        tx.journal(FACT.put(fact.user, past.id, past, fact.updated_at))
+    same = same_text(tx.connection, fact.user, fact.text, fact.id) if fact.active else None
     if same is not None:
         raise FactExists(same.id)
-    tx.journal(facts.FACT.put(fact.user, fact.id, fact, fact.updated_at))
-    rowid = facts.rowid_of(tx.connection, fact.user, fact.id)
+    tx.journal(FACT.put(fact.user, fact.id, fact, fact.updated_at))
+    rowid = rowid_of(tx.connection, fact.user, fact.id)
     if vector is not None and fact.active and rowid is not None:
         passages.store(tx.connection, vector.model_id, [PassageVector("fact", rowid, fact.text, vector.vector)])
     return fact
@@ -88,8 +316,8 @@ def remove(tx: Transaction, user: UserId, fact: FactId, at: str) -> Fact:
     Raises:
         NoSuchFact: the user has none of this id.
     """
-    present = facts.get(tx.connection, user, fact)
+    present = get(tx.connection, user, fact)
     if present is None:
         raise NoSuchFact
-    tx.journal(facts.FACT.removed(user, fact, at))
+    tx.journal(FACT.removed(user, fact, at))
     return present

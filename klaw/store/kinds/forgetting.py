@@ -14,7 +14,7 @@ from klaw.domain.core_memory import Document
 from klaw.domain.fact import FactId
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable, StorageError
-from klaw.store import changes, core_files
+from klaw.store import changes
 from klaw.store.changes import Change
 from klaw.store.engine import meta
 from klaw.store.engine.transaction import Stopped, Transaction
@@ -25,9 +25,9 @@ from klaw.store.forget.forget_scope import Extra, Scope, scope
 from klaw.store.forget.forgetting import FORGET
 from klaw.store.forget.forgotten import Forgetting, Forgot
 from klaw.store.forget.quoting import Looked
-from klaw.store.kinds import person_past
-from klaw.store.sql import people, tasks
-from klaw.store.sql.core_memory import CORE, CorePut
+from klaw.store.kinds import core_memory as core_files
+from klaw.store.kinds import people, person_past, tasks
+from klaw.store.kinds.core_memory import CORE, CorePut
 
 NOTHING_ELSE = Extra()
 

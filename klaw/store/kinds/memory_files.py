@@ -1,17 +1,128 @@
-"""Pieces of memory files, which people write."""
+"""Pieces of memory files, which people write. Every question names the user."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
+import apsw
+import attrs
+
+from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store.engine.transaction import Transaction
-from klaw.store.sql import chunks
-from klaw.store.sql.chunks import Chunk, MemoryFile
+
+
+@attrs.frozen(kw_only=True)
+class Chunk:
+    """A piece of a Markdown file."""
+
+    line: int
+    """Where it begins, from 1."""
+    heading: str
+    """The headings that it stands under, outermost first, with `` > `` between them; may be empty."""
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class StoredChunk(Chunk):
+    """A piece with its place."""
+
+    rowid: int
+    user: UserId
+    path: str
+
+
+@attrs.frozen(kw_only=True)
+class MemoryFile:
+    """A file as it was when it was read."""
+
+    user: UserId
+    path: str
+    """Relative to the user's workspace, with ``/``."""
+    stamp: str
+    """Changes with the file."""
+
+
+_FILES = "SELECT user_id, path, stamp FROM memory_files ORDER BY user_id, path"
+
+
+def files(connection: apsw.Connection) -> list[MemoryFile]:
+    """All files of all users: for whoever looks what has changed."""
+    return [MemoryFile(user=UserId(user), path=path, stamp=stamp) for user, path, stamp in connection.execute(_FILES)]
+
+
+_USERS = "SELECT DISTINCT user_id FROM sessions"
+
+
+def users(connection: apsw.Connection) -> list[UserId]:
+    """Everybody who may have a workspace."""
+    return sorted({LOCAL_USER, *(UserId(user) for (user,) in connection.execute(_USERS))})
+
+
+_BY_ROWIDS = """
+SELECT c.line, c.heading, c.text, c.rowid, c.user_id, c.path
+FROM json_each(?2) AS r CROSS JOIN chunks AS c ON c.rowid = r.value WHERE c.user_id = ?1 ORDER BY r.key
+"""
+
+
+def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredChunk]:
+    """A user's chunks by their row ids; what is gone, or another's, is left out."""
+    return {row[3]: _stored(row) for row in connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))}
+
+
+_OF_FILE = """
+SELECT line, heading, text, rowid, user_id, path FROM chunks WHERE user_id = ? AND path = ? ORDER BY line, rowid
+"""
+
+
+def of_file(connection: apsw.Connection, user: UserId, path: str) -> list[StoredChunk]:
+    """The pieces of a user's file in order."""
+    return [_stored(row) for row in connection.execute(_OF_FILE, (user, path))]
+
+
+def _stored(row: Sequence[Any]) -> StoredChunk:
+    line, heading, text, rowid, user, path = row
+    return StoredChunk(line=line, heading=heading, text=text, rowid=rowid, user=UserId(user), path=path)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_SCOPED = "?2 || char(10) || ?3, 'u' || lower(hex(?4))"
+_UNINDEX = f"INSERT INTO chunks_fts (chunks_fts, rowid, content, scope) VALUES ('delete', ?1, {_SCOPED})"  # noqa: S608
+_INDEX = f"INSERT INTO chunks_fts (rowid, content, scope) VALUES (?1, {_SCOPED})"  # noqa: S608 - constant columns
+_INSERT = "INSERT INTO chunks (user_id, path, line, heading, text) VALUES (?, ?, ?, ?, ?) RETURNING rowid"
+_MOVE = "UPDATE chunks SET line = ? WHERE rowid = ?"
+_DELETE = "DELETE FROM chunks WHERE rowid = ?"
+_PUT_FILE = "INSERT OR REPLACE INTO memory_files (user_id, path, stamp) VALUES (?, ?, ?)"
+_DELETE_FILE = "DELETE FROM memory_files WHERE user_id = ? AND path = ?"
+
+
+def put_file(connection: apsw.Connection, file: MemoryFile, found: Sequence[Chunk], *, gone: bool) -> None:
+    """Store a file's pieces in place of those before. A piece that is there already keeps its row and its vector."""
+    before: dict[tuple[str, str], list[StoredChunk]] = {}
+    for each in of_file(connection, file.user, file.path):
+        before.setdefault((each.heading, each.text), []).append(each)
+    for chunk in found:
+        same = before.get((chunk.heading, chunk.text))
+        if same:
+            connection.execute(_MOVE, (chunk.line, same.pop(0).rowid))
+            continue
+        values = (file.user, file.path, chunk.line, chunk.heading, chunk.text)
+        rowid = connection.execute(_INSERT, values).get
+        connection.execute(_INDEX, (rowid, chunk.heading, chunk.text, file.user))
+    for old in (each for those in before.values() for each in those):
+        connection.execute(_UNINDEX, (old.rowid, old.heading, old.text, file.user))
+        connection.execute(_DELETE, (old.rowid,))
+    if gone:
+        connection.execute(_DELETE_FILE, (file.user, file.path))
+    else:
+        connection.execute(_PUT_FILE, (file.user, file.path, file.stamp))
 
 
 def put(tx: Transaction, file: MemoryFile, pieces: Sequence[Chunk]) -> None:
     """Store the pieces of a memory file in place of those before."""
-    chunks.put_file(tx.connection, file, pieces, gone=False)
+    put_file(tx.connection, file, pieces, gone=False)
 
 
 def remove(tx: Transaction, file: MemoryFile) -> None:
     """Forget the pieces of a memory file that is gone."""
-    chunks.put_file(tx.connection, file, (), gone=True)
+    put_file(tx.connection, file, (), gone=True)

@@ -8,8 +8,7 @@ import apsw
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.forget import forgetting
-from klaw.store.kinds import topic_changes
-from klaw.store.sql import background, core_memory, facts, people, summaries, tasks
+from klaw.store.kinds import core_memory, facts, people, summaries, tasks, topic_changes, usage
 
 KINDS: tuple[Kind[Any], ...] = (
     tasks.TASK,
@@ -20,8 +19,8 @@ KINDS: tuple[Kind[Any], ...] = (
     summaries.SUMMARY,
     topic_changes.TOPIC,
     forgetting.FORGET,
-    background.DAY,
-    background.SPENT,
+    usage.DAY,
+    usage.SPENT,
 )
 _OF_WORD = {kind.what: kind for kind in KINDS}
 

@@ -1,16 +1,365 @@
-"""Messages, and the turns that they end."""
+"""Messages, the turns that they end, and sessions (chats)."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
+import apsw
 import attrs
 
-from klaw.domain.message import Message, NewMessage
+from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
+from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
 from klaw.store import records
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import turns
-from klaw.store.sql import messages
+from klaw.store.records import dumps
+
+_COLUMNS = "rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment"
+
+
+@attrs.frozen(kw_only=True)
+class Session:
+    """A chat's row."""
+
+    key: int
+    chat: ChatId
+    user: UserId
+    name: str
+    model: str | None
+    last_seq: int
+    segment: int
+    segment_start: int
+    created_at: str
+    updated_at: str
+
+
+def _message(row: Sequence[Any]) -> Message:
+    return Message(
+        rowid=row[0],
+        id=row[1],
+        user=UserId(row[2]),
+        channel=row[3],
+        chat=ChatId(row[4]),
+        seq=row[5],
+        role=Role(row[6]),
+        type=Kind(row[7]),
+        content=row[8],
+        metadata=json.loads(row[9]),
+        tokens=row[10],
+        created_at=row[11],
+        segment=row[12],
+    )
+
+
+_FIND = f"SELECT {_COLUMNS} FROM messages WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+
+
+def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
+    """A user's message by its id."""
+    row = connection.execute(_FIND, (user, message_id)).fetchone()
+    return _message(row) if row else None
+
+
+_TURNS_WITH_TOOLS = """
+SELECT DISTINCT metadata ->> 'turn' FROM messages
+WHERE chat_id = ?1 AND seq BETWEEN ?3 AND ?4 AND type = 'tool_result'
+    AND metadata ->> 'turn' IN (SELECT value FROM json_each(?2))
+"""
+
+
+def turns_with_tools(
+    connection: apsw.Connection, chat: ChatId, turns: Sequence[str], first_seq: int, last_seq: int
+) -> set[str]:
+    """Which of a chat's turns called tools, between two messages."""
+    bound = (chat, json.dumps(list(turns)), first_seq, last_seq)
+    return {row[0] for row in connection.execute(_TURNS_WITH_TOOLS, bound)}
+
+
+_ADD_SESSION = """
+INSERT INTO sessions (chat_id, user_id, name, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?4)
+"""
+_NEXT_SEQ = """
+UPDATE sessions SET
+    last_seq = last_seq + 1,
+    segment = segment + ?2,
+    segment_start = CASE WHEN ?2 THEN last_seq + 1 ELSE segment_start END,
+    updated_at = max(updated_at, ?3)
+WHERE chat_id = ?1
+RETURNING chat_key, last_seq, segment
+"""
+_INSERT = f"""
+INSERT INTO messages ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""  # noqa: S608 - constant columns
+_INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)"
+_NEW_FIELDS = tuple(attrs.fields_dict(NewMessage))
+
+
+def insert(connection: apsw.Connection, new: NewMessage) -> Message:
+    """Store a new message at the end of its chat; the chat comes to be with its first message."""
+    arguments = (new.chat, int(new.type is Kind.SESSION_BREAK), new.created_at)
+    place = connection.execute(_NEXT_SEQ, arguments).get
+    if place is None:
+        connection.execute(_ADD_SESSION, (new.chat, new.user, name_of(new.chat), new.created_at))
+        place = connection.execute(_NEXT_SEQ, arguments).get
+    key, seq, segment = place
+    connection.execute(_INSERT, (None, *_row(new, seq, segment)))
+    rowid = connection.last_insert_rowid()
+    _index(connection, rowid, new, key)
+    _choose_model(connection, new, seq)
+    fields = {name: getattr(new, name) for name in _NEW_FIELDS}  # attrs.asdict takes four times as long
+    return Message(**fields, rowid=rowid, seq=seq, segment=segment)
+
+
+_SYNC_SESSION = """
+UPDATE sessions SET
+    last_seq = max(last_seq, ?2),
+    segment_start = CASE WHEN ?3 > segment THEN ?2 ELSE segment_start END,
+    segment = max(segment, ?3),
+    updated_at = max(updated_at, ?4)
+WHERE chat_id = ?1
+RETURNING chat_key
+"""
+
+
+def restore(connection: apsw.Connection, message: Message) -> None:
+    """Insert a message of the logs with the ids it has there.
+
+    Raises:
+        apsw.ConstraintError: the row or its place is taken by another message.
+    """
+    arguments = (message.chat, message.seq, message.segment, message.created_at)
+    key = connection.execute(_SYNC_SESSION, arguments).get
+    if key is None:
+        connection.execute(_ADD_SESSION, (message.chat, message.user, name_of(message.chat), message.created_at))
+        key = connection.execute(_SYNC_SESSION, arguments).get
+    connection.execute(_INSERT, (message.rowid, *_row(message, message.seq, message.segment)))
+    _index(connection, message.rowid, message, key)
+    _choose_model(connection, message, message.seq)
+
+
+MODEL_CHOICE = "model"
+"""In the metadata of the answer to ``/model``: what the chat's turns use from then on, null for ``routing.default``."""
+
+_CHOOSE_MODEL = """
+UPDATE sessions SET model = ?2 WHERE chat_id = ?1 AND NOT EXISTS (
+    SELECT 1 FROM messages WHERE chat_id = ?1 AND seq > ?3 AND role = 'system' AND type = 'command'
+        AND json_type(metadata, '$.model') IN ('text', 'null'))
+"""
+
+
+def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) -> None:
+    """The logs bring messages in any order: the choice with the highest seq counts."""
+    if message.role is not Role.SYSTEM or message.type is not Kind.COMMAND or MODEL_CHOICE not in message.metadata:
+        return
+    chosen = message.metadata[MODEL_CHOICE]
+    if chosen is None or isinstance(chosen, str):
+        connection.execute(_CHOOSE_MODEL, (message.chat, chosen, seq))
+
+
+def _row(message: NewMessage, seq: int, segment: int) -> tuple[Any, ...]:
+    return (
+        message.id,
+        message.user,
+        message.channel,
+        message.chat,
+        seq,
+        message.role,
+        message.type,
+        message.content,
+        dumps(message.metadata),
+        message.tokens,
+        message.created_at,
+        segment,
+    )
+
+
+def scope(chat_key: int, user: UserId) -> str:
+    """The words of the full-text scope column; the view ``messages_search`` makes the same."""
+    return f"{chat_word(chat_key)} {user_word(user)}"
+
+
+def chat_word(chat_key: int) -> str:
+    """The word of the scope column that all rows of a chat have."""
+    return f"c{int(chat_key)}"
+
+
+def user_word(user: UserId) -> str:
+    """The word of the scope column that all rows of a user have."""
+    return f"u{user.encode().hex()}"
+
+
+def _index(connection: apsw.Connection, rowid: int, message: NewMessage, chat_key: int) -> None:
+    if is_searchable(message.role, message.type):
+        connection.execute(_INSERT_FTS, (rowid, message.content, scope(chat_key, message.user)))
+
+
+def index_again(connection: apsw.Connection, rowid: int) -> bool:
+    """Give a message that full text lacks its row there. False when there is no such message, or it is not searched.
+
+    The caller makes sure that there is none: a second row for the same message would damage the index.
+    """
+    found = by_rowids(connection, [rowid])
+    place = session(connection, found[0].chat) if found else None
+    if place is None or not is_searchable(found[0].role, found[0].type):
+        return False
+    _index(connection, rowid, found[0], place.key)
+    return True
+
+
+_SESSION_COLUMNS = "chat_key, chat_id, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
+_SESSION = f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE chat_id = ?"  # noqa: S608 - constant columns
+
+
+def _session(row: Sequence[Any]) -> Session:
+    key, chat, user, name, model, last_seq, segment, segment_start, created_at, updated_at = row
+    return Session(
+        key=key,
+        chat=ChatId(chat),
+        user=UserId(user),
+        name=name,
+        model=model,
+        last_seq=last_seq,
+        segment=segment,
+        segment_start=segment_start,
+        created_at=created_at,
+        updated_at=updated_at,
+    )
+
+
+def session(connection: apsw.Connection, chat: ChatId) -> Session | None:
+    """A chat's row."""
+    row = connection.execute(_SESSION, (chat,)).fetchone()
+    return _session(row) if row else None
+
+
+_SESSIONS = f"""
+SELECT {_SESSION_COLUMNS} FROM sessions WHERE user_id = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ?
+"""  # noqa: S608 - constant columns
+
+
+def sessions(connection: apsw.Connection, user: UserId, limit: int) -> list[Session]:
+    """A user's chats, the last used first."""
+    return [_session(row) for row in connection.execute(_SESSIONS, (user, limit))]
+
+
+_COUNT_SESSIONS = "SELECT count(*) FROM sessions WHERE user_id = ?"
+
+
+def count_sessions(connection: apsw.Connection, user: UserId) -> int:
+    return int(connection.execute(_COUNT_SESSIONS, (user,)).get)
+
+
+_AFTER = f"""
+SELECT {_COLUMNS} FROM messages WHERE chat_id = ? AND seq > ? ORDER BY seq LIMIT ?
+"""  # noqa: S608 - constant columns
+
+
+def after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
+    """Messages of a chat after a seq, oldest first."""
+    return [_message(row) for row in connection.execute(_AFTER, (chat, seq, limit))]
+
+
+_BEFORE = f"""
+SELECT {_COLUMNS} FROM messages WHERE chat_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?
+"""  # noqa: S608 - constant columns
+
+
+def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
+    """The newest messages of a chat before a seq, oldest first."""
+    return [_message(row) for row in connection.execute(_BEFORE, (chat, seq, limit))][::-1]
+
+
+MAX_TOOL_ROWS = 400
+"""Tool calls and results that are read along with the dialogue."""
+
+_NEWEST = f"""
+SELECT {_COLUMNS} FROM messages
+WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
+    AND seq >= coalesce(
+        (SELECT min(seq) FROM (
+            SELECT seq FROM messages
+            WHERE chat_id = ?1 AND seq >= ?2 AND role <> 'system' AND type IN ('text', 'scheduled')
+            ORDER BY seq DESC LIMIT ?3)),
+        ?2)
+ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
+"""  # noqa: S608 - constant columns
+
+
+def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
+    """The newest ``limit`` messages that were said in a segment, with the tool messages among them, oldest first."""
+    return [_message(row) for row in connection.execute(_NEWEST, (chat, segment_start, limit))][::-1]
+
+
+_DIALOGUE = f"""
+SELECT {_COLUMNS} FROM messages
+WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND role <> 'system' AND type NOT IN ('command', 'session_break')
+ORDER BY seq DESC LIMIT ?4
+"""  # noqa: S608 - constant columns
+
+
+def dialogue(connection: apsw.Connection, chat: ChatId, after_seq: int, end_seq: int, limit: int) -> list[Message]:
+    """What was said and what tools did between two numbers, both left out, oldest first; of very much the newest."""
+    return [_message(row) for row in connection.execute(_DIALOGUE, (chat, after_seq, end_seq, limit))][::-1]
+
+
+_BY_ROWIDS = f"""
+SELECT m.* FROM json_each(?) wanted
+CROSS JOIN (SELECT {_COLUMNS} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key
+"""  # noqa: S608 - constant columns
+
+
+def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Message]:
+    """Messages by their rowids, in the given order; missing ones are left out."""
+    return [_message(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
+
+
+_PENDING_CHATS = """
+SELECT s.chat_id FROM sessions s
+WHERE s.updated_at >= ?1 AND EXISTS (
+    SELECT 1 FROM messages m
+    WHERE m.chat_id = s.chat_id AND m.seq >= s.segment_start
+        AND m.seq > coalesce(
+            (SELECT max(t.last_seq) FROM turns t WHERE t.chat_id = s.chat_id AND t.status IN ('done', 'stopped')), 0)
+        AND m.role = 'user' AND m.type = 'text' AND m.created_at >= ?1)
+ORDER BY s.updated_at
+"""
+
+
+def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
+    """Chats with a user message since then that no turn has dealt with."""
+    return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
+
+
+_PENDING = f"""
+SELECT {_COLUMNS} FROM messages
+WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2
+    AND seq > coalesce(
+        (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
+ORDER BY seq DESC LIMIT ?3
+"""  # noqa: S608 - constant columns
+
+
+def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
+    """User messages of the segment that no turn has dealt with, oldest first."""
+    return [_message(row) for row in connection.execute(_PENDING, (chat, segment_start, limit))][::-1]
+
+
+_ROWID_BOUNDS = """
+SELECT
+    (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq LIMIT 1),
+    (SELECT rowid FROM messages WHERE chat_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq DESC LIMIT 1)
+"""
+
+
+def rowid_bounds(connection: apsw.Connection, chat: ChatId, first_seq: int, end_seq: int) -> tuple[int, int] | None:
+    """Row ids of the first and the last message of a chat with first_seq <= seq < end_seq; None where there is none.
+
+    Row ids grow with seq inside a chat, so full text can be bounded by them.
+    """
+    low, high = connection.execute(_ROWID_BOUNDS, (chat, first_seq, end_seq)).get
+    return (low, high) if low is not None and high is not None else None
 
 
 @attrs.frozen
@@ -40,12 +389,12 @@ def append_one(tx: Transaction, new: NewMessage) -> Appended:
     Raises:
         IdConflict: the id is used in another chat of the user.
     """
-    known = messages.find(tx.connection, new.user, new.id)
+    known = find(tx.connection, new.user, new.id)
     if known is not None and known.chat != new.chat:
         raise IdConflict("this message id is already used in another chat")
     if known is not None:
         return Appended(known, repeated=True)
-    message = messages.append(tx.connection, new)
+    message = insert(tx.connection, new)
     tx.write(records.message_path(message), records.message_line(message))
     tx.published.append(message)
     return Appended(message, repeated=False)

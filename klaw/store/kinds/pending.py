@@ -9,9 +9,8 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import ChatId
 from klaw.domain.summary import Summary
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import turns
-from klaw.store.sql import messages, summaries
-from klaw.store.sql.messages import Session
+from klaw.store.kinds import messages, summaries, turns
+from klaw.store.kinds.messages import Session
 
 MAX_PENDING = 200
 """Pending messages that one turn answers; older ones of a longer queue count as answered with it."""

@@ -1,12 +1,302 @@
-"""People that a user talks about. ``klaw.memory.people`` is the only one who changes them."""
+"""People that a user talks about: their rows, names, mentions and history. Every question names the user.
 
+``klaw.memory.people`` is the only one who changes them.
+"""
+
+import json
 from collections.abc import Sequence
 
+import apsw
+import attrs
+
 from klaw.domain.names import UserId
-from klaw.domain.person import InvalidPerson, Mention, Person, PersonId, check
+from klaw.domain.person import InvalidPerson, Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.topic import TopicId
 from klaw.errors import NoSuchPerson, StorageError
+from klaw.store import rows
+from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
-from klaw.store.sql import people
+from klaw.store.rebuild.tables import Table
+from klaw.store.records import dumps
+
+_COLUMNS = rows.columns(Person, "p")
+_person = rows.reader(Person)
+_SIZE = len(attrs.fields(Person))
+
+_GET = f"SELECT {_COLUMNS} FROM people AS p WHERE p.user_id = ? AND p.id = ?"  # noqa: S608 - constant columns
+
+
+def get(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
+    """A user's person by its id, also one that was merged."""
+    row = connection.execute(_GET, (user, person)).fetchone()
+    return _person(row) if row else None
+
+
+def resolve(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
+    """A user's person, or who it turned out to be. None when that one is gone."""
+    seen: set[PersonId] = set()
+    while person not in seen:
+        seen.add(person)
+        found = get(connection, user, person)
+        if found is None or found.merged_into is None:
+            return found
+        person = found.merged_into
+    return None
+
+
+_BY_NAME = f"""
+SELECT DISTINCT {_COLUMNS} FROM person_names AS n JOIN people AS p ON p.rowid = n.person
+WHERE n.user_id = ?1 AND p.user_id = ?1 AND n.normal IN (SELECT value FROM json_each(?2)) ORDER BY p.rowid
+"""  # noqa: S608 - constant columns
+
+
+def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) -> list[Person]:
+    """A user's people who have one of these names or aliases, the first known first."""
+    wanted = json.dumps([normal_name(name) for name in names])
+    return [_person(row) for row in connection.execute(_BY_NAME, (user, wanted))]
+
+
+@attrs.frozen
+class Known:
+    """A person with how often it is spoken of."""
+
+    person: Person
+    topics: int
+    """That name it, and days of whose talk it was drawn; a topic that is gone does not count."""
+    last_at: str | None
+    """When it was last named in one of them."""
+
+
+_LIST = f"""
+WITH RECURSIVE heir (id, now) AS ( -- from each person up: an index finds who it was merged into, and not the others
+    SELECT id, id FROM people WHERE user_id = ?1
+    UNION SELECT h.id, p.merged_into FROM heir AS h JOIN people AS p ON p.user_id = ?1 AND p.id = h.now
+        WHERE p.merged_into IS NOT NULL),
+home (topic, now) AS (
+    SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1 AND topic NOT LIKE 'day %'
+    UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
+        WHERE e.into_id IS NOT NULL),
+spoken (id, topics, last_at) AS (
+    SELECT heir.now, count(DISTINCT coalesce(t.id, m.topic)), max(m.at) FROM person_mentions AS m
+    JOIN heir ON heir.id = m.person_id LEFT JOIN home ON home.topic = m.topic
+    LEFT JOIN topics AS t ON t.id = home.now AND t.user_id = ?1
+    WHERE m.user_id = ?1 AND (t.id IS NOT NULL OR m.topic LIKE 'day %') GROUP BY heir.now)
+SELECT {_COLUMNS}, coalesce(s.topics, 0), s.last_at FROM people AS p LEFT JOIN spoken AS s ON s.id = p.id
+WHERE p.user_id = ?1 AND p.merged_into IS NULL AND (?2 IS NULL OR p.id = ?2)
+ORDER BY coalesce(s.topics, 0) DESC, p.updated_at DESC, p.id LIMIT ?3 OFFSET ?4
+"""  # noqa: S608 - constant columns
+
+
+def of_user(
+    connection: apsw.Connection, user: UserId, *, only: PersonId | None = None, limit: int = 1_000, offset: int = 0
+) -> list[Known]:
+    """A user's people, those named in the most topics first; ``only`` one of them."""
+    return [
+        Known(_person(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
+        for row in connection.execute(_LIST, (user, only, limit, offset))
+    ]
+
+
+_MOST_LOOKED_AT = 10_000
+
+
+def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int) -> list[Known]:
+    """A user's people, those first of whose names a word stands in a text, then those named in the most topics."""
+    said = words_of(text)
+    known = of_user(connection, user, limit=_MOST_LOOKED_AT)
+    return sorted(known, key=lambda each: not said.name(each.person.names))[:limit]
+
+
+_COUNT = "SELECT count(*) FROM people WHERE user_id = ? AND merged_into IS NULL"
+
+
+def count(connection: apsw.Connection, user: UserId) -> int:
+    """How many people of a user are known."""
+    return int(connection.execute(_COUNT, (user,)).get)
+
+
+_MERGED = f"""
+WITH RECURSIVE into_it (id) AS (
+    VALUES (?2) UNION SELECT p.id FROM people AS p JOIN into_it ON p.merged_into = into_it.id WHERE p.user_id = ?1)
+SELECT {_COLUMNS} FROM people AS p WHERE p.user_id = ?1 AND p.id IN into_it AND p.id <> ?2 ORDER BY p.rowid
+"""  # noqa: S608 - constant columns
+_ENTRY = "SELECT entry FROM people WHERE user_id = ? AND id = ?"
+
+
+def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, after: int = 0) -> list[Person]:
+    """Who turned out to be a user's person, also by way of others.
+
+    Args:
+        connection: to read from.
+        user: whose.
+        person: which.
+        after: only those that changed after this entry of the memory journal.
+    """
+    found = [_person(row) for row in connection.execute(_MERGED, (user, person))]
+    return [each for each in found if connection.execute(_ENTRY, (user, each.id)).get > after]
+
+
+@attrs.frozen
+class Spoken:
+    """A mention, and where it is now."""
+
+    mention: Mention
+    topic: TopicId | None
+    """The topic that has it now; None: it is gone, or there was none."""
+
+    @property
+    def day(self) -> str | None:
+        """The date of whose talk it was drawn; None: it was drawn of a topic."""
+        return self.mention.topic.removeprefix("day ") if self.mention.topic.startswith("day ") else None
+
+
+_MENTIONS = """
+WITH RECURSIVE mine (id) AS (
+    VALUES (?2) UNION SELECT p.id FROM people AS p JOIN mine ON p.merged_into = mine.id WHERE p.user_id = ?1),
+home (topic, now) AS (
+    SELECT topic, CAST(topic AS INTEGER) FROM person_mentions WHERE user_id = ?1 AND person_id IN mine
+    UNION SELECT h.topic, e.into_id FROM home AS h JOIN topic_ends AS e ON e.id = h.now AND e.user_id = ?1
+        WHERE e.into_id IS NOT NULL)
+SELECT m.topic, m.message_id, m.at, (
+    SELECT home.now FROM home JOIN topics AS t ON t.id = home.now AND t.user_id = ?1 WHERE home.topic = m.topic)
+FROM person_mentions AS m WHERE m.user_id = ?1 AND m.person_id IN mine ORDER BY m.at DESC, m.entry DESC LIMIT ?3
+"""
+
+
+def mentions(connection: apsw.Connection, user: UserId, person: PersonId, *, limit: int = 100) -> list[Spoken]:
+    """Where a user's person was named, and those who turned out to be the same; the newest first."""
+    return [
+        Spoken(Mention(topic=topic, message=message, at=at), TopicId(now) if now is not None else None)
+        for topic, message, at, now in connection.execute(_MENTIONS, (user, person, limit))
+    ]
+
+
+_MENTIONED = "SELECT 1 FROM person_mentions WHERE user_id = ? AND person_id = ? AND topic = ?"
+
+
+def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, topic: str) -> bool:
+    """Whether it is noted that a topic names a person."""
+    return connection.execute(_MENTIONED, (user, person, topic)).get is not None
+
+
+@attrs.frozen(kw_only=True)
+class PersonChange:
+    """One change of a person's history."""
+
+    entry: int
+    """Of the memory journal; also their order over all people."""
+    at: str
+    person: Person | None
+    """What it became; None: it was removed."""
+
+
+_HISTORY = "SELECT entry, at, value FROM person_changes WHERE user_id = ? AND person_id = ? ORDER BY entry"
+
+
+def history(connection: apsw.Connection, user: UserId, person: PersonId) -> list[PersonChange]:
+    """All that a user's person was, the oldest first; also of one that was removed."""
+    return [
+        PersonChange(entry=entry, at=at, person=PERSON.value(user, person, json.loads(value)) if value else None)
+        for entry, at, value in connection.execute(_HISTORY, (user, person))
+    ]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_ROWID = "SELECT rowid FROM people WHERE user_id = ? AND id = ?"
+_PUT = rows.upsert("people", Person, "rowid", "entry")
+_REMOVE = "DELETE FROM people WHERE user_id = ? AND id = ?"
+_NO_NAMES = "DELETE FROM person_names WHERE person = ?"
+_NAME = "INSERT OR IGNORE INTO person_names (person, user_id, normal) VALUES (?, ?, ?)"
+_LOG = "INSERT INTO person_changes (entry, user_id, person_id, at, value) VALUES (?, ?, ?, ?, ?)"
+_MENTION = """
+INSERT OR IGNORE INTO person_mentions (entry, user_id, person_id, topic, message_id, at) VALUES (?, ?, ?, ?, ?, ?)
+"""
+
+
+def _apply_mention(connection: apsw.Connection, entry: Change[Mention]) -> None:
+    assert entry.value is not None
+    mention = entry.value
+    connection.execute(_MENTION, (entry.entry, entry.user, entry.key, mention.topic, mention.message, mention.at))
+
+
+def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
+    person = entry.value
+    if person is None:
+        connection.execute(_REMOVE, (entry.user, entry.key))  # its names go with it
+        connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
+        return
+    rowid = connection.execute(_ROWID, (entry.user, entry.key)).get or entry.entry
+    connection.execute(_PUT, {**rows.values(person), "rowid": rowid, "entry": entry.entry})
+    connection.execute(_NO_NAMES, (rowid,))
+    for name in person.names if person.active else ():
+        connection.execute(_NAME, (rowid, person.user, normal_name(name)))
+    connection.execute(_LOG, (entry.entry, person.user, person.id, entry.time, dumps(PERSON.fields(person))))
+
+
+_EMPTY_HISTORY = "UPDATE person_changes SET value = NULL WHERE user_id = ? AND person_id = ?"
+_NO_MENTIONS = "DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?"
+
+
+def forget(connection: apsw.Connection, user: UserId, person: PersonId) -> None:
+    """Remove a person with its names and mentions; of its history the dates stay."""
+    connection.execute(_REMOVE, (user, person))
+    connection.execute(_EMPTY_HISTORY, (user, person))
+    connection.execute(_NO_MENTIONS, (user, person))
+
+
+_NO_MENTIONS_OF = """
+DELETE FROM person_mentions WHERE user_id = ?1 AND (
+    topic IN (SELECT CAST(value AS TEXT) FROM json_each(?2)) OR message_id IN (SELECT value FROM json_each(?3)))
+"""
+
+
+def forget_mentions(
+    connection: apsw.Connection, user: UserId, topics: Sequence[TopicId], messages: Sequence[str]
+) -> None:
+    """Remove the mentions in topics and by messages (ids) that are forgotten."""
+    connection.execute(_NO_MENTIONS_OF, (user, json.dumps(list(topics)), json.dumps(list(messages))))
+
+
+# The columns of a person's row are those of its last change, which is compared as a whole: they are not told again.
+_ROWS = """
+SELECT user_id || '/' || id AS key, entry, rowid, aliases, merged_into,
+    (SELECT group_concat(normal, char(10)) FROM (
+        SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))
+FROM people WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
+"""
+_CHANGES = """
+SELECT entry, user_id, person_id, at, value FROM person_changes WHERE entry > :after AND entry <= :end
+ORDER BY entry LIMIT :limit
+"""
+_SPOKEN = """
+SELECT entry, user_id, person_id, topic, message_id, at FROM person_mentions WHERE entry > :after AND entry <= :end
+ORDER BY entry LIMIT :limit
+"""
+_CHANGED = "SELECT DISTINCT user_id || '/' || person_id AS key FROM person_changes WHERE entry > ?"
+_LAST = "SELECT max(entry) FROM person_changes WHERE user_id || '/' || person_id = ?"
+
+PERSON: Kind[Person] = Kind(
+    what="person",
+    counted="people",
+    ops={"put": Person, "remove": None},
+    beside=("user_id", "id"),
+    check=check,
+    apply=_apply,
+    clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
+    tables=(
+        Table(name="people", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="changes of people", statement=_CHANGES, bound="entry"),
+    ),
+)
+MENTION: Kind[Mention] = Kind(
+    what="mention",
+    counted="people",
+    ops={"put": Mention},
+    apply=_apply_mention,
+    clear=("DELETE FROM person_mentions",),
+    tables=(Table(name="mentions of people", statement=_SPOKEN, bound="entry"),),
+)
 
 
 def change(
@@ -44,18 +334,18 @@ def change(
             check(person)
         except InvalidPerson as error:
             raise StorageError(f"the person cannot be stored: {error}") from None
-        if people.get(connection, user, person.id) != person:
-            tx.journal(people.PERSON.put(user, person.id, person, at))
+        if get(connection, user, person.id) != person:
+            tx.journal(PERSON.put(user, person.id, person, at))
     for gone in removed:
-        if people.get(connection, user, gone) is None:
+        if get(connection, user, gone) is None:
             raise NoSuchPerson
-        tx.journal(people.PERSON.removed(user, gone, at))
+        tx.journal(PERSON.removed(user, gone, at))
     for person in put:
-        into = people.get(connection, user, person.merged_into) if person.merged_into is not None else None
+        into = get(connection, user, person.merged_into) if person.merged_into is not None else None
         if person.merged_into is not None and (into is None or not into.active):
             raise NoSuchPerson
     for named, mention in mentions:
-        if people.get(connection, user, named) is None:
+        if get(connection, user, named) is None:
             raise NoSuchPerson
-        if not people.is_mentioned(connection, user, named, mention.topic):
-            tx.journal(people.MENTION.put(user, named, mention, at))
+        if not is_mentioned(connection, user, named, mention.topic):
+            tx.journal(MENTION.put(user, named, mention, at))

@@ -11,7 +11,7 @@ import apsw
 
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder, PersonId, normal_name
-from klaw.store.sql import people
+from klaw.store.kinds import people
 
 _STATES = """
 SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry

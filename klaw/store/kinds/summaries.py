@@ -1,14 +1,295 @@
-"""Summaries of what left the window."""
+"""Summaries of what left the window. Every question names the chat, which is one user's."""
 
 from collections.abc import Sequence
 
+import apsw
 import attrs
 
-from klaw.domain.summary import NewSummary, Summary, ToolNote, check
+from klaw.config.paths import encode_name
+from klaw.convert import JOURNAL, Form
+from klaw.domain.message import Message
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.summary import MAX_NOTE, NewSummary, Summary, SummaryState, ToolNote, check
 from klaw.errors import SummaryOutdated
+from klaw.store import rows
+from klaw.store.changes import Change, Kind
+from klaw.store.engine import meta
+from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
-from klaw.store.sql import messages, summaries
-from klaw.store.sql.summaries import SUMMARY, Failure, SummaryPut
+from klaw.store.kinds import messages, tool_notes
+from klaw.store.kinds.messages import Session
+from klaw.store.rebuild.tables import Table
+
+_COLUMNS = rows.columns(Summary)
+_summary = rows.reader(Summary)
+
+_LIVE = f"""
+SELECT {_COLUMNS} FROM summaries WHERE chat_id = ? AND segment = ? AND state = 'live' ORDER BY first_seq
+"""  # noqa: S608 - constant columns
+
+
+def live(connection: apsw.Connection, chat: ChatId, segment: int) -> list[Summary]:
+    """The summaries that stand for older parts of a segment, oldest first; their ranges do not overlap."""
+    return [_summary(row) for row in connection.execute(_LIVE, (chat, segment))]
+
+
+_COVERED = "SELECT coalesce(max(last_seq), 0) FROM summaries WHERE chat_id = ? AND segment = ?"
+
+
+def covered_to(connection: apsw.Connection, chat: ChatId, segment: int) -> int:
+    """The last message of a segment that was ever summarised; 0 for none. The window begins after it."""
+    return int(connection.execute(_COVERED, (chat, segment)).get)
+
+
+_OF_CHAT = f"SELECT {_COLUMNS} FROM summaries WHERE chat_id = ? ORDER BY number"  # noqa: S608 - constant columns
+
+
+def of_chat(connection: apsw.Connection, chat: ChatId) -> list[Summary]:
+    """All summaries of a chat, in whatever state, by their numbers."""
+    return [_summary(row) for row in connection.execute(_OF_CHAT, (chat,))]
+
+
+_HOLDING = f"""
+SELECT {_COLUMNS} FROM summaries
+WHERE chat_id = ?1 AND segment = ?2 AND first_seq <= ?3 AND last_seq >= ?3 AND state <> 'superseded'
+ORDER BY number DESC LIMIT 1
+"""  # noqa: S608 - constant columns
+
+
+def holding(connection: apsw.Connection, chat: ChatId, segment: int, seq: int) -> Summary | None:
+    """The summary that holds a message: a live one, or an evicted one."""
+    row = connection.execute(_HOLDING, (chat, segment, seq)).fetchone()
+    return _summary(row) if row else None
+
+
+_PAGE = f"""
+SELECT rowid, {_COLUMNS} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?
+"""  # noqa: S608 - constant columns
+
+
+def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int, Summary]]:
+    """All users' summaries in the order in which they were made: for whoever writes the copies."""
+    return [(row[0], _summary(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
+
+
+_TOKENS = """
+SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM charges
+WHERE source = 'summary' AND user_id = ? AND ended_at >= ?
+"""
+
+
+def tokens_since(connection: apsw.Connection, user: UserId, since: str) -> int:
+    """Tokens that a user's summaries used from a moment on; also attempts that failed, and summaries that are gone."""
+    return int(connection.execute(_TOKENS, (user, since)).get)
+
+
+# -- for the summarizer ------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Uncovered:
+    """The part of a chat's segment that no summary holds."""
+
+    session: Session
+    live: tuple[Summary, ...]
+    covered_to: int
+    history: tuple[Message, ...]
+    """What was said and what tools did, oldest first, before the first question that waits for its answer. Of very much
+    the newest."""
+    as_of: int
+    """The memory journal's last entry then: what is forgotten later is in here still."""
+
+
+_END = (1 << 62) - 1
+MAX_WAITING = 1_000
+"""Unanswered questions that are looked at to find the first."""
+
+
+def uncovered(connection: apsw.Connection, chat: ChatId, limit: int) -> Uncovered | None:
+    """Read what could be summarised. None for an unknown chat.
+
+    Args:
+        connection: for reading.
+        chat: which one.
+        limit: at most so many messages, the newest ones.
+    """
+    with snapshot(connection):
+        session = messages.session(connection, chat)
+        if session is None:
+            return None
+        done = max(covered_to(connection, chat, session.segment), session.segment_start - 1)
+        waiting = messages.pending(connection, chat, session.segment_start, MAX_WAITING)
+        end = waiting[0].seq if waiting else _END
+        return Uncovered(
+            session=session,
+            live=tuple(live(connection, chat, session.segment)),
+            covered_to=done,
+            history=tuple(messages.dialogue(connection, chat, done, end, limit)),
+            as_of=meta.last_entry(connection),
+        )
+
+
+_CANDIDATES = """
+SELECT s.chat_id FROM sessions s
+WHERE s.last_seq - s.segment_start >= ?1 AND s.last_seq - coalesce(
+    (SELECT max(m.last_seq) FROM summaries m WHERE m.chat_id = s.chat_id AND m.segment = s.segment), 0) >= ?1
+ORDER BY s.updated_at DESC LIMIT ?2
+"""
+
+
+def candidates(connection: apsw.Connection, messages_: int, limit: int) -> list[ChatId]:
+    """Chats with so many messages after their last summary, the last used first. Whether they need one is not said."""
+    return [ChatId(row[0]) for row in connection.execute(_CANDIDATES, (messages_, limit))]
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A chat whose last attempt failed."""
+
+    chat: ChatId
+    failures: int
+    """In a row."""
+    retry_at: str
+    """Not before this moment."""
+    code: str
+
+
+_FAILURES = "SELECT chat_id, failures, retry_at, code FROM summary_failures ORDER BY retry_at LIMIT ?"
+
+
+def failures(connection: apsw.Connection, limit: int) -> list[Failure]:
+    """Chats that wait for another attempt, the earliest first."""
+    rows = connection.execute(_FAILURES, (limit,))
+    return [Failure(chat=ChatId(chat), failures=n, retry_at=at, code=code) for chat, n, at, code in rows]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_NEXT = "SELECT coalesce(max(number), 0) + 1 FROM summaries WHERE chat_id = ?"
+
+
+def next_number(connection: apsw.Connection, chat: ChatId) -> int:
+    """The number of a chat's next summary."""
+    return int(connection.execute(_NEXT, (chat,)).get)
+
+
+_INSERT = rows.insert("summaries", Summary, "rowid", "changed")
+_SET_STATE = "UPDATE summaries SET state = ?3, changed = ?4 WHERE chat_id = ?1 AND number = ?2"
+_REMOVE = "DELETE FROM summaries WHERE chat_id = ? AND number = ?"
+
+
+COPIES = "summaries"
+
+
+def summary_key(key: tuple[ChatId, int]) -> str:
+    """Chat and number as the journal has them."""
+    return f"{key[0]}#{key[1]}"
+
+
+def read_key(key: str) -> tuple[ChatId, int]:
+    """Raises ValueError."""
+    chat, mark, number = key.rpartition("#")
+    if not mark or ":" not in chat or not number.isdecimal():
+        raise ValueError("key is no summary's")
+    return ChatId(chat), JOURNAL.read(int(number), int)
+
+
+def copy_path(chat: ChatId, number: int) -> str:
+    """Where the Markdown copy of a summary is, relative to the data folder. The chat's name is encoded, so it leads
+    nowhere else."""
+    return f"{COPIES}/{encode_name(chat)}/{number:04d}.md"
+
+
+_OF_SUMMARY = frozenset(attrs.fields_dict(Summary))
+
+
+@attrs.frozen(kw_only=True)
+class SummaryPut(NewSummary):
+    """A summary that was stored, and what it did to the others of its segment: one line, so that a kill leaves all of
+    it or nothing."""
+
+    number: int
+    supersedes: tuple[int, ...] = ()
+    """Numbers of the summaries whose ranges it holds now."""
+    evicts: tuple[int, ...] = ()
+    """Numbers of the summaries that had to make room."""
+    notes: tuple[ToolNote, ...] = ()
+
+    @property
+    def summary(self) -> Summary:
+        return Summary(**attrs.asdict(self, recurse=False, filter=lambda field, _: field.name in _OF_SUMMARY))
+
+
+def _check(put: SummaryPut) -> None:
+    check(put)
+    if any(len(note.text) > MAX_NOTE or not note.text.strip() for note in put.notes):
+        raise ValueError("notes: one is empty or too long")
+
+
+def _apply(connection: apsw.Connection, entry: Change[SummaryPut]) -> None:
+    put = entry.value
+    if put is None:
+        remove(connection, *entry.key)
+        return
+    made = put.summary
+    connection.execute(_INSERT, {**rows.values(made), "rowid": entry.entry, "changed": entry.entry})
+    for state, numbers in ((SummaryState.SUPERSEDED, put.supersedes), (SummaryState.EVICTED, put.evicts)):
+        for number in numbers:
+            connection.execute(_SET_STATE, (made.chat, number, state, entry.entry))
+    tool_notes.insert(connection, entry.entry, made, put.notes)
+
+
+def remove(connection: apsw.Connection, chat: ChatId, number: int) -> None:
+    """Remove a summary with its notes."""
+    connection.execute(_REMOVE, (chat, number))
+    tool_notes.remove(connection, chat, number)
+
+
+_PUT_FAILURE = "INSERT OR REPLACE INTO summary_failures (chat_id, failures, retry_at, code) VALUES (?, ?, ?, ?)"
+_REMOVE_FAILURE = "DELETE FROM summary_failures WHERE chat_id = ?"
+
+
+def put_failure(connection: apsw.Connection, failure: Failure) -> None:
+    connection.execute(_PUT_FAILURE, (failure.chat, failure.failures, failure.retry_at, failure.code))
+
+
+def remove_failure(connection: apsw.Connection, chat: ChatId) -> None:
+    connection.execute(_REMOVE_FAILURE, (chat,))
+
+
+# Also a change of state is a row of a newer entry. A summary whose state changed beyond the end is in the new database
+# as it was, and is compared at the swap.
+_ROWS = """
+SELECT chat_id || '#' || printf('%09d', number) AS key, rowid, user_id, segment, first_seq, last_seq, text, tokens,
+    model, created_at, prompt_tokens, completion_tokens, state, changed,
+    (SELECT json_group_array(json_array(n.rowid, n.seq, n.call_id, n.tool, n.text)) FROM tool_notes n
+     WHERE n.chat_id = s.chat_id AND n.number = s.number)
+FROM summaries s WHERE key > :after AND changed <= :end ORDER BY key LIMIT :limit
+"""
+_NOTES = "SELECT id, hex(sz) FROM tool_notes_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+_CHANGED = """
+SELECT chat_id || '#' || printf('%09d', number) AS key FROM summaries WHERE changed > ?
+"""
+_LAST = f"""
+SELECT coalesce((SELECT changed FROM summaries WHERE chat_id || '#' || printf('%09d', number) = ?),
+    (SELECT CAST(value AS INTEGER) FROM meta WHERE key = '{meta.MEMORY_ENTRY}'))
+"""  # noqa: S608 - constants
+"""Of one that is gone nobody knows by which entry it went."""
+
+SUMMARY: Kind[SummaryPut] = Kind(
+    what="summary",
+    counted="summaries",
+    ops={"put": SummaryPut, "remove": None},
+    key=Form(read_key, summary_key),
+    beside=("user_id", "chat_id", "number"),
+    check=_check,
+    apply=_apply,
+    clear=("DELETE FROM summaries", *tool_notes.CLEAR),
+    tables=(
+        Table(name="summaries", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="full text of tool notes", statement=_NOTES),
+    ),
+)
 
 
 def put(
@@ -44,8 +325,8 @@ def put(
     if session is None or session.user != new.user or session.segment != new.segment:
         raise SummaryOutdated("the segment is over")
     tx.check_nothing_forgotten(new.user, as_of)
-    present = {each.number: each for each in summaries.live(connection, new.chat, new.segment)}
-    covered = summaries.covered_to(connection, new.chat, new.segment)
+    present = {each.number: each for each in live(connection, new.chat, new.segment)}
+    covered = covered_to(connection, new.chat, new.segment)
     replaced = [present.pop(number, None) for number in supersedes]
     if None in replaced or any(present.pop(number, None) is None for number in evicts):
         raise SummaryOutdated("it was made from summaries that are not there any more")
@@ -59,7 +340,7 @@ def put(
         or (not held and new.first_seq <= covered)
     ):
         raise SummaryOutdated("its range does not follow the summaries that are there")
-    number = summaries.next_number(connection, new.chat)
+    number = next_number(connection, new.chat)
     put = SummaryPut(
         **attrs.asdict(new, recurse=False),
         number=number,
@@ -68,11 +349,11 @@ def put(
         notes=tuple(notes),
     )
     tx.journal(SUMMARY.put(new.user, (new.chat, number), put, new.created_at))
-    summaries.remove_failure(connection, new.chat)
+    remove_failure(connection, new.chat)
     return put.summary
 
 
 def note_failure(tx: Transaction, failure: Failure) -> None:
     """Remember that a chat's summary failed and when it may be tried again, also over a restart. It is no part of the
     logs."""
-    summaries.put_failure(tx.connection, failure)
+    put_failure(tx.connection, failure)

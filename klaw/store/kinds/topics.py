@@ -12,7 +12,7 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
 from klaw.store.changes import Change, RowIds
-from klaw.store.sql import messages
+from klaw.store.kinds import messages
 
 _COLUMNS = (
     "id, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at, last_at, created_at,"

@@ -20,13 +20,12 @@ from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.line_inserter import LineInserter
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import memory_journal, turns
+from klaw.store.kinds import memory_journal, messages, runs, turns
 from klaw.store.rebuild import content
 from klaw.store.rebuild.files import Places, remove
 from klaw.store.rebuild.logs import NUMBERS, RecordIndex, folder_of, grown, lines
 from klaw.store.rebuild.values import Phase, Progress, Tally
 from klaw.store.search import passages, topic_vectors, vectors
-from klaw.store.sql import messages, runs
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""

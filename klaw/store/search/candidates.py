@@ -19,9 +19,9 @@ from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId
 from klaw.store.engine.connect import snapshot
+from klaw.store.kinds import messages
 from klaw.store.search import fulltext, vector_search
 from klaw.store.search.vector_search import Neighbour
-from klaw.store.sql import messages
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from klaw.domain.coverage import Damage, IndexRow, damage_of
 from klaw.domain.message import Kind, Role, is_searchable
 from klaw.domain.names import ChatId
 from klaw.store.engine.connect import snapshot
+from klaw.store.kinds import messages, summaries
 from klaw.store.search import vectors
 from klaw.store.search.tokenizer import words
-from klaw.store.sql import messages, summaries
 
 LAST_ROWID = (1 << 63) - 1
 

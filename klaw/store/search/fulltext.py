@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from klaw.domain.names import UserId
+from klaw.store.kinds.messages import user_word
 from klaw.store.search.tokenizer import is_lone
-from klaw.store.sql.messages import user_word
 
 
 @attrs.frozen

@@ -22,10 +22,10 @@ from klaw.actor.failure import error_class
 from klaw.domain.message import Message, Role
 from klaw.domain.names import ChatId, UserId
 from klaw.store.engine.connect import snapshot
+from klaw.store.kinds import messages
 from klaw.store.search import fulltext, vector_codes, vector_search, vectors
 from klaw.store.search.candidates import DAMAGE, HEAD_CHARACTERS, Place, place_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
-from klaw.store.sql import messages
 
 log = structlog.get_logger("klaw.recall")
 

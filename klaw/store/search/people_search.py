@@ -10,7 +10,7 @@ from klaw.domain.fact import Fact, Origin
 from klaw.domain.names import UserId
 from klaw.domain.person import Finder, Person, PersonId
 from klaw.store.engine.connect import snapshot
-from klaw.store.sql import facts, people
+from klaw.store.kinds import facts, people
 
 MOST_NAMES = 5_000
 """Names and aliases of a user that are looked at."""

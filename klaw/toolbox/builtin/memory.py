@@ -22,10 +22,10 @@ from klaw.memory.facts.facts import Facts, Known, NoOlder, Saved
 from klaw.memory.recall.dates import BadTime, read_since, read_until
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
-from klaw.store.core_files import read_core
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import core_memory as stored_core_memory
+from klaw.store.kinds.core_memory import read_core
 from klaw.store.search.history_search import HistoryFilters
 from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 

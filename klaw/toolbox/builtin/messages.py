@@ -8,8 +8,7 @@ from klaw.domain.names import ChatId, InvalidName, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import messages
+from klaw.store.kinds import messages
 from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_TEXT_CHARS = 16_000
@@ -56,7 +55,7 @@ def message_tools(
             return ToolFailure(f"Nothing was sent: the user has no chat of this name. {await _others(context)}")
         metadata = {"origin": ORIGIN, "sent_from": context.turn or context.run}
         message = compose(target, Role.ASSISTANT, Kind.TEXT, clean(text), metadata)
-        await writer.run(stored_messages.append, [message])
+        await writer.run(messages.append, [message])
         stored()
         return f"Sent to {name_of(target)}."
 

@@ -7,9 +7,7 @@ import pytest
 
 from klaw.domain.events import MessageStored
 from klaw.domain.names import LOCAL_USER
-from klaw.store.kinds import core_memory, messages
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.sql import facts, tasks
+from klaw.store.kinds import core_memory, facts, messages, tasks
 from klaw.toolbox.spec import Permission, ToolContext, tool
 from tests.support.chats_world import World, world
 from tests.support.facts import fact
@@ -62,7 +60,7 @@ async def talked(w: World, text: str) -> None:
     w.llm.respond = respond
     store = w.app.core.store
     await store.writer.run(messages.append, [new("hello", chat="home")])
-    await store.writer.run(stored_facts.put, fact("The dog likes the park", user=LOCAL_USER), "new")
+    await store.writer.run(facts.put, fact("The dog likes the park", user=LOCAL_USER), "new")
     await store.writer.run(core_memory.change, LOCAL_USER, "people", "dog", "Rex", "2026-11-22T00:00:00.000Z")
     notes = w.app.core.paths.workspace / "notes"
     notes.mkdir(parents=True, exist_ok=True)

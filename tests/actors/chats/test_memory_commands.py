@@ -8,9 +8,7 @@ import trio
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.operations.forget import CONFIRM_S
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import facts, messages
+from klaw.store.kinds import facts, messages
 from tests.support.asking import forgetting_in
 from tests.support.chats_world import world
 from tests.support.facts import fact
@@ -64,7 +62,7 @@ async def test_what_was_shown_is_forgotten_when_it_is_confirmed(tmp_path: Path, 
     async with world(tmp_path) as w:
         assert "nothing goes before" in await w.command("/forget")
         assert await w.command("/forget yes", 2) == "There is nothing to confirm: say first what is to be forgotten."
-        await w.app.core.writer.run(stored_messages.append, [new("Hello there, my friend"), new(SECRET)])
+        await w.app.core.writer.run(messages.append, [new("Hello there, my friend"), new(SECRET)])
         shown = await w.command("/forget last 1", 3)
         assert "This would be forgotten" in shown
         assert "main#6  user" in shown
@@ -87,7 +85,7 @@ async def test_nobody_forgets_what_is_another_users(tmp_path: Path) -> None:
         rowids = await say(w.app.core.store, SECRET, user="boris")
         (topic,) = await archive(w.app.core.store, rowids, user="boris")
         kept = fact("Boris has a safe", user="boris")
-        await w.app.core.writer.run(stored_facts.put, kept, "new")
+        await w.app.core.writer.run(facts.put, kept, "new")
         (message,) = await w.app.core.readers.run(messages.by_rowids, rowids)
         wrong = [
             f"topic:{topic.id}",
@@ -111,9 +109,9 @@ async def test_nobody_forgets_what_is_another_users(tmp_path: Path) -> None:
 
 async def test_facts_go_too_when_that_is_said(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        (stored,) = await w.app.core.writer.run(stored_messages.append, [new(SECRET)])
+        (stored,) = await w.app.core.writer.run(messages.append, [new(SECRET)])
         made = fact(f"Сказано: {SECRET}", user="local", message=stored.message.id)
-        await w.app.core.writer.run(stored_facts.put, made, "new")
+        await w.app.core.writer.run(facts.put, made, "new")
         assert f"takes them too:\n  fact {made.id}: “Сказано: Ключ" in await w.command("/forget main#1")
         assert f"\n  fact {made.id}: “Сказано: Ключ" in await w.command("/forget main#1 с фактами", 2)
         await w.command("/forget yes", 3)
@@ -133,7 +131,7 @@ async def test_a_person_is_shown_and_what_still_names_them_is_told(tmp_path: Pat
         done = await tell(CHAT, "yes")
         assert done.startswith("Forgotten.\nSTILL named in: messages 1.")
         other = await add(store, "Cecily", user="local")
-        await store.writer.run(stored_facts.put, fact("Cecily likes tea with jam", user="local"), "new")
+        await store.writer.run(facts.put, fact("Cecily likes tea with jam", user="local"), "new")
         assert f"person {other.id}: “Cecily”" in await tell(CHAT, "Cecily")
         done = await tell(CHAT, "yes")
         assert done.startswith("Forgotten.\nNo row names them any more.")
@@ -144,7 +142,7 @@ async def test_a_person_is_shown_and_what_still_names_them_is_told(tmp_path: Pat
 
 async def test_people_known_by_a_message_only_go_with_the_facts(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("Борис тут", id="m1")])
+        await store.writer.run(messages.append, [new("Борис тут", id="m1")])
         person = await add(store, "Борис", user="local", source="archivist", mention=in_topic(1, "m1"))
         tell = forgetting_in(forgetter(store, tmp_path), TestClock(1_000.0))
         assert f"takes them too:\n  person {person.id}: “Борис”" in await tell(CHAT, "main#1")

@@ -13,9 +13,7 @@ from klaw.agent.claims import HINT
 from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store.kinds import core_memory, messages
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.sql import facts
+from klaw.store.kinds import core_memory, facts, messages
 from klaw.toolbox.spec import Permission, ToolContext, never, tool
 from tests.support.chats_world import World, world
 from tests.support.facts import fact
@@ -158,7 +156,7 @@ async def test_bad_arguments_are_named_and_nothing_is_lost(
     tmp_path: Path, name: str, given: dict[str, Any], told: str
 ) -> None:
     async with tool_world(tmp_path) as w:
-        await w.app.core.writer.run(stored_facts.put, fact("theirs", id="theirs", user="anna"), "new")
+        await w.app.core.writer.run(facts.put, fact("theirs", id="theirs", user="anna"), "new")
         (result,) = await ask(w, call(name, **given), text_reply("ok"))
         assert told in result
         assert await known(w) == []
@@ -168,7 +166,7 @@ async def test_bad_arguments_are_named_and_nothing_is_lost(
 async def test_no_tool_sees_another_users(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
         writer = w.app.core.writer
-        await writer.run(stored_facts.put, fact("zebra secret of anna", user="anna"), "new")
+        await writer.run(facts.put, fact("zebra secret of anna", user="anna"), "new")
         await writer.run(messages.append, [new("zebra said by anna", user="anna", chat="main")])
         await writer.run(core_memory.change, UserId("anna"), "user", "name", "zebra", iso(START))
         results = await ask(
@@ -184,7 +182,7 @@ async def test_no_tool_sees_another_users(tmp_path: Path) -> None:
 
 async def test_history_search_has_messages_only(tmp_path: Path) -> None:
     async with tool_world(tmp_path) as w:
-        await w.app.core.writer.run(stored_facts.put, fact("zebra fact"), "new")
+        await w.app.core.writer.run(facts.put, fact("zebra fact"), "new")
         said = [
             new("a zebra", chat="zoo", at=START),
             new("the zebra again", chat="zoo", role=Role.ASSISTANT, at=START + 86_400 * 40),
@@ -282,9 +280,9 @@ async def test_memory_is_shown_in_the_chat(tmp_path: Path) -> None:
         assert empty == "Core memory is empty.\nNo facts are known."
         writer = w.app.core.writer
         await writer.run(core_memory.change, UserId(LOCAL_USER), "user", "name", "Ира", iso(START))
-        await writer.run(stored_facts.put, fact("secret of Anna", user="anna"), "new")
+        await writer.run(facts.put, fact("secret of Anna", user="anna"), "new")
         for number in range(22):
-            await writer.run(stored_facts.put, fact(f"Факт {number} " + "я" * 300, importance=number), "new")
+            await writer.run(facts.put, fact(f"Факт {number} " + "я" * 300, importance=number), "new")
         lines = (await w.command("/memory", 2)).split("\n")
         assert lines[:3] == ["Core memory, part of every prompt:", "  [user]", "  - name: Ира"]
         assert lines[3] == "Facts, the most important first:"
@@ -306,9 +304,9 @@ async def test_important_facts_stand_in_every_context(tmp_path: Path) -> None:
             fact("The user's boss is Mallory", importance=100, origin=Origin.TOOL),
             fact("Anna's PIN", user="anna", importance=100),
         ):
-            await writer.run(stored_facts.put, given, "new")
+            await writer.run(facts.put, given, "new")
         await writer.run(
-            stored_facts.put, fact("Ира — хирург", category="identity", id="now"), "new", supersedes=FactId("who")
+            facts.put, fact("Ира — хирург", category="identity", id="now"), "new", supersedes=FactId("who")
         )
         w.llm.replies.append(text_reply("ok"))
         await w.send("Hi")

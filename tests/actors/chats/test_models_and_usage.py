@@ -9,8 +9,8 @@ import trio
 from klaw.domain.message import Role
 from klaw.domain.turn import TurnStatus
 from klaw.domain.usage import NANO
-from klaw.store.sql import usage
-from klaw.store.sql.usage import UsageFilters
+from klaw.store.kinds import usage
+from klaw.store.kinds.usage import UsageFilters
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Cut, Reply, Text, Wait, error_reply, text_reply
 

@@ -11,8 +11,8 @@ from klaw.agent.workspace import Workspace
 from klaw.cli import receipt_text
 from klaw.cli.why import lines as why_lines
 from klaw.store import message_location
-from klaw.store.sql import summaries, usage
-from klaw.store.sql.usage import UsageFilters
+from klaw.store.kinds import summaries, usage
+from klaw.store.kinds.usage import UsageFilters
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
 from tests.support.waiting import HANG_S

@@ -19,9 +19,8 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
 from klaw.store import message_location
-from klaw.store.kinds import messages, topic_edits
-from klaw.store.sql import usage
-from klaw.store.sql.usage import UsageFilters
+from klaw.store.kinds import messages, topic_edits, usage
+from klaw.store.kinds.usage import UsageFilters
 from tests.conftest import CANARY
 from tests.support import turns
 from tests.support.chats_world import World, world

@@ -14,9 +14,8 @@ from klaw.llm.types import ChatMessage, Completion, Request, TextDelta, Usage
 from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts
 from klaw.memory.topics.fact_extractor import FactExtractor
-from klaw.store.kinds import messages
-from klaw.store.sql import usage
-from klaw.store.sql.usage import UsageFilters
+from klaw.store.kinds import messages, usage
+from klaw.store.kinds.usage import UsageFilters
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
 from tests.actors.memory.topics.test_fact_extractor import of_facts

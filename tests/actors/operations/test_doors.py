@@ -48,7 +48,7 @@ SLASH = Slash(word="/tally", help="count", rest="word")
 @NOUN.operation("tally", Tally, cli="", show=_lines, offline=True, slash=SLASH)
 async def count(asked, user, readers):
     """Count the facts."""
-    from klaw.store.sql import facts
+    from klaw.store.kinds import facts
     return {"user": user, "word": asked.word, "count": max(asked.at_least, await readers.run(facts.count, user))}
 '''
 

@@ -25,7 +25,7 @@ from klaw.operations.search import notes
 from klaw.operations.table import operations
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
-from klaw.store.sql.chunks import Chunk, MemoryFile
+from klaw.store.kinds.memory_files import Chunk, MemoryFile
 from tests.conftest import CANARY
 from tests.support.admin import SETTINGS, served, sources_of
 from tests.support.asking import ask_operation

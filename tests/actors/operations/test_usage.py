@@ -18,7 +18,7 @@ from klaw.config.paths import Paths
 from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
 from klaw.store.kinds import messages
-from klaw.store.sql.usage import UsageFilters, total
+from klaw.store.kinds.usage import UsageFilters, total
 from tests.support.admin import SETTINGS, served, sources_of
 from tests.support.stores import new
 from tests.support.turns import record as turn_record

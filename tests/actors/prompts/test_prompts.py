@@ -28,9 +28,7 @@ from klaw.memory.topics.search import TopicHit, TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
 from klaw.runs.context import Inputs, assemble, instructions, situation
-from klaw.store.kinds import facts
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import messages
+from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
@@ -62,7 +60,7 @@ Rendered = Sequence[ChatMessage]
 
 async def _said(store: Store) -> list:
     await store.writer.run(
-        stored_messages.append,
+        messages.append,
         [
             new("Мою сестру зовут Аня, у неё аллергия на арахис.", user="anna", at=START),
             new("Запомню. Она тоже едет в Казань?", user="anna", role=Role.ASSISTANT, at=START + 60, turn="t1"),

@@ -19,9 +19,7 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName, notice_message
 from klaw.runs.beginning import NotStarted
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import runs, tasks
-from klaw.store.sql import messages
+from klaw.store.kinds import messages, runs, tasks
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
 from tests.support.timing import open_chat, timed
@@ -539,7 +537,7 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
         await here.app.core.writer.run(runs.begin, run)
         over = attrs.evolve(run, status=RunStatus.DONE)
         text = "The subagent dig has ended (done).\n\nНайдено: 42."
-        await here.app.core.writer.run(stored_messages.append, [notice_message(over, here.chat, text, run.started_at)])
+        await here.app.core.writer.run(messages.append, [notice_message(over, here.chat, text, run.started_at)])
     async with world(tmp_path) as here:
         asked = len(here.llm.requests)
         await trio.testing.wait_all_tasks_blocked(0.2)

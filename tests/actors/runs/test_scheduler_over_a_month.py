@@ -12,7 +12,7 @@ from klaw.actor.clock import from_iso, iso
 from klaw.domain.message import Kind
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import RunStatus
-from klaw.store.sql import messages
+from klaw.store.kinds import messages
 from tests.support.cron_by_minutes import fire_times
 from tests.support.llm_server import text_reply
 from tests.support.timing import open_chat, timed

@@ -14,7 +14,7 @@ from klaw.domain.fact import Origin
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.task import TaskName
 from klaw.llm.types import ToolCall
-from klaw.store.sql import facts, tasks
+from klaw.store.kinds import facts, tasks
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import WHY, CallResult
 from klaw.toolbox.spec import Permission, ToolContext, Trail, always, never, tool

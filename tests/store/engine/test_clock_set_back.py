@@ -15,11 +15,7 @@ import pytest
 from klaw.actor.clock import iso
 from klaw.domain.message import Message
 from klaw.store.engine import connect
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import runs as stored_runs
-from klaw.store.kinds import turns
-from klaw.store.sql import facts, messages, runs
+from klaw.store.kinds import facts, messages, runs, turns
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.reindexing import differing, run
@@ -63,20 +59,18 @@ class Past:
         chat = self.chance.choice(["main", "дача"])
         kind = self.chance.choice(["message", "message", "turn", "fact", "run"])
         if kind == "fact":
-            made = await store.writer.run(stored_facts.put, fact(f"statement {number}", at=self.now), "new")
+            made = await store.writer.run(facts.put, fact(f"statement {number}", at=self.now), "new")
             self.facts.append(made.id)
         elif kind == "run":
-            begun = await store.writer.run(stored_runs.begin, run_of(at=self.now))
+            begun = await store.writer.run(runs.begin, run_of(at=self.now))
             self.runs.append(begun.run.id)
         else:
-            (asked,) = await store.writer.run(
-                stored_messages.append, [new(f"message {number}", chat=chat, at=self.now)]
-            )
+            (asked,) = await store.writer.run(messages.append, [new(f"message {number}", chat=chat, at=self.now)])
             self.acked.append(asked.message)
             if kind == "turn":
                 turn = record(asked.message)
                 (answer,) = await store.writer.run(
-                    stored_messages.append, [new(f"answer {number}", chat=chat, at=self.now)], turn
+                    messages.append, [new(f"answer {number}", chat=chat, at=self.now)], turn
                 )
                 self.acked.append(answer.message)
                 self.turns.append(turn.id)
@@ -123,7 +117,7 @@ async def test_every_acknowledged_record_survives_a_clock_that_jumps(tmp_path: P
 async def _goes_on(store: Store, acked: list[Message], chat: str) -> None:
     """The next message of a chat gets a number that no message had."""
     wanted = new(f"next in {chat}", chat=chat, at=DAY)
-    (stored,) = await store.writer.run(stored_messages.append, [wanted])
+    (stored,) = await store.writer.run(messages.append, [wanted])
     assert stored.message.seq == 1 + max((each.seq for each in acked if each.chat == wanted.chat), default=0)
     assert stored.message.rowid > max((each.rowid for each in acked), default=0)
 
@@ -134,7 +128,7 @@ async def test_a_start_looks_at_the_logs_that_changed_since_the_last_one(
     """However many logs there are, a start without a change opens none of them."""
     async with running_store(tmp_path) as store:
         for day in range(20):
-            await store.writer.run(stored_messages.append, [new(f"day {day}", at=DAY * (day + 100))])
+            await store.writer.run(messages.append, [new(f"day {day}", at=DAY * (day + 100))])
     opened: list[str] = []
     read: Callable[..., object] = messages.find
 
@@ -152,8 +146,8 @@ async def test_a_start_looks_at_the_logs_that_changed_since_the_last_one(
 async def test_a_home_whose_numbers_were_used_twice_starts_and_can_be_made_anew(tmp_path: Path) -> None:
     """What an earlier Klaw left: two messages of one number, of which the database has the later one."""
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("first", id="a", at=DAY * 200)])
-        await store.writer.run(stored_messages.append, [new("second", id="b", at=DAY * 200)])
+        await store.writer.run(messages.append, [new("first", id="a", at=DAY * 200)])
+        await store.writer.run(messages.append, [new("second", id="b", at=DAY * 200)])
     (log,) = (tmp_path / "conversations").rglob("*.jsonl")
     older = log.with_name(f"{iso(DAY * 100)[:10]}.jsonl")
     older.write_text(log.read_text().splitlines()[1].replace('"b"', '"c"').replace("second", "lost") + "\n")

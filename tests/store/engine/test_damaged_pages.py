@@ -11,8 +11,7 @@ from klaw.doctor.checkup import check_up
 from klaw.doctor.finding import Level
 from klaw.doctor.places import Server
 from klaw.errors import ActorStopped, StorageError
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.sql import messages
+from klaw.store.kinds import messages
 from tests.support.reindexing import digests_of, run
 from tests.support.stores import new, running_store
 from tests.support.unreadable_lines import make_home
@@ -47,7 +46,7 @@ async def start(paths: Paths) -> str | None:
     """Start and use the store. Returns what a start that is refused, or a server that ends, says."""
     try:
         async with running_store(paths.data_dir) as store:
-            await store.writer.run(stored_messages.append, [new("goes on")])
+            await store.writer.run(messages.append, [new("goes on")])
             await store.readers.run(messages.after, new().chat, 0, 99)
     except StorageError as refused:
         return str(refused)

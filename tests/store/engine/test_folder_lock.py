@@ -8,9 +8,8 @@ import pytest
 from klaw.doctor.places import is_in_use
 from klaw.errors import StorageError
 from klaw.store.engine.journal import COMMIT_LOG, LOCK_FILE, Entry, Journal
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.rebuild.values import ReindexRefused
-from klaw.store.sql import messages
 from klaw.store.store import open_store
 from tests.support import reindexing
 from tests.support.stores import new, running_store
@@ -18,7 +17,7 @@ from tests.support.stores import new, running_store
 
 async def test_a_second_server_is_refused_after_commit_log_was_removed(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("first")])
+        await store.writer.run(messages.append, [new("first")])
         (tmp_path / COMMIT_LOG).unlink()
         with pytest.raises(StorageError, match="another Klaw server"):
             async with open_store(tmp_path / "klaw.db", Journal(tmp_path, checkpoint_bytes=1 << 20), readers=1):
@@ -33,11 +32,11 @@ async def test_a_second_server_is_refused_after_commit_log_was_removed(tmp_path:
 async def test_what_is_written_after_a_removal_survives(tmp_path: Path) -> None:
     """A removed log takes with it what is written to it afterwards: so a new one is begun."""
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("before", at=2e9)])
+        await store.writer.run(messages.append, [new("before", at=2e9)])
         (log,) = (tmp_path / "conversations").rglob("*.jsonl")
         log.unlink()
         (tmp_path / COMMIT_LOG).unlink()
-        (stored,) = await store.writer.run(stored_messages.append, [new("after", at=2e9)])
+        (stored,) = await store.writer.run(messages.append, [new("after", at=2e9)])
         assert b"after" in log.read_bytes()
         assert b"after" in (tmp_path / COMMIT_LOG).read_bytes()
         (tmp_path / COMMIT_LOG).unlink()

@@ -12,9 +12,8 @@ import trio
 
 from klaw.domain.fact import FactId
 from klaw.store.engine import reconcile
-from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import facts, people
 from klaw.store.records import dumps
-from klaw.store.sql import facts, people
 from tests.support.facts import fact
 from tests.support.forgetting import lose_database
 from tests.support.people import add, people_of
@@ -28,9 +27,9 @@ TORN = ("", '{"entry":', '{"entry":99,"time":"2026-11-22T00:00')
 
 async def _supersede(root: Path) -> None:
     async with running_store(root) as store:
-        await store.writer.run(stored_facts.put, fact("Аня живёт в Берлине", user="anna", id=FactId("older")), "new")
+        await store.writer.run(facts.put, fact("Аня живёт в Берлине", user="anna", id=FactId("older")), "new")
         newer = fact("Аня живёт в Казани", user="anna", id=FactId("newer"))
-        await store.writer.run(stored_facts.put, newer, "new", supersedes=FactId("older"))
+        await store.writer.run(facts.put, newer, "new", supersedes=FactId("older"))
     _join(root, 2)
 
 
@@ -74,7 +73,7 @@ def test_a_fact_does_not_give_way_to_one_that_is_not_there(tmp_path: Path, torn:
             assert [each.id for each in await store.readers.run(facts.of_user, ANNA)] == ["older"]
             assert len(await store.readers.run(facts.history, ANNA, FactId("older"))) == 1
             newer = fact("Аня живёт в Казани", user="anna", id=FactId("newer"))
-            await store.writer.run(stored_facts.put, newer, "new", supersedes=FactId("older"))  # it is asked for again
+            await store.writer.run(facts.put, newer, "new", supersedes=FactId("older"))  # it is asked for again
             assert [each.id for each in await store.readers.run(facts.of_user, ANNA)] == ["newer"]
 
     trio.run(look)

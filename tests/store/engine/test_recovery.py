@@ -18,11 +18,9 @@ from klaw.domain.message import Kind, Role
 from klaw.errors import SchemaTooNew, StorageError
 from klaw.store import migrations
 from klaw.store.engine.journal import COMMIT_LOG, Entry, Journal
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import turns
+from klaw.store.kinds import messages, turns
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import register
-from klaw.store.sql import messages
 from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 from tests.support.turns import record
@@ -33,12 +31,10 @@ TEXTS = ["The cat sleeps", "Кошка спит", "dogs bark"]
 async def fill(root: Path) -> None:
     async with running_store(root) as store:
         for text in TEXTS:
-            await store.writer.run(stored_messages.append, [new(text)])
-        (asked,) = await store.writer.run(stored_messages.append, [new("other chat", chat="b")])
-        await store.writer.run(
-            stored_messages.append, [new("answer", chat="b", role=Role.ASSISTANT)], record(asked.message)
-        )
-        await store.writer.run(stored_messages.append, [new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+            await store.writer.run(messages.append, [new(text)])
+        (asked,) = await store.writer.run(messages.append, [new("other chat", chat="b")])
+        await store.writer.run(messages.append, [new("answer", chat="b", role=Role.ASSISTANT)], record(asked.message))
+        await store.writer.run(messages.append, [new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
 
 
 async def contents(root: Path) -> dict[str, list[object]]:
@@ -84,7 +80,7 @@ async def test_messages_that_only_the_logs_have_are_inserted(tmp_path: Path) -> 
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("newest")])
+        await store.writer.run(messages.append, [new("newest")])
     after = await contents(tmp_path)
     shutil.rmtree(copy / "conversations")
     shutil.copytree(tmp_path / "conversations", copy / "conversations")
@@ -95,12 +91,12 @@ async def test_a_message_that_a_clock_gone_back_put_into_an_older_log_is_inserte
     """The newest message stands in the log of the day before; only that log has something the database lacks."""
     day = 86_400.0
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("first", at=20 * day)])
-        await store.writer.run(stored_messages.append, [new("second", at=21 * day)])
+        await store.writer.run(messages.append, [new("first", at=20 * day)])
+        await store.writer.run(messages.append, [new("second", at=21 * day)])
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("third, but the clock says yesterday", at=20 * day + 5)])
+        await store.writer.run(messages.append, [new("third, but the clock says yesterday", at=20 * day + 5)])
     after = await contents(tmp_path)
     shutil.rmtree(copy / "conversations")
     shutil.copytree(tmp_path / "conversations", copy / "conversations")
@@ -199,7 +195,7 @@ async def test_a_torn_last_line_is_skipped_and_the_next_begins_anew(
     with log.open("a") as file:
         file.write('{"rowid": 99, "id": "torn')
     async with running_store(tmp_path) as store:
-        (stored,) = await store.writer.run(stored_messages.append, [new("after the tear", at=float(1_760_000_100))])
+        (stored,) = await store.writer.run(messages.append, [new("after the tear", at=float(1_760_000_100))])
     if logs(tmp_path)[-1] == log or stored.message.created_at[:10] == log.stem:
         assert json.loads(log.read_text().splitlines()[-1])["content"] == "after the tear"
     assert any(event["event"] == "malformed_line" for event in log_events)

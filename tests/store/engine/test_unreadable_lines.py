@@ -12,9 +12,8 @@ from klaw.doctor.checkup import Checkup, check_up
 from klaw.doctor.finding import Level
 from klaw.doctor.places import Server
 from klaw.store.engine.journal import COMMIT_LOG
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.rebuild import content
-from klaw.store.sql import messages
 from tests.support.forgetting import forgetter
 from tests.support.reindexing import run
 from tests.support.stores import new, running_store
@@ -47,7 +46,7 @@ async def go(paths: Paths, way: str) -> None:
         run(paths.data_dir, accept=way.endswith("differences"))
     async with running_store(paths.data_dir) as store:
         assert await store.readers.run(content.count_messages) >= 25
-        (stored,) = await store.writer.run(stored_messages.append, [new("goes on")])
+        (stored,) = await store.writer.run(messages.append, [new("goes on")])
         assert await store.readers.run(messages.by_rowids, [stored.message.rowid]) == [stored.message]
         assert stored.message.rowid < 1000
 
@@ -170,7 +169,7 @@ async def test_forgetting_bears_odd_lines(home: Paths) -> None:
     """Records of the user with any value in place of any other, all of which quote the forgotten text."""
     secret = "the code of the safe is 4711 and nothing else"
     async with running_store(home.data_dir) as store:
-        (said,) = await store.writer.run(stored_messages.append, [new(secret)])
+        (said,) = await store.writer.run(messages.append, [new(secret)])
         for log in logs(home):
             record = json.loads(log.read_bytes().splitlines()[-1])
             for line in changed(dumped({**record, "user_id": "local"})):

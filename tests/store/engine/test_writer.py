@@ -10,17 +10,15 @@ import trio
 
 from klaw.domain.message import Kind, Message, Role
 from klaw.errors import IdConflict, StorageFull
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import turns
-from klaw.store.sql import messages
+from klaw.store.kinds import messages, turns
 from tests.support.stores import new, running_store
 from tests.support.turns import record
 
 
 async def test_messages_get_their_places_and_can_be_read(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        (first,) = await store.writer.run(stored_messages.append, [new("Привет", chat="дача")])
-        (second,) = await store.writer.run(stored_messages.append, [new("hello", chat="дача")])
+        (first,) = await store.writer.run(messages.append, [new("Привет", chat="дача")])
+        (second,) = await store.writer.run(messages.append, [new("hello", chat="дача")])
         assert (first.message.seq, second.message.seq) == (1, 2)
         read = await store.readers.run(messages.after, first.message.chat, 0, 10)
         assert read == [first.message, second.message]
@@ -29,8 +27,8 @@ async def test_messages_get_their_places_and_can_be_read(tmp_path: Path) -> None
 async def test_a_repeated_id_gives_the_stored_message_and_no_second_row(tmp_path: Path) -> None:
     published: list[Message] = []
     async with running_store(tmp_path, publish=published.extend) as store:
-        (first,) = await store.writer.run(stored_messages.append, [new("one", id="x")])
-        (again,) = await store.writer.run(stored_messages.append, [new("another text", id="x")])
+        (first,) = await store.writer.run(messages.append, [new("one", id="x")])
+        (again,) = await store.writer.run(messages.append, [new("another text", id="x")])
         assert again.repeated
         assert again.message == first.message
         assert published == [first.message]
@@ -38,10 +36,9 @@ async def test_a_repeated_id_gives_the_stored_message_and_no_second_row(tmp_path
 
 async def test_an_id_of_another_chat_is_refused_and_the_rest_of_the_group_is_stored(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new(id="x", chat="a")])
+        await store.writer.run(messages.append, [new(id="x", chat="a")])
         begun = [
-            await store.writer.begin(stored_messages.append, [message])
-            for message in (new(chat="b"), new(id="x", chat="b"))
+            await store.writer.begin(messages.append, [message]) for message in (new(chat="b"), new(id="x", chat="b"))
         ]
         assert (await begun[0].wait())[0].message.seq == 1
         with pytest.raises(IdConflict):
@@ -50,8 +47,8 @@ async def test_an_id_of_another_chat_is_refused_and_the_rest_of_the_group_is_sto
 
 async def test_the_same_id_of_another_user_is_another_message(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("mine", id="x", user="ann")])
-        (theirs,) = await store.writer.run(stored_messages.append, [new("theirs", id="x", user="bob")])
+        await store.writer.run(messages.append, [new("mine", id="x", user="ann")])
+        (theirs,) = await store.writer.run(messages.append, [new("theirs", id="x", user="bob")])
         assert not theirs.repeated
         assert theirs.message.content == "theirs"
 
@@ -61,7 +58,7 @@ async def test_seq_has_no_gaps_under_concurrency(tmp_path: Path) -> None:
 
         async def client(chat: str) -> None:
             for _ in range(25):
-                await store.writer.run(stored_messages.append, [new(chat=chat)])
+                await store.writer.run(messages.append, [new(chat=chat)])
 
         async with trio.open_nursery() as nursery:
             for number in range(8):
@@ -73,9 +70,9 @@ async def test_seq_has_no_gaps_under_concurrency(tmp_path: Path) -> None:
 
 async def test_a_session_break_begins_a_segment(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("old")])
-        await store.writer.run(stored_messages.append, [new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
-        (after,) = await store.writer.run(stored_messages.append, [new("fresh")])
+        await store.writer.run(messages.append, [new("old")])
+        await store.writer.run(messages.append, [new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
+        (after,) = await store.writer.run(messages.append, [new("fresh")])
         assert after.message.segment == 1
         session = await store.readers.run(messages.session, after.message.chat)
         assert session is not None
@@ -92,7 +89,7 @@ async def test_a_group_costs_one_fsync(tmp_path: Path) -> None:
 
     async with running_store(tmp_path, fsync=counting) as store:
         before = calls
-        replies = [await store.writer.begin(stored_messages.append, [new(chat=f"c{number}")]) for number in range(20)]
+        replies = [await store.writer.begin(messages.append, [new(chat=f"c{number}")]) for number in range(20)]
         for reply in replies:
             await reply.wait()
         assert calls - before == 1
@@ -113,12 +110,12 @@ class FullDisk:
 async def test_a_full_disk_refuses_and_keeps_nothing_then_recovers(tmp_path: Path) -> None:
     disk = FullDisk()
     async with running_store(tmp_path, fsync=disk) as store:
-        (kept,) = await store.writer.run(stored_messages.append, [new("kept")])
+        (kept,) = await store.writer.run(messages.append, [new("kept")])
         disk.full = True
         with pytest.raises(StorageFull):
-            await store.writer.run(stored_messages.append, [new("refused", id="r")])
+            await store.writer.run(messages.append, [new("refused", id="r")])
         disk.full = False
-        (again,) = await store.writer.run(stored_messages.append, [new("accepted", id="r")])
+        (again,) = await store.writer.run(messages.append, [new("accepted", id="r")])
         assert not again.repeated
         assert again.message.seq == 2
         lines = [
@@ -142,18 +139,18 @@ async def test_a_checkpoint_on_a_full_disk_is_put_off(tmp_path: Path) -> None:
 
     async with running_store(tmp_path, fsync=failing, checkpoint_bytes=1) as store:
         armed.append(True)
-        (first,) = await store.writer.run(stored_messages.append, [new("one", id="1")])
+        (first,) = await store.writer.run(messages.append, [new("one", id="1")])
         assert (tmp_path / "commit.log").stat().st_size > 0
-        await store.writer.run(stored_messages.append, [new("two", id="2")])
+        await store.writer.run(messages.append, [new("two", id="2")])
         assert (tmp_path / "commit.log").stat().st_size == 0
         assert [m.content for m in await store.readers.run(messages.after, first.message.chat, 0, 9)] == ["one", "two"]
 
 
 async def test_message_and_turn_are_stored_together(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        (asked,) = await store.writer.run(stored_messages.append, [new("question")])
+        (asked,) = await store.writer.run(messages.append, [new("question")])
         turn = record(asked.message)
-        await store.writer.run(stored_messages.append, [new("answer", role=Role.ASSISTANT)], turn)
+        await store.writer.run(messages.append, [new("answer", role=Role.ASSISTANT)], turn)
         assert await store.readers.run(turns.last, asked.message.chat) == turn
         assert await store.readers.run(messages.pending, asked.message.chat, 1, 10) == []
 

@@ -18,10 +18,9 @@ from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget import forgetting
 from klaw.store.forget.logs import Cleaner
-from klaw.store.kinds import topic_edits, topics
+from klaw.store.kinds import facts, messages, summaries, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.kinds.forgetting import clean_logs
-from klaw.store.sql import facts, messages, summaries
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
 from tests.support.repository import REPOSITORY

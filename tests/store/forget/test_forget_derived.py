@@ -12,11 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from klaw.domain.names import UserId, chat_id
-from klaw.store.core_files import read_core
-from klaw.store.kinds import core_memory, messages, vectors
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import tasks as stored_tasks
-from klaw.store.sql import facts, tasks
+from klaw.store.kinds import core_memory, facts, messages, tasks, vectors
+from klaw.store.kinds.core_memory import read_core
 from klaw.store.store import Store
 from tests.support.derived import TOOLS, turn_of
 from tests.support.facts import fact
@@ -140,7 +137,7 @@ async def test_what_somebody_changed_since_is_theirs(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         secret = await turn_of(store, tmp_path, word, ["task", "core", "written"])
         (made,) = await store.readers.run(tasks.of_user, ANNA)
-        await store.writer.run(stored_tasks.put, attrs.evolve(made, message="Water the flowers"), "existing")
+        await store.writer.run(tasks.put, attrs.evolve(made, message="Water the flowers"), "existing")
         await store.writer.run(core_memory.change, ANNA, "people", f"k{secret.rowid}", "is my aunt", made.updated_at)
         file = tmp_path / "workspace/users/anna/notes" / f"{secret.rowid}.md"
         file.write_text("* my own words\n")
@@ -167,7 +164,7 @@ async def test_a_fact_of_the_same_topic_that_another_message_said_stays(tmp_path
         (topic,) = await archive(store, [one.rowid, two.rowid])
         for said, text in ((one, "She sings"), (two, "She paints")):
             await store.writer.run(
-                stored_facts.put, fact(text, user="anna", message=said.id, turn=None, topic=str(topic.id)), "new"
+                facts.put, fact(text, user="anna", message=said.id, turn=None, topic=str(topic.id)), "new"
             )
         tool = forgetter(store, tmp_path)
         await tool.forget(await tool.find(one.id, ANNA), with_facts=True)

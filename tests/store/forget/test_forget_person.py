@@ -13,11 +13,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget import forgetting
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import runs, topic_edits, topics
-from klaw.store.sql import facts, messages
-from klaw.store.sql import people as sql
+from klaw.store.kinds import facts, messages, people, runs, topic_edits, topics
 from klaw.store.store import Store
 from tests.store.forget.test_forget import KILLED, REPOSITORY
 from tests.support.facts import fact
@@ -37,7 +33,7 @@ async def past(store: Store) -> list[int]:
     """Somebody is named everywhere. Returns the row ids of what was said."""
     rows = await say(store, "Сегодня хорошая погода для прогулки", f"Видел {NAME[:-1]}ю в магазине", "А что завтра")
     (answer,) = await store.writer.run(
-        stored_messages.append, [new(f"Кукумберу зовут {NAME}?", user="anna", role=Role.ASSISTANT)]
+        messages.append, [new(f"Кукумберу зовут {NAME}?", user="anna", role=Role.ASSISTANT)]
     )
     rows.append(answer.message.rowid)
     await say(store, f"{NAME} не твоя", user="boris")
@@ -51,10 +47,10 @@ async def past(store: Store) -> list[int]:
     await people_of(store).undo(ANNA, friend.id)
     await add(store, NAME, user="boris")
     for text in (f"{NAME} любит чай с вареньем", f"День рождения Цецилии в мае, {ALIAS} ждёт", "Погода важна"):
-        await store.writer.run(stored_facts.put, fact(text, user="anna"), "new")
-    gone = await store.writer.run(stored_facts.put, fact(f"{ALIAS} уехала в Тверь", user="anna"), "new")
-    await store.writer.run(stored_facts.remove, ANNA, gone.id, "2026-11-22T00:00:00.000Z")
-    await store.writer.run(stored_facts.put, fact(f"{NAME} чужая", user="boris"), "new")
+        await store.writer.run(facts.put, fact(text, user="anna"), "new")
+    gone = await store.writer.run(facts.put, fact(f"{ALIAS} уехала в Тверь", user="anna"), "new")
+    await store.writer.run(facts.remove, ANNA, gone.id, "2026-11-22T00:00:00.000Z")
+    await store.writer.run(facts.put, fact(f"{NAME} чужая", user="boris"), "new")
     return rows
 
 
@@ -63,7 +59,7 @@ async def quoted(store: Store, rowid: int) -> None:
     (asked,) = await store.readers.run(messages.by_rowids, [rowid])
     turn = record(asked)
     turn.receipt.update(recall=[{"why": f"слово {NAME.lower()}, и Кукумберой", "arguments": f'{{"q": "x\\n{ALIAS}"}}'}])
-    await store.writer.run(stored_messages.append, [new("Погода хорошая", user="anna", role=Role.ASSISTANT)], turn)
+    await store.writer.run(messages.append, [new("Погода хорошая", user="anna", role=Role.ASSISTANT)], turn)
     run = run_of(user="anna", message=f"Напомни про {NAME}", details={"calls": [f"{ALIAS}?"], "rounds": 1})
     begun = (await store.writer.run(runs.begin, run)).run
     ended = attrs.evolve(begun, status=RunStatus.DONE, result=f"{ALIAS} звонила", note=f"о {NAME}", ended_at=AT)
@@ -106,7 +102,7 @@ async def test_with_messages_nothing_of_the_user_names_them(tmp_path: Path) -> N
     async with running_store(tmp_path) as store:
         rows = await past(store)
         # Not another user's, who may say what they like.
-        boris = await store.readers.run(sql.by_names, UserId("boris"), [NAME])
+        boris = await store.readers.run(people.by_names, UserId("boris"), [NAME])
         await forgetter(store, tmp_path).forget(
             await forgetter(store, tmp_path).find(f"person:{boris[0].id}", UserId("boris"), with_messages=True),
             everywhere=True,
@@ -121,7 +117,7 @@ async def test_with_messages_nothing_of_the_user_names_them(tmp_path: Path) -> N
         assert sorted(each.content for each in left) == ["", "", "А что завтра", "Сегодня хорошая погода для прогулки"]
         # The topic that held the messages ended, the other one stays.
         assert await store.readers.run(topics.count, ANNA) == 1
-        (boris_row,) = await store.readers.run(sql.of_user, ANNA)
+        (boris_row,) = await store.readers.run(people.of_user, ANNA)
         assert (boris_row.person.name, boris_row.topics) == ("Борис", 0)
     await _same_after_rebuilds(tmp_path)
 
@@ -157,7 +153,7 @@ async def test_summaries_of_topics_that_name_them_go_with_the_messages(tmp_path:
 async def test_forgetting_a_message_tells_who_is_known_by_it_only(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         (message,) = await store.writer.run(
-            stored_messages.append, [new("Мой сосед Борис купил трактор", user="anna", id="m1")]
+            messages.append, [new("Мой сосед Борис купил трактор", user="anna", id="m1")]
         )
         (topic,) = await archive(store, [message.message.rowid])
         by_it = await add(store, "Борис", source="archivist", mention=in_topic(topic.id, "m1"))
@@ -168,7 +164,7 @@ async def test_forgetting_a_message_tells_who_is_known_by_it_only(tmp_path: Path
         proof = await tool.forget(wanted, with_facts=True, everywhere=True)
         assert proof.before.scope.people == (by_it.id,)
         assert await names(store) == ["Commanded"]
-        assert await store.readers.run(sql.history, ANNA, by_it.id) != []
+        assert await store.readers.run(people.history, ANNA, by_it.id) != []
     await _same_after_rebuilds(tmp_path)
 
 
@@ -192,7 +188,7 @@ async def test_who_is_no_person_of_this_user_is_not_found(tmp_path: Path) -> Non
 async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> None:
     async with running_store(tmp_path) as store:
         await past(store)
-        (strange,) = await store.readers.run(sql.by_names, UserId("boris"), [NAME])
+        (strange,) = await store.readers.run(people.by_names, UserId("boris"), [NAME])
         whole = await forgetter(store, tmp_path).find(f"person:{strange.id}", UserId("boris"), with_messages=True)
         await forgetter(store, tmp_path).forget(whole, everywhere=True)
     script = KILLED.replace('find("main#2", ANNA)', f'find("person:{NAME}", ANNA, with_messages=True)')

@@ -7,10 +7,8 @@ import pytest
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.person import PersonId
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages
-from klaw.store.sql import facts
-from klaw.store.sql import people as sql
+from klaw.store.kinds import facts, messages
+from klaw.store.kinds import people as sql
 from klaw.store.store import Store
 from tests.store.forget.test_forget_person import _same_after_rebuilds
 from tests.support.facts import fact
@@ -66,9 +64,7 @@ async def test_who_was_merged_for_a_time_keeps_what_is_the_other_ones(tmp_path: 
         await people.merge(ANNA, kept.id, gone.id)
         await people.undo(ANNA, gone.id)
         for name in (one, other):
-            await store.writer.run(
-                stored_facts.put, fact(f"{name} likes tea with jam, чай с вареньем", user="anna"), "new"
-            )
+            await store.writer.run(facts.put, fact(f"{name} likes tea with jam, чай с вареньем", user="anna"), "new")
         found = await forgetter(store, tmp_path).find(f"person:{one}", ANNA)
         assert found.named is not None
         assert (found.named.names, found.named.namesakes) == ((one,), ())

@@ -14,11 +14,9 @@ from klaw.store.engine import connect
 from klaw.store.forget import forgetting
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.forget_scope import Extra
-from klaw.store.kinds import facts
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import facts, messages
 from klaw.store.kinds.forgetting import clean_logs
-from klaw.store.sql import messages
-from klaw.store.sql.summaries import copy_path
+from klaw.store.kinds.summaries import copy_path
 from klaw.store.store import Store
 from tests.support.asking import forgetting_in
 from tests.support.facts import fact
@@ -42,7 +40,7 @@ async def answers_of(root: Path, others: str, wanted: str) -> list[str]:
         (root / "workspace").mkdir()
         (root / "workspace" / "MEMORY.md").write_text(others)
         said = [new(text, user="anna", at=START) for text in (wanted, "and something else that is longer")]
-        await store.writer.run(stored_messages.append, said)
+        await store.writer.run(messages.append, said)
         tell = forgetting_in(forgetter(store, root), TestClock(1_000.0))
         return [await tell(MAIN, what) for what in ("#1", "yes", "#1", wanted[:20])]
 
@@ -172,4 +170,4 @@ async def talk_of_twice(store: Store) -> list[int]:
         new(text, user="anna", role=role)
         for text, role in zip((*texts, f"{thanks} And the garden?"), roles, strict=True)
     ]
-    return [each.message.rowid for each in await store.writer.run(stored_messages.append, made)]
+    return [each.message.rowid for each in await store.writer.run(messages.append, made)]

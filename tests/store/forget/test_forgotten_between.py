@@ -14,9 +14,8 @@ from klaw.memory.facts.facts import Facts
 from klaw.memory.people.people import People
 from klaw.store.engine import meta
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import facts as stored_facts
+from klaw.store.kinds import facts
 from klaw.store.kinds import people as stored_people
-from klaw.store.sql import facts
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
@@ -82,7 +81,7 @@ async def test_no_change_brings_a_person_back(tmp_path: Path, change: str) -> No
 async def test_no_change_brings_a_fact_back(tmp_path: Path, change: str) -> None:
     async with running_store(tmp_path) as store:
         await say(store, f"The key is under {CANARY}")
-        kept = await store.writer.run(stored_facts.put, fact(f"The key is under {CANARY}", user="anna"), "new")
+        kept = await store.writer.run(facts.put, fact(f"The key is under {CANARY}", user="anna"), "new")
         plain = Facts(store.writer, store.readers, off(), SystemClock(), lambda: "other")
         await plain.edit(ANNA, kept.id, importance=70)
         if change == "undo a removal":
@@ -93,7 +92,7 @@ async def test_no_change_brings_a_fact_back(tmp_path: Path, change: str) -> None
             await forget(store, tmp_path, f"fact:{kept.id}")
             await forget(store, tmp_path, "main#1")
 
-        writer = Between(store.writer, stored_facts.put, happens)
+        writer = Between(store.writer, facts.put, happens)
         late = Facts(writer, store.readers, off(), SystemClock(), lambda: "new")  # type: ignore[arg-type]
         values: dict[str, Any] = {"category": "other", "source": "archivist", "origin": "assistant", "as_of": as_of}
         changing = {

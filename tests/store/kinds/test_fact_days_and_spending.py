@@ -8,11 +8,9 @@ import pytest
 
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import StorageError
-from klaw.store.kinds import messages
-from klaw.store.kinds import usage as stored_usage
+from klaw.store.kinds import messages, usage
+from klaw.store.kinds.usage import UsageFilters
 from klaw.store.rebuild.values import Options
-from klaw.store.sql import background, usage
-from klaw.store.sql.usage import UsageFilters
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
 from tests.support.stores import new, running_store
@@ -31,8 +29,8 @@ async def fill(store: Store) -> None:
     )
     await store.writer.run(note_day, ANNA, "2026-11-20", [1, 2], AT, done=False)
     await store.writer.run(note_day, ANNA, "2026-11-20", [], AT, done=True)
-    await store.writer.run(stored_usage.note_spent, "facts", ANNA, None, [PART, FREE], AT)
-    await store.writer.run(stored_usage.note_spent, "topics", ANNA, MAIN, [PART], AT)
+    await store.writer.run(usage.note_spent, "facts", ANNA, None, [PART, FREE], AT)
+    await store.writer.run(usage.note_spent, "topics", ANNA, MAIN, [PART], AT)
 
 
 def rows(file: Path, table: str) -> list[Any]:
@@ -51,7 +49,7 @@ async def test_days_and_spending_are_kept_and_told(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await fill(store)
         assert days(tmp_path) == [("anna", "2026-11-20", 0), ("anna", "2026-11-20", 1)]
-        assert await store.readers.run(background.drawn_with_day, ANNA, [1, 2, 3]) == {1, 2}
+        assert await store.readers.run(usage.drawn_with_day, ANNA, [1, 2, 3]) == {1, 2}
         total = await store.readers.run(usage.total, UsageFilters(since="2026-11-22"))
         assert (total.calls, total.tokens, total.cost_nano) == (5, 2015, 10_000)
 
@@ -60,8 +58,8 @@ async def test_the_messages_of_another_user_are_never_marked(tmp_path: Path) -> 
     async with running_store(tmp_path) as store:
         await fill(store)
         await store.writer.run(note_day, ANNA, "2026-11-21", [3, 999], AT, done=True)
-        assert await store.readers.run(background.drawn_with_day, ANNA, [3, 999]) == set()
-        assert await store.readers.run(background.drawn_with_day, UserId("boris"), [3]) == set()
+        assert await store.readers.run(usage.drawn_with_day, ANNA, [3, 999]) == set()
+        assert await store.readers.run(usage.drawn_with_day, UserId("boris"), [3]) == set()
 
 
 @pytest.mark.parametrize("day", ["21.11.2026", "2026-11-31", "20261121", ""])
@@ -70,7 +68,7 @@ async def test_what_is_no_date_is_refused(tmp_path: Path, day: str) -> None:
         with pytest.raises(StorageError):
             await store.writer.run(note_day, ANNA, day, [], AT, done=True)
         with pytest.raises(StorageError):
-            await store.writer.run(stored_usage.note_spent, "x" * 33, ANNA, None, [PART], AT)
+            await store.writer.run(usage.note_spent, "x" * 33, ANNA, None, [PART], AT)
 
 
 async def test_a_reindex_gives_the_same_days_and_the_same_spending(tmp_path: Path) -> None:
@@ -106,7 +104,7 @@ async def test_notes_that_come_while_the_server_reindexes_are_in_the_new_databas
         await fill(store)
         await reindexer.start(Options())
         await store.writer.run(note_day, ANNA, "2026-11-21", [], AT, done=True)
-        await store.writer.run(stored_usage.note_spent, "facts", ANNA, None, [PART], AT)
+        await store.writer.run(usage.note_spent, "facts", ANNA, None, [PART], AT)
         status = await ended(reindexer)
         assert status.report is not None
         assert status.report.swapped, status

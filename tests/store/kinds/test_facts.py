@@ -22,12 +22,10 @@ from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, NoSuchFact, StorageError
 from klaw.store.engine import meta
 from klaw.store.kinds import core_memory as stored_core_memory
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import memory_journal, messages, tasks, vectors
+from klaw.store.kinds import facts, memory_journal, messages, tasks, vectors
 from klaw.store.kinds.facts import FactVector
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
-from klaw.store.sql import facts
 from tests.support.facts import fact
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit
 from tests.support.repository import REPOSITORY
@@ -44,17 +42,15 @@ async def fill(root: Path) -> None:
         await writer.run(messages.append, [new("hello")])
         await vectors.prepare(writer, MODEL, DIMENSION)
         one = fact("Сестра Аня не ест арахис.")
-        await writer.run(stored_facts.put, one, "new", vector=FactVector(model_id=MODEL, vector=unit(1)))
-        await writer.run(stored_facts.put, fact("Anna's own secret", user="anna"), "new")
+        await writer.run(facts.put, one, "new", vector=FactVector(model_id=MODEL, vector=unit(1)))
+        await writer.run(facts.put, fact("Anna's own secret", user="anna"), "new")
         await writer.run(tasks.put, task(), "new")
         changed = attrs.evolve(one, text="Сестра Аня ест арахис.", importance=90, updated_at=iso(START + 40 * 86400))
-        await writer.run(stored_facts.put, changed, "existing")
-        old = await writer.run(stored_facts.put, fact("The user lives in Berlin"), "new")
-        await writer.run(
-            stored_facts.put, fact("The user lives in Bonn", at=START + 80 * 86400), "new", supersedes=old.id
-        )
-        gone = await writer.run(stored_facts.put, fact("Soon gone"), "new")
-        await writer.run(stored_facts.remove, LOCAL, gone.id, iso(START + 90 * 86400))
+        await writer.run(facts.put, changed, "existing")
+        old = await writer.run(facts.put, fact("The user lives in Berlin"), "new")
+        await writer.run(facts.put, fact("The user lives in Bonn", at=START + 80 * 86400), "new", supersedes=old.id)
+        gone = await writer.run(facts.put, fact("Soon gone"), "new")
+        await writer.run(facts.remove, LOCAL, gone.id, iso(START + 90 * 86400))
         await writer.run(stored_core_memory.change, LOCAL, "user", "name", "Лев", iso(START))
         await writer.run(stored_core_memory.change, ANNA, "user", "name", "Anna", iso(START))
         await writer.run(stored_core_memory.change, LOCAL, "user", "city", "Bonn", iso(START + 90 * 86400))
@@ -170,13 +166,11 @@ async def test_facts_change_while_the_server_reindexes(tmp_path: Path) -> None:
         number = 0
         while reindexer.status.state == "running":
             number += 1
-            kept = await store.writer.run(stored_facts.put, fact(f"fact number {number}"), "new")
+            kept = await store.writer.run(facts.put, fact(f"fact number {number}"), "new")
             at = iso(START + 100 * 86400 + number)
-            await store.writer.run(
-                stored_facts.put, attrs.evolve(kept, importance=number % 100, updated_at=at), "existing"
-            )
+            await store.writer.run(facts.put, attrs.evolve(kept, importance=number % 100, updated_at=at), "existing")
             if number % 3 == 0:
-                await store.writer.run(stored_facts.remove, LOCAL, kept.id, at)
+                await store.writer.run(facts.remove, LOCAL, kept.id, at)
             await store.writer.run(stored_core_memory.change, LOCAL, "notes", "n", str(number), at)
         status = await ended(reindexer)
         assert status.report is not None
@@ -193,7 +187,6 @@ SAVE_AND_DIE = """
 import os, signal, sys, trio
 from pathlib import Path
 from klaw.actor.clock import iso
-from klaw.store import core_files
 from klaw.store.kinds import core_memory, facts
 from tests.support.facts import fact
 from tests.support.stores import START, running_store
@@ -209,9 +202,9 @@ async def main():
         if point == "line":
             store.journal.keep = die
         elif point == "file":
-            core_files.guarded.replace = die
+            core_memory.guarded.replace = die
         elif point == "renamed":
-            core_files.core_memory.written = die
+            core_memory.written = die
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.writer.run, facts.put, fact("at the kill", id="f-at"), "new")
             nursery.start_soon(store.writer.run, core_memory.change, "local", "user", "name", "after", iso(START))
@@ -298,7 +291,7 @@ async def test_core_memory_has_a_budget_and_rules(tmp_path: Path) -> None:
 
 async def test_facts_that_cannot_be(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        put = partial(store.writer.run, stored_facts.put)
+        put = partial(store.writer.run, facts.put)
         one = await put(fact("Tea: green, 80 °C"), "new")
         with pytest.raises(FactExists) as same:
             await put(fact("tea — GREEN; 80 °C!"), "new")
@@ -313,7 +306,7 @@ async def test_facts_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(NoSuchFact):
             await put(fact("newer", user="anna"), "new", supersedes=one.id)
         with pytest.raises(NoSuchFact):
-            await store.writer.run(stored_facts.remove, ANNA, one.id, iso(START))
+            await store.writer.run(facts.remove, ANNA, one.id, iso(START))
         for changes, field in [
             ({"text": ""}, "text"),
             ({"text": "x" * (MAX_TEXT + 1)}, "text"),
@@ -369,7 +362,7 @@ async def test_malformed_lines_are_skipped(tmp_path: Path, line: str) -> None:
 
 async def test_vectors_of_another_text_or_model_are_left_out(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        one = await store.writer.run(stored_facts.put, fact(), "new")
+        one = await store.writer.run(facts.put, fact(), "new")
         rowid = await store.readers.run(facts.rowid_of, LOCAL, one.id)
         assert rowid is not None
         stores = partial(store.writer.run, vectors.store_of_passages)
@@ -401,17 +394,13 @@ async def test_no_question_about_facts_gives_another_users(tmp_path: Path) -> No
             known = sorted(own[user])
             try:
                 if step == 0 and known:
-                    await store.writer.run(stored_facts.remove, UserId(user), FactId(known[0]), iso(START))
+                    await store.writer.run(facts.remove, UserId(user), FactId(known[0]), iso(START))
                     own[user].discard(known[0])
                 elif step == 1 and known:
-                    kept = await store.writer.run(
-                        stored_facts.put, fact(text, user=user), "new", supersedes=FactId(known[0])
-                    )
+                    kept = await store.writer.run(facts.put, fact(text, user=user), "new", supersedes=FactId(known[0]))
                     own[user] = (own[user] - {known[0]}) | {kept.id}
                 else:
-                    own[user].add(
-                        (await store.writer.run(stored_facts.put, fact(text, user=user), "new", vector=vector)).id
-                    )
+                    own[user].add((await store.writer.run(facts.put, fact(text, user=user), "new", vector=vector)).id)
             except FactExists as error:
                 told = error.fact
             else:

@@ -16,7 +16,6 @@ from klaw.memory.people.people import CannotUndoPerson, SamePerson
 from klaw.store.kinds import people as stored_people
 from klaw.store.kinds import topic_edits
 from klaw.store.rebuild.values import Options
-from klaw.store.sql import people as sql
 from klaw.store.store import Store
 from tests.support.forgetting import lose_database
 from tests.support.people import AT, add, in_topic, names, people_of, the
@@ -28,7 +27,7 @@ LOCAL = UserId("local")
 
 
 async def known(store: Store, user: UserId = ANNA) -> list[tuple[str, int]]:
-    return [(each.person.name, each.topics) for each in await store.readers.run(sql.of_user, user)]
+    return [(each.person.name, each.topics) for each in await store.readers.run(stored_people.of_user, user)]
 
 
 async def test_people_are_put_changed_merged_and_removed_and_all_of_it_taken_back(tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ async def test_people_are_put_changed_merged_and_removed_and_all_of_it_taken_bac
         undone = await people.undo(ANNA, anya.id)
         assert undone.person is not None
         assert (undone.person.relation, undone.revived) == ("сестра", ())
-        past = await store.readers.run(sql.history, ANNA, anya.id)
+        past = await store.readers.run(stored_people.history, ANNA, anya.id)
         undone = await people.undo(ANNA, anya.id, to=past[0].entry)
         assert [each.id for each in undone.revived] == [anna.id]
         assert (await the(store, anya.id)).aliases == ()
@@ -54,7 +53,9 @@ async def test_people_are_put_changed_merged_and_removed_and_all_of_it_taken_bac
         assert await names(store) == ["Anna"]
         await people.undo(ANNA, anya.id)
         assert await names(store) == ["Anna", "Аня"]
-        made = await people.undo(ANNA, anna.id, to=(await store.readers.run(sql.history, ANNA, anna.id))[0].entry)
+        made = await people.undo(
+            ANNA, anna.id, to=(await store.readers.run(stored_people.history, ANNA, anna.id))[0].entry
+        )
         assert made.person is not None
         assert (await the(store, anna.id)).aliases == ("Annie",)
 
@@ -109,7 +110,7 @@ async def test_topics_that_name_a_person_are_counted_where_they_are_now(tmp_path
         assert await known(store) == [("Аня", 3)]
         merged = await store.writer.run(topic_edits.merge, two, one, "both", AT)
         assert await known(store) == [("Аня", 2)]
-        spoken = await store.readers.run(sql.mentions, ANNA, anya.id)
+        spoken = await store.readers.run(stored_people.mentions, ANNA, anya.id)
         assert [(each.mention.topic, each.topic) for each in spoken] == [
             (str(three.id), three.id),
             (str(two.id), merged.id),
@@ -117,7 +118,7 @@ async def test_topics_that_name_a_person_are_counted_where_they_are_now(tmp_path
         ]
         await people.undo(ANNA, anna.id)
         assert await known(store) == [("Anna", 2), ("Аня", 1)]
-        assert await store.readers.run(sql.mentions, LOCAL, anya.id) == []
+        assert await store.readers.run(stored_people.mentions, LOCAL, anya.id) == []
 
 
 async def fill(root: Path) -> None:
@@ -239,10 +240,13 @@ async def test_users_never_cross_and_a_rebuild_is_the_same(steps: list[tuple[str
 
 
 async def _all(store: Store, user: UserId) -> list[tuple[PersonId, object]]:
-    found = await store.readers.run(sql.of_user, user)
-    by_name = [each.id for each in await store.readers.run(sql.by_names, user, NAMES)]
+    found = await store.readers.run(stored_people.of_user, user)
+    by_name = [each.id for each in await store.readers.run(stored_people.by_names, user, NAMES)]
     assert sorted(by_name) == sorted(each.person.id for each in found)
-    return [(each.person.id, (each, await store.readers.run(sql.mentions, user, each.person.id))) for each in found]
+    return [
+        (each.person.id, (each, await store.readers.run(stored_people.mentions, user, each.person.id)))
+        for each in found
+    ]
 
 
 async def test_a_list_of_many_merged_people_costs_no_more_for_each(tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ async def test_a_list_of_many_merged_people_costs_no_more_for_each(tmp_path: Pat
             return False
 
         connection.set_progress_handler(tick, 100)
-        assert len(sql.of_user(connection, ANNA, limit=5_000)) == count // 2
+        assert len(stored_people.of_user(connection, ANNA, limit=5_000)) == count // 2
         connection.set_progress_handler(None)
         steps.append(ticks[0])
     connection.close()

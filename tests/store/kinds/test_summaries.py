@@ -27,13 +27,10 @@ from klaw.domain.summary import NewSummary, SummaryState, ToolNote
 from klaw.errors import StorageFull, SummaryOutdated
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted
 from klaw.store import changes
-from klaw.store.kinds import memory_journal
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import summaries as stored_summaries
+from klaw.store.kinds import memory_journal, messages, summaries
 from klaw.store.kinds.pending import read_rows
 from klaw.store.rebuild.values import Options
 from klaw.store.search import coverage
-from klaw.store.sql import messages, summaries
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
 from tests.support.repository import REPOSITORY
@@ -119,11 +116,11 @@ class Talk:
             case "say":
                 await say(store, text * (1 + size % 4))
             case "tools":
-                (asked,) = await store.writer.run(stored_messages.append, [new(text)])
+                (asked,) = await store.writer.run(messages.append, [new(text)])
                 call = {"id": "c", "name": "web", "arguments": "{}"}
                 turn = f"t{asked.message.seq}"
                 await store.writer.run(
-                    stored_messages.append,
+                    messages.append,
                     [
                         new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn=turn, calls=[call]),
                         new("data " * size, role=Role.TOOL, kind=Kind.TOOL_RESULT, turn=turn, call="c", name="web"),
@@ -132,9 +129,9 @@ class Talk:
                     record(asked.message),
                 )
             case "command":
-                await store.writer.run(stored_messages.append, [new("/status", kind=Kind.COMMAND)])
+                await store.writer.run(messages.append, [new("/status", kind=Kind.COMMAND)])
             case "ask":
-                await store.writer.run(stored_messages.append, [new(text)])
+                await store.writer.run(messages.append, [new(text)])
             case "new":
                 await begin_segment(store)
             case _:
@@ -154,10 +151,10 @@ class Talk:
         if full:
             self.full = True
             with pytest.raises(StorageFull):
-                await store.writer.run(stored_summaries.put, made, **more)
+                await store.writer.run(summaries.put, made, **more)
             self.full = False
             return
-        await store.writer.run(stored_summaries.put, made, **more)
+        await store.writer.run(summaries.put, made, **more)
         self.made += 1
 
     async def check(self, store: Store) -> None:
@@ -253,7 +250,7 @@ async def grow(store: Store, count: int) -> None:
             made = draft(chunk, 5 + number % 10)
             base = chunk.base
             await store.writer.run(
-                stored_summaries.put,
+                summaries.put,
                 made,
                 supersedes=[base.number] if base else [],
                 evicts=evicted(found.live, base, made.tokens, RULES),
@@ -345,9 +342,9 @@ async def test_summaries_are_made_from_what_is_there(tmp_path: Path) -> None:
             await say(store, f"Ещё одна фраза о саде, номер {number}, довольно длинная")
         _, chunk = await pick(store)
         assert chunk is not None
-        await store.writer.run(stored_summaries.put, draft(chunk, 5))
+        await store.writer.run(summaries.put, draft(chunk, 5))
         with pytest.raises(SummaryOutdated):
-            await store.writer.run(stored_summaries.put, draft(chunk, 6))
+            await store.writer.run(summaries.put, draft(chunk, 6))
 
 
 @pytest.mark.parametrize(

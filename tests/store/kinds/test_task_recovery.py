@@ -24,13 +24,9 @@ from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.logcheck import read_logs
 from klaw.store.engine.transaction import Request, commit_group
-from klaw.store.kinds import memory_journal, turns
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import runs as stored_runs
-from klaw.store.kinds import tasks as stored_tasks
+from klaw.store.kinds import memory_journal, messages, runs, tasks, turns
 from klaw.store.kinds.runs import Transcript
 from klaw.store.rebuild.values import Tally
-from klaw.store.sql import messages, runs, tasks
 from tests.support.reindexing import digests_of
 from tests.support.repository import REPOSITORY
 from tests.support.stores import START, new, running_store
@@ -45,19 +41,19 @@ async def fill(root: Path) -> None:
     """Tasks that were put, changed and removed; runs of several months in all states; deliveries and transcripts."""
     async with running_store(root) as store:
         writer = store.writer
-        await writer.run(stored_messages.append, [new("hello")])
+        await writer.run(messages.append, [new("hello")])
         for name in ("news", "water", "gone"):
-            await writer.run(stored_tasks.put, task(name), "new")
-        await writer.run(stored_tasks.put, task("water", message="Полей цветы", at=START + 40 * 86400), "existing")
-        await writer.run(stored_tasks.remove, LOCAL, TaskName("gone"), iso(START + 41 * 86400))
+            await writer.run(tasks.put, task(name), "new")
+        await writer.run(tasks.put, task("water", message="Полей цветы", at=START + 40 * 86400), "existing")
+        await writer.run(tasks.remove, LOCAL, TaskName("gone"), iso(START + 41 * 86400))
         for number in range(6):
-            run = (await writer.run(stored_runs.begin, run_of(at=START + number * 20 * 86400))).run
-            await writer.run(stored_runs.append_transcript, run, 1, exchange(run)[:3])
+            run = (await writer.run(runs.begin, run_of(at=START + number * 20 * 86400))).run
+            await writer.run(runs.append_transcript, run, 1, exchange(run)[:3])
             if number % 3 == 2:
                 continue
             final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="да", delivered=number % 3)
             last = Transcript(first_seq=4, messages=(exchange(run)[3],))
-            await writer.run(stored_runs.save, final, transcript=last, delivery=result(run) if number % 3 else None)
+            await writer.run(runs.save, final, transcript=last, delivery=result(run) if number % 3 else None)
 
 
 async def opened(root: Path) -> tuple[Tally, list[Any]]:
@@ -93,8 +89,8 @@ async def test_numbers_go_on_after_a_rebuild(tmp_path: Path) -> None:
     await fill(tmp_path)
     drop_database(tmp_path)
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_tasks.put, task("new"), "new")
-        run = (await store.writer.run(stored_runs.begin, run_of())).run
+        await store.writer.run(tasks.put, task("new"), "new")
+        run = (await store.writer.run(runs.begin, run_of())).run
         assert await store.readers.run(meta.last_entry) == 6
         assert await store.readers.run(runs.change_of, run.id) == 11
 
@@ -106,8 +102,8 @@ async def test_what_only_the_logs_have_is_restored(tmp_path: Path) -> None:
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
         (running, *_) = await store.readers.run(runs.running)  # of the second month
-        await store.writer.run(stored_runs.save, attrs.evolve(running, status=RunStatus.INTERRUPTED))
-        await store.writer.run(stored_tasks.remove, LOCAL, TaskName("news"), iso(START + 99 * 86400))
+        await store.writer.run(runs.save, attrs.evolve(running, status=RunStatus.INTERRUPTED))
+        await store.writer.run(tasks.remove, LOCAL, TaskName("news"), iso(START + 99 * 86400))
     _, expected = await opened(tmp_path)
     for name in ("memory", "runs"):
         shutil.rmtree(copy / name)
@@ -120,8 +116,8 @@ async def test_what_only_the_logs_have_is_restored(tmp_path: Path) -> None:
 async def test_a_clock_that_goes_back_brings_no_removed_task_back(tmp_path: Path) -> None:
     """The removal stands in an earlier month's log than what it removes."""
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_tasks.put, task(at=START + 400 * 86400), "new")
-        await store.writer.run(stored_tasks.remove, LOCAL, TaskName("news"), iso(START))
+        await store.writer.run(tasks.put, task(at=START + 400 * 86400), "new")
+        await store.writer.run(tasks.remove, LOCAL, TaskName("news"), iso(START))
     drop_database(tmp_path)
     _, (found, _, _) = await opened(tmp_path)
     assert found == []
@@ -243,10 +239,10 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
     final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="ja", delivered=1)
     trio.run(_prepare, tmp_path, run)
     group: list[Request] = [
-        Request(stored_runs.begin, (other,)),
-        Request(stored_messages.append, ([new("hi", chat="third")],)),
+        Request(runs.begin, (other,)),
+        Request(messages.append, ([new("hi", chat="third")],)),
         Request(
-            stored_runs.save,
+            runs.save,
             (final,),
             {"transcript": Transcript(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
         ),
@@ -265,9 +261,7 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
 
     async def ask() -> list[Message]:
         async with running_store(tmp_path) as store:
-            return [
-                (await store.writer.run(stored_messages.append, [new("?", chat=name)]))[0].message for name in names
-            ]
+            return [(await store.writer.run(messages.append, [new("?", chat=name)]))[0].message for name in names]
 
     async def look() -> None:
         async with running_store(tmp_path) as store:
@@ -279,7 +273,7 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
 
     asked = trio.run(ask)
     group: list[Request] = [
-        Request(stored_messages.append, ([new("!", chat=name, role=Role.ASSISTANT)], record(question)))
+        Request(messages.append, ([new("!", chat=name, role=Role.ASSISTANT)], record(question)))
         for name, question in zip(names, asked, strict=True)
     ]
     assert commit_until_killed(tmp_path, monkeypatch, writes, group) == (writes < 4)
@@ -288,8 +282,8 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
 
 async def _prepare(root: Path, run: Any) -> None:
     async with running_store(root) as store:
-        await store.writer.run(stored_messages.append, [new("hello")])
-        await store.writer.run(stored_runs.begin, run)
+        await store.writer.run(messages.append, [new("hello")])
+        await store.writer.run(runs.begin, run)
 
 
 async def _check(root: Path, run: str, killed: bool) -> None:
@@ -304,7 +298,7 @@ async def _check(root: Path, run: str, killed: bool) -> None:
             assert stored.status is RunStatus.DONE
         if stored.status is RunStatus.RUNNING:  # as the scheduler recovers it
             honest = attrs.evolve(stored, status=RunStatus.INTERRUPTED, delivered=len(delivered))
-            assert not (await store.writer.run(stored_runs.save, honest)).repeated
+            assert not (await store.writer.run(runs.save, honest)).repeated
         seqs = [message.seq for message in await store.readers.run(messages.after, MAIN, 0, 9)]
         assert seqs == list(range(1, 2 + len(delivered)))
 

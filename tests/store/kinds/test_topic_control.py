@@ -20,12 +20,11 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
 from klaw.memory.topics import control as control_module
 from klaw.memory.topics.control import TopicRefused
-from klaw.store.kinds import topic_changes, topic_edits, topics
+from klaw.store.kinds import messages, topic_changes, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild.values import Options
 from klaw.store.search import topic_vectors
 from klaw.store.search.topic_vectors import TopicVector
-from klaw.store.sql import messages
 from klaw.store.store import Store
 from tests.support.forgetting import forgetter, holding, lose_database
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, unit

@@ -17,10 +17,9 @@ from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.domain.usage import FIELDS, Spent, add, record
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import turns
+from klaw.store.kinds import messages, runs, turns, usage
+from klaw.store.kinds.usage import UsageFilters
 from klaw.store.search.tokenizer import register
-from klaw.store.sql import messages, runs, usage
-from klaw.store.sql.usage import UsageFilters
 from tests.support.stores import START, new
 
 DAY_S = 86_400
@@ -58,7 +57,7 @@ def a_run(number: int, user: str, day: int, **more: Any) -> Run:
 
 
 def put_chat(connection: apsw.Connection, user: str, name: str) -> ChatId:
-    messages.append(connection, new(user=user, chat=name))
+    messages.insert(connection, new(user=user, chat=name))
     return chat_id(UserId(user), name)
 
 
@@ -172,8 +171,8 @@ def test_the_last_choice_of_a_model_counts_in_whatever_order_the_logs_bring_it(c
     for choice in choices:
         metadata = {} if choice == "none" else {"model": choice}
         system = {"role": messages.Role.SYSTEM, "kind": messages.Kind.COMMAND}
-        stored.append(messages.append(connection, new("ok", **system, **metadata)))
-        stored.append(messages.append(connection, new("/model нет/такой")))
+        stored.append(messages.insert(connection, new("ok", **system, **metadata)))
+        stored.append(messages.insert(connection, new("/model нет/такой")))
     chosen = [choice for choice in choices if choice not in ("none", 5)]
     random.shuffle(stored)
     for message in stored:

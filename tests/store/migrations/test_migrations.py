@@ -13,9 +13,8 @@ from klaw.errors import SchemaTooNew
 from klaw.memory.recall.stopwords import search_words
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.search import fulltext
-from klaw.store.sql import messages
 from tests.support.stores import new, running_store
 
 SAID = (
@@ -127,7 +126,7 @@ async def test_the_store_migrates_when_it_opens_and_says_so(tmp_path: Path, log_
     make_old(tmp_path / "klaw.db", 1)
     async with running_store(tmp_path) as store:
         assert (store.opened.schema_before, store.opened.schema) == (1, migrations.latest())
-        (added,) = await store.writer.run(stored_messages.append, [new("北京很大", user="ann", chat="дача")])
+        (added,) = await store.writer.run(messages.append, [new("北京很大", user="ann", chat="дача")])
         found = await store.readers.run(hits, "北京")
         assert sorted(found) == [3, added.message.rowid]
     said = [event["event"] for event in log_events if event["event"].startswith("schema_")]

@@ -10,10 +10,8 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.summary import NewSummary
 from klaw.store import migrations
-from klaw.store.kinds import messages, summaries, topic_changes, topic_edits, topics
-from klaw.store.kinds import usage as stored_usage
-from klaw.store.sql import facts, people, usage
-from klaw.store.sql.usage import UsageFilters
+from klaw.store.kinds import facts, messages, people, summaries, topic_changes, topic_edits, topics, usage
+from klaw.store.kinds.usage import UsageFilters
 from tests.store.migrations.test_migrations import open_with, run_scripts
 from tests.support.forgetting import forgetter, holding, secret_past
 from tests.support.people import add
@@ -116,7 +114,7 @@ async def test_schema_7_with_everything_in_it(tmp_path: Path) -> None:
         await store.writer.run(topic_edits.merge, right, left, "four and five", AT, by="person")
         await store.writer.run(topic_edits.undo, ANNA, None, AT)
         await store.writer.run(
-            stored_usage.note_spent, "topics", ANNA, None, [{"model": "p/m", "calls": 1, "prompt_tokens": 7}], AT
+            usage.note_spent, "topics", ANNA, None, [{"model": "p/m", "calls": 1, "prompt_tokens": 7}], AT
         )
         await store.writer.run(note_day, ANNA, "2026-11-21", [rows[0]], AT, done=True)
         tool = forgetter(store, tmp_path)

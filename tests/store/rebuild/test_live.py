@@ -15,14 +15,13 @@ import trio
 
 from klaw.errors import StorageFull
 from klaw.store.engine.line_inserter import LineInserter
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild import content, files
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.handover import hand_over
 from klaw.store.rebuild.values import Options, ReindexRefused
 from klaw.store.search import vectors
-from klaw.store.sql import messages
 from klaw.store.store import Store
 from tests.support.reindexing import (
     MODEL,
@@ -96,7 +95,7 @@ async def test_lines_that_are_taken_back_are_not_taken_along(tmp_path: Path) -> 
             await reindexer.start(OPTIONS)
             while reindexer.status.state == "running":
                 try:
-                    await store.writer.run(stored_messages.append, [new("a text / текст " * 20, chat="чат 1")])
+                    await store.writer.run(messages.append, [new("a text / текст " * 20, chat="чат 1")])
                 except StorageFull:
                     refused += 1
             status = await ended(reindexer)
@@ -128,11 +127,11 @@ async def test_a_query_that_runs_goes_on_with_the_old_file(tmp_path: Path) -> No
 
         nursery.start_soon(read)
         await trio.to_thread.run_sync(running.wait)
-        await store.writer.run(stored_messages.append, [new("while it runs", chat="чат 1")])
+        await store.writer.run(messages.append, [new("while it runs", chat="чат 1")])
         await reindexer.start(OPTIONS)
         await reached(reindexer, "swap")
         await until((tmp_path / "klaw.db.old").exists)
-        (after,) = await store.writer.run(stored_messages.append, [new("after the swap", chat="чат 1")])
+        (after,) = await store.writer.run(messages.append, [new("after the swap", chat="чат 1")])
         go_on.set()
         status = await ended(reindexer)
         assert status.report is not None, status.error
@@ -171,9 +170,7 @@ class Outrunning:
         while True:
             if self.written < 2 * self.read:
                 self.written += 1
-                await self.store.writer.run(
-                    stored_messages.append, [new("калитка в саду / the garden gate " * 5, chat=chat)]
-                )
+                await self.store.writer.run(messages.append, [new("калитка в саду / the garden gate " * 5, chat=chat)])
             else:
                 await trio.sleep(0.001)
 
@@ -271,7 +268,7 @@ async def test_a_difference_in_the_newest_rows_is_seen_at_the_swap(
     async with reindexing_store(tmp_path) as (store, reindexer):
 
         async def swap(real, *args, **kwargs):
-            (late,) = await store.writer.run(stored_messages.append, [new("late")])
+            (late,) = await store.writer.run(messages.append, [new("late")])
             await store.database.run(
                 lambda c: c.execute("UPDATE messages SET content = 'x' WHERE rowid = ?", (late.message.rowid,))
             )
@@ -283,7 +280,7 @@ async def test_a_difference_in_the_newest_rows_is_seen_at_the_swap(
         assert status.report is not None
         assert not status.report.swapped
         assert "newest rows" in str(status.report.reason)
-        assert (await store.writer.run(stored_messages.append, [new("goes on")]))[0].message.seq > 0
+        assert (await store.writer.run(messages.append, [new("goes on")]))[0].message.seq > 0
 
 
 async def stuck(reindexer: Reindexer) -> None:
@@ -304,7 +301,7 @@ async def test_one_at_a_time_and_it_can_be_stopped(tmp_path: Path, monkeypatch: 
         assert not await reindexer.cancel()
         assert (tmp_path / "klaw.db.reindex").exists()
         monkeypatch.setattr("klaw.store.rebuild.actor.SLICE_S", 0.02)
-        await store.writer.run(stored_messages.append, [new("in between")])
+        await store.writer.run(messages.append, [new("in between")])
         await reindexer.start(OPTIONS)
         status = await ended(reindexer)
         assert status.report is not None
@@ -346,7 +343,7 @@ async def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert status.state == "failed"
         assert "what it has is kept in klaw.db.reindex" in str(status.error)
         monkeypatch.setattr(files, "RESERVE_BYTES", 0)
-        await store.writer.run(stored_messages.append, [new("still writing")])
+        await store.writer.run(messages.append, [new("still writing")])
         status = await _again(reindexer)
         assert status.report is not None
         assert status.report.swapped

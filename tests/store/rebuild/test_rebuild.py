@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from klaw.domain.message import Kind, Role
 from klaw.errors import IdConflict, SchemaTooNew, StorageError, StorageFull
 from klaw.store.engine import connect
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.search import fulltext, vector_search, vectors
-from klaw.store.sql import messages
 from tests.support.reindexing import DIMENSION, MODEL, FakeModel, differing, digests_of, filled, run, unit
 from tests.support.stores import new, running_store
 from tests.support.turns import record
@@ -80,7 +79,7 @@ class Actions:
                 await self._say(writer, [call, new(text, **who, role=Role.TOOL, kind=Kind.TOOL_RESULT)])
             case "turn":
                 (asked,) = await self._say(writer, [new(text, **who)])
-                await writer.run(stored_messages.append, [new(text, **who, role=Role.ASSISTANT)], record(asked.message))
+                await writer.run(messages.append, [new(text, **who, role=Role.ASSISTANT)], record(asked.message))
             case "repeat":
                 message = new(text, **who, id=f"fixed{number}")
                 await self._say(writer, [message])
@@ -91,7 +90,7 @@ class Actions:
                 other = f"conflict {seed}"
                 with pytest.raises(IdConflict):
                     await writer.run(
-                        stored_messages.append,
+                        messages.append,
                         [new(text, user="user0", chat=other), new(text, user="user0", chat=other, id="taken")],
                     )
             case "vector" if self.rowids:
@@ -100,11 +99,11 @@ class Actions:
             case "full":
                 self.disk.full = True
                 with pytest.raises(StorageFull):
-                    await writer.run(stored_messages.append, [new(text, user=who["user"], chat=f"full {seed}")])
+                    await writer.run(messages.append, [new(text, user=who["user"], chat=f"full {seed}")])
                 self.disk.full = False
 
     async def _say(self, writer, made):
-        appended = await writer.run(stored_messages.append, made)
+        appended = await writer.run(messages.append, made)
         self.rowids += [each.message.rowid for each in appended]
         return appended
 
@@ -147,7 +146,7 @@ async def test_the_rebuilt_database_is_in_use_and_the_old_one_is_kept(tmp_path: 
         for word in ("кошку", "gardens"):
             assert (await store.readers.run(fulltext.search, [word], session.key, (0, 1 << 40), 100, 5)).best
         assert await store.readers.run(vector_search.nearest, unit(1), session.key, 1, 1 << 40, 5)
-        (next_one,) = await store.writer.run(stored_messages.append, [new("after", chat="чат 1")])
+        (next_one,) = await store.writer.run(messages.append, [new("after", chat="чат 1")])
         assert next_one.message.seq == session.last_seq + 1
     assert drop(tmp_path / "klaw.db") > 0
     assert not (tmp_path / "klaw.db.old").exists()
@@ -283,7 +282,7 @@ async def test_logs_of_a_chat_that_are_missing_are_noticed(tmp_path: Path) -> No
     report = run(tmp_path, accept=True)
     assert report.swapped
     async with running_store(tmp_path) as store:
-        (first,) = await store.writer.run(stored_messages.append, [new("still here?", chat="чат 1", id="new one")])
+        (first,) = await store.writer.run(messages.append, [new("still here?", chat="чат 1", id="new one")])
         assert first.message.seq >= 1
 
 
@@ -304,7 +303,7 @@ async def test_a_message_twice_in_the_logs_is_there_once_and_another_in_its_plac
 async def test_the_folder_is_locked_both_ways(tmp_path: Path) -> None:
     """No reindex beside a server or another reindex, no server beside a reindex."""
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_messages.append, [new("hello")])
+        await store.writer.run(messages.append, [new("hello")])
         with pytest.raises(ReindexRefused, match="is in use"):
             run(tmp_path)
 

@@ -11,10 +11,10 @@ import pytest
 from klaw.domain.message import Message, Role
 from klaw.store import migrations
 from klaw.store.engine import connect
+from klaw.store.kinds import messages
 from klaw.store.search import code_cache, vector_codes, vectors
 from klaw.store.search import vector_quantizer as codes
 from klaw.store.search.code_cache import CodeCache
-from klaw.store.sql import messages
 from tests.support.stores import START, new
 
 DIMENSION = 64
@@ -52,7 +52,7 @@ def put(connection: apsw.Connection, count: int, chat: str = "one") -> list[Mess
     """Store messages of a chat with random vectors, and encode them."""
     with connection:
         stored = [
-            messages.append(connection, new(f"text {n}", chat=chat, role=Role.USER, at=START + n))
+            messages.insert(connection, new(f"text {n}", chat=chat, role=Role.USER, at=START + n))
             for n in itertools.islice(_numbers, count)
         ]
         made = np.random.default_rng(len(stored)).standard_normal((count, DIMENSION)).astype("<f4")

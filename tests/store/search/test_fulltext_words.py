@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from klaw.memory.recall.stopwords import content_words, search_words
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
+from klaw.store.kinds import messages
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import is_lone, pairs, segments, stem, words
-from klaw.store.sql import messages
 from tests.support.stores import new
 
 BEGINNING, END = "⟦", "⟧"
@@ -31,7 +31,7 @@ def found(connection: apsw.Connection, said: list[str], asked: list[str]) -> lis
     """Say something in a new chat and ask for words: the messages found, the best first."""
     with connection:
         chat = f"c{connection.total_changes()}"
-        said_messages = [messages.append(connection, new(text, chat=chat)) for text in said]
+        said_messages = [messages.insert(connection, new(text, chat=chat)) for text in said]
     key = messages.session(connection, said_messages[0].chat).key
     hits = fulltext.search(connection, asked, key, (0, 1 << 60), 100, 10).best
     return [message.content for message in messages.by_rowids(connection, [hit.rowid for hit in hits])]
@@ -82,7 +82,7 @@ def test_what_a_person_searches_for_may_be_small_talk(connection: apsw.Connectio
 
 def highlighted(connection: apsw.Connection, text: str, asked: list[str]) -> str:
     with connection:
-        message = messages.append(connection, new(text, chat="highlights"))
+        message = messages.insert(connection, new(text, chat="highlights"))
     key = messages.session(connection, message.chat).key
     sql = "SELECT highlight(messages_fts, 0, ?, ?) FROM messages_fts WHERE messages_fts MATCH ? AND rowid = ?"
     return str(connection.execute(sql, (BEGINNING, END, fulltext.match_any(asked, key), message.rowid)).get)
@@ -184,7 +184,7 @@ def test_a_word_counts_as_rare_or_not_by_its_own_chat(connection: apsw.Connectio
     """«Анна» is in every message of this chat and nowhere else: here it says nothing."""
     with connection:
         for number in range(30):
-            messages.append(connection, new(f"совсем другое {number}", chat="elsewhere"))
+            messages.insert(connection, new(f"совсем другое {number}", chat="elsewhere"))
     best = found(connection, ["Анна спит", "Анна и Анна и Анна", "Анна купила лодку", "Анна ест"], ["Анна", "лодка"])
     assert best[0] == "Анна купила лодку"
     assert len(best) == 4
@@ -192,7 +192,7 @@ def test_a_word_counts_as_rare_or_not_by_its_own_chat(connection: apsw.Connectio
 
 def test_words_that_there_is_no_time_for_are_left_out(connection: apsw.Connection) -> None:
     with connection:
-        message = messages.append(connection, new("один два три", chat="slow"))
+        message = messages.insert(connection, new("один два три", chat="slow"))
     key = messages.session(connection, message.chat).key
     looked = iter([False, True])
     hits = fulltext.search(connection, ["один", "два"], key, (0, 1 << 60), 1, 10, lambda: next(looked))

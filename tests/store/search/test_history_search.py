@@ -16,12 +16,11 @@ from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.store import migrations
 from klaw.store.engine import connect, meta
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import fulltext, history_search, vector_codes, vector_search, vectors
 from klaw.store.search.candidates import Depth, Scope, search_lists
 from klaw.store.search.history_search import HistoryFilters, search_history
-from klaw.store.sql import messages
 from tests.support.stores import START, new, running_store
 
 DIMENSION = 64
@@ -61,7 +60,7 @@ def put(
 ) -> list[Message]:
     """Store messages with vectors, of the users in turn, each in three chats, a minute apart."""
     stored = [
-        messages.append(
+        messages.insert(
             connection,
             new(
                 f"{text} {place}",
@@ -128,7 +127,7 @@ def test_a_range_ends_within_a_second(connection: apsw.Connection) -> None:
     made = narrow_cone(SAMPLE + 4)
     put(connection, made[:SAMPLE])
     late = [
-        messages.append(connection, new("late words here", user=ANN, at=START + 9_000_000 + tenth / 10))
+        messages.insert(connection, new("late words here", user=ANN, at=START + 9_000_000 + tenth / 10))
         for tenth in range(4)
     ]
     vectors.store(connection, [(m.rowid, row.tobytes()) for m, row in zip(late, made[SAMPLE:], strict=True)])
@@ -165,7 +164,7 @@ def test_what_has_no_code_yet_is_measured_and_the_result_says_when_that_is_not_a
 
 def test_vectors_that_come_while_older_ones_are_encoded_are_encoded_once(connection: apsw.Connection) -> None:
     made = narrow_cone(400)
-    first = [messages.append(connection, new("some words", user=ANN, chat="a")) for _ in range(400)]
+    first = [messages.insert(connection, new("some words", user=ANN, chat="a")) for _ in range(400)]
     order = list(range(400))
     random.Random(5).shuffle(order)  # long messages get their vectors later than short ones
     for start in range(0, 400, 25):
@@ -189,7 +188,7 @@ def test_a_database_of_the_version_before_gets_its_codes_without_embedding(tmp_p
     meta.put(connection, "embedding_dimension", str(DIMENSION))
     made = narrow_cone(300)
     for place, row in enumerate(made):
-        message = messages.append(connection, new(f"words {place}", user=ANN, chat="a"))
+        message = messages.insert(connection, new(f"words {place}", user=ANN, chat="a"))
         connection.execute("UPDATE messages SET embedded = 1 WHERE rowid = ?", (message.rowid,))
         connection.execute(
             "INSERT INTO vec_messages (rowid, chat_key, seq, embedding) VALUES (?, 1, ?, ?)",
@@ -259,23 +258,23 @@ def test_a_damaged_vector_spoils_nothing_else(connection: apsw.Connection) -> No
 @pytest.mark.parametrize(("word", "filler"), [("needle", "hay"), ("иголка", "сено")])
 def test_many_matches_of_other_users_hide_nothing(connection: apsw.Connection, word: str, filler: str) -> None:
     for number in range(300):
-        messages.append(connection, new(f"{word} {word} {number}", user=BOB))
-    (mine,) = [messages.append(connection, new(f"{word} {filler} {filler} {filler}", user=ANN))]
+        messages.insert(connection, new(f"{word} {word} {number}", user=BOB))
+    (mine,) = [messages.insert(connection, new(f"{word} {filler} {filler} {filler}", user=ANN))]
     found = search_history(connection, None, [word], HistoryFilters(user=ANN), 5)
     assert [each.rowid for each in found.hits] == [mine.rowid]
 
 
 def test_the_user_who_owns_almost_everything_gets_no_row_of_others(connection: apsw.Connection) -> None:
     for number in range(50):
-        messages.append(connection, new(f"needle {number}", user=BOB))
-    theirs = messages.append(connection, new("needle", user=ANN))
+        messages.insert(connection, new(f"needle {number}", user=BOB))
+    theirs = messages.insert(connection, new("needle", user=ANN))
     found = search_history(connection, None, ["needle"], HistoryFilters(user=BOB), 100)
     assert len(found.hits) == 50
     assert theirs.rowid not in {each.rowid for each in found.hits}
 
 
 def test_another_users_chat_is_nothing(connection: apsw.Connection) -> None:
-    messages.append(connection, new("needle", user=ANN, chat="a"))
+    messages.insert(connection, new("needle", user=ANN, chat="a"))
     filters = HistoryFilters(user=BOB, chat=chat_id(ANN, "a"))
     assert search_history(connection, None, ["needle"], filters, 5) == history_search.HistoryFound()
 
@@ -285,9 +284,9 @@ def test_frequent_words_are_left_out_beside_a_rare_one(
 ) -> None:
     monkeypatch.setattr(fulltext, "MAX_RANKED", 50)
     for number in range(200):
-        messages.append(connection, new("often said", user=ANN))
+        messages.insert(connection, new("often said", user=ANN))
         if number == 90:
-            rare = messages.append(connection, new("seldom heard", user=ANN))
+            rare = messages.insert(connection, new("seldom heard", user=ANN))
     found = search_history(connection, None, ["often", "seldom"], HistoryFilters(user=ANN), 5)
     assert list(found.words_left_out) == ["often"]
     assert [each.rowid for each in found.hits] == [rare.rowid]
@@ -316,7 +315,7 @@ def test_frequent_words_are_left_out_beside_a_rare_one(
     ],
 )
 def test_no_word_is_syntax(connection: apsw.Connection, word: str) -> None:
-    stored = messages.append(connection, new("plain text", user=ANN))
+    stored = messages.insert(connection, new("plain text", user=ANN))
     found = search_history(connection, None, [word, "plain"], HistoryFilters(user=ANN), 5)
     assert [each.rowid for each in found.hits] == [stored.rowid]
 
@@ -370,9 +369,7 @@ async def test_the_writer_encodes_and_a_reader_searches(tmp_path: Path) -> None:
     made = narrow_cone(250)
     async with running_store(tmp_path) as store:
         await stored_vectors.prepare(store.writer, "model", DIMENSION)
-        appended = await store.writer.run(
-            stored_messages.append, [new(f"слова {place}", user=ANN) for place in range(250)]
-        )
+        appended = await store.writer.run(messages.append, [new(f"слова {place}", user=ANN) for place in range(250)])
         rows = [(each.message.rowid, row.tobytes()) for each, row in zip(appended, made, strict=True)]
         assert await store.writer.run(stored_vectors.store, "model", rows) == 250
         assert await store.writer.run(stored_vectors.store, "model", rows[:3]) == 0

@@ -21,11 +21,11 @@ from klaw.domain.message import Kind, Message, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.store import migrations
 from klaw.store.engine.connect import prepare_writer
+from klaw.store.kinds import messages
 from klaw.store.search import vectors
 from klaw.store.search.candidates import Depth, Scope, read_messages, search_lists
 from klaw.store.search.history_search import HistoryFilters, search_history
 from klaw.store.search.history_search import read_messages as read_history
-from klaw.store.sql import messages
 from tests.support.stores import new
 
 DIMENSION = 8
@@ -128,7 +128,7 @@ def build(connection: apsw.Connection, world: World) -> list[Kept]:
     kept = []
     for step in world.said:
         text = " ".join(step.words) or "…"
-        message = messages.append(connection, new(text, user=step.user, chat=step.chat, role=step.role, kind=step.kind))
+        message = messages.insert(connection, new(text, user=step.user, chat=step.chat, role=step.role, kind=step.kind))
         embedded = step.embedded and is_searchable(step.role, step.kind)
         if embedded:
             vectors.store(connection, [(message.rowid, vector_of(step.seed))])

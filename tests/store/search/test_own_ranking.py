@@ -6,9 +6,9 @@ import pytest
 
 from klaw.domain.names import UserId
 from klaw.store.kinds import facts, memory_files
+from klaw.store.kinds.memory_files import Chunk, MemoryFile
 from klaw.store.search import passages
 from klaw.store.search.topic_search import TopicFilters, search_topics
-from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.stores import running_store

@@ -9,10 +9,9 @@ from klaw.domain.message import Kind, Role
 from klaw.errors import StorageError
 from klaw.store import migrations
 from klaw.store.engine import connect
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import vectors
-from klaw.store.sql import messages
 from tests.support.stores import new, running_store
 
 VECTOR = b"\0\0\x80\x3f" + bytes(12)
@@ -29,7 +28,7 @@ def connection(tmp_path: Path) -> apsw.Connection:
 def _fill(connection: apsw.Connection, count: int, model: str = "a") -> None:
     vectors.prepare(connection, model, 4)
     for number in range(count):
-        message = messages.append(connection, new(f"message number {number} that is long enough for a vector"))
+        message = messages.insert(connection, new(f"message number {number} that is long enough for a vector"))
         assert vectors.store(connection, [(message.rowid, VECTOR)]) == 1
 
 
@@ -82,12 +81,10 @@ async def test_messages_are_stored_between_the_steps(tmp_path: Path, monkeypatch
     async with running_store(tmp_path) as store:
         await stored_vectors.prepare(store.writer, "a", 4)
         texts = [new(f"message number {number} that is long enough for a vector") for number in range(9)]
-        rows = [each.message.rowid for each in await store.writer.run(stored_messages.append, texts)]
+        rows = [each.message.rowid for each in await store.writer.run(messages.append, texts)]
         assert await store.writer.run(stored_vectors.store, "a", [(rowid, VECTOR) for rowid in rows]) == 9
         assert await stored_vectors.prepare(store.writer, "b", 4) is True
-        (late,) = await store.writer.run(
-            stored_messages.append, [new("a message that came after the change of the model")]
-        )
+        (late,) = await store.writer.run(messages.append, [new("a message that came after the change of the model")])
         assert await store.writer.run(stored_vectors.store, "a", [(late.message.rowid, VECTOR)]) == 0, (
             "of the replaced model"
         )
@@ -100,7 +97,7 @@ async def test_messages_are_stored_between_the_steps(tmp_path: Path, monkeypatch
 async def test_a_vector_of_another_dimension_is_refused_and_the_writer_goes_on(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         await stored_vectors.prepare(store.writer, "a", 4)
-        (one,) = await store.writer.run(stored_messages.append, [new("a message that is long enough for a vector")])
+        (one,) = await store.writer.run(messages.append, [new("a message that is long enough for a vector")])
         with pytest.raises(StorageError, match="another dimension than 4"):
             await store.writer.run(stored_vectors.store, "a", [(one.message.rowid, VECTOR[:-4])])
         assert await store.writer.run(stored_vectors.store, "a", [(one.message.rowid, VECTOR)]) == 1
@@ -123,7 +120,7 @@ def test_what_waits_comes_newest_first_with_the_message_before_it(connection: ap
         new(f"B2 {long}", chat="b"),
     ]
     for message in said:
-        messages.append(connection, message)
+        messages.insert(connection, message)
     found = [
         (row.content[:2], row.previous and row.previous[:2]) for row in vectors.unembedded(connection, 10, limit=100)
     ]

@@ -25,10 +25,7 @@ from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import runs, tasks, vectors
-from klaw.store.sql import facts, messages
+from klaw.store.kinds import facts, messages, runs, tasks, vectors
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.facts import fact
@@ -53,10 +50,10 @@ def paths(tmp_path: Path) -> Iterator[Paths]:
 
     async def fill(store: Store) -> None:
         stored = await store.writer.run(
-            stored_messages.append, [new(f"Тайна {CANARY} {n}", at=NOW - 50 + n) for n in range(6)]
+            messages.append, [new(f"Тайна {CANARY} {n}", at=NOW - 50 + n) for n in range(6)]
         )
-        await store.writer.run(stored_messages.append, [new("...", at=NOW)], record(stored[0].message))
-        await store.writer.run(stored_messages.append, [new("/status", kind=Kind.COMMAND, chat="other", at=NOW)])
+        await store.writer.run(messages.append, [new("...", at=NOW)], record(stored[0].message))
+        await store.writer.run(messages.append, [new("/status", kind=Kind.COMMAND, chat="other", at=NOW)])
         await vectors.prepare(store.writer, "model-1", 4)
         rowids = [each.message.rowid for each in stored]
         await store.writer.run(
@@ -180,11 +177,11 @@ UNFIT = [
 @pytest.mark.parametrize(("name", "statement", "said"), UNFIT)
 def test_facts_and_people_that_do_not_fit_their_history(paths: Paths, name: str, statement: str, said: str) -> None:
     async def kept(store: Store) -> None:
-        await store.writer.run(stored_facts.put, fact(f"Тайна {CANARY}"), "new")
-        past = await store.writer.run(stored_facts.put, fact("old"), "new")
-        await store.writer.run(stored_facts.put, fact("new"), "new", supersedes=past.id)
+        await store.writer.run(facts.put, fact(f"Тайна {CANARY}"), "new")
+        past = await store.writer.run(facts.put, fact("old"), "new")
+        await store.writer.run(facts.put, fact("new"), "new", supersedes=past.id)
         for gone in (past.id, (await store.readers.run(facts.of_user, UserId("local")))[0].id):
-            await store.writer.run(stored_facts.remove, UserId("local"), gone, "2026-11-22T10:00:00.000Z")
+            await store.writer.run(facts.remove, UserId("local"), gone, "2026-11-22T10:00:00.000Z")
         (message,) = await store.readers.run(messages.by_rowids, [1])
         anna = await add(store, f"Анна {CANARY}", user="local", mention=in_topic(1, message.id))
         anya = await add(store, "Аня", user="local")
@@ -351,7 +348,7 @@ def test_a_clock_that_went_back_is_no_loss(paths: Paths) -> None:
 
     async def write(store: Store) -> None:
         for day in (30, 29, 28, 27, 26, 3, 2):
-            await store.writer.run(stored_messages.append, [new(f"day {day}", at=NOW - 86_400 * (40 - day))])
+            await store.writer.run(messages.append, [new(f"day {day}", at=NOW - 86_400 * (40 - day))])
 
     use(paths, write)
     assert one(look(paths), "log_tails").level is Level.OK

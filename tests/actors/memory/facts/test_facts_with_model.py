@@ -24,10 +24,9 @@ from klaw.memory.facts.facts import Facts, Known, Outcome, Saved
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
+from klaw.store.kinds.memory_files import Chunk, MemoryFile
 from klaw.store.search import passages
 from klaw.store.search.history_search import HistoryFilters
-from klaw.store.sql import facts
-from klaw.store.sql.chunks import Chunk, MemoryFile
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.stores import START, new, running_store
@@ -112,9 +111,9 @@ async def test_what_says_nothing_new_is_refused_and_the_rest_is_kept(saving) -> 
 
 
 def facts_of(connection, user):
-    from klaw.store.sql import facts
+    from klaw.store.kinds import facts as stored_facts
 
-    return facts.of_user(connection, user)
+    return stored_facts.of_user(connection, user)
 
 
 async def test_facts_and_files_are_found_by_meaning_beside_messages(saving) -> None:
@@ -187,7 +186,7 @@ async def test_the_vector_changes_with_the_text(saving) -> None:
         async def distance(text: str) -> float:
             """Of the fact's stored vector from a text's."""
             near = await store.readers.run(passages.nearest, "fact", LOCAL, await embedder.passage(text), 5)
-            found = await store.readers.run(facts.by_rowids, LOCAL, [each.rowid for each in near])
+            found = await store.readers.run(stored_facts.by_rowids, LOCAL, [each.rowid for each in near])
             return next(each.distance for each in near if found[each.rowid].id == saved.fact.id)
 
         await kept.edit(LOCAL, saved.fact.id, text="Собака пользователя любит снег")

@@ -9,10 +9,9 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import UserId
 from klaw.memory.facts import memory_files as files
 from klaw.memory.facts.memory_files import MAX_BYTES, find, look
-from klaw.store.kinds import messages, vectors
+from klaw.store.kinds import memory_files, messages, vectors
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
-from klaw.store.sql import chunks
 from klaw.store.store import Store
 from tests.support.reindexing import DIMENSION, MODEL, run, unit
 from tests.support.stores import new, running_store
@@ -31,7 +30,7 @@ async def looked(store: Store, workspace: Path) -> int:
 
 async def found(store: Store, word: str, user: UserId = LOCAL) -> list[str]:
     hits = await store.readers.run(passages.matching, "chunk", user, [word], 20)
-    pieces = await store.readers.run(chunks.by_rowids, user, [hit.rowid for hit in hits])
+    pieces = await store.readers.run(memory_files.by_rowids, user, [hit.rowid for hit in hits])
     assert len(pieces) == len(hits)
     return sorted(f"{each.path}:{each.line} {each.heading}" for each in pieces.values())
 
@@ -82,8 +81,8 @@ async def test_each_user_has_their_own(tmp_path: Path) -> None:
         await looked(store, workspace)
         for user, count in (("local", 1), ("anna", 1), ("bob", 0), ("eve", 0)):
             assert len(await found(store, "secret", UserId(user))) == count
-        rows = [each.rowid for each in await store.readers.run(chunks.of_file, ANNA, "MEMORY.md")]
-        assert await store.readers.run(chunks.by_rowids, LOCAL, rows) == {}
+        rows = [each.rowid for each in await store.readers.run(memory_files.of_file, ANNA, "MEMORY.md")]
+        assert await store.readers.run(memory_files.by_rowids, LOCAL, rows) == {}
 
 
 async def test_files_that_are_none(tmp_path: Path) -> None:

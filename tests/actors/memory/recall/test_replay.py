@@ -17,7 +17,9 @@ from klaw.memory.recall.offline_recall import OfflineRecall, open_recall
 from klaw.memory.recall.replay import Replayed, replay, totals
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors
-from klaw.store.sql.replay import named, newest, stored_recall
+from klaw.store.overview import newest_recalls as newest
+from klaw.store.overview import recalls_of as named
+from klaw.store.overview import stored_recall
 from klaw.store.store import Store
 from tests.support.stores import START, new, running_store
 from tests.support.turns import record

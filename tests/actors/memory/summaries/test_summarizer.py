@@ -23,12 +23,9 @@ from klaw.llm.slots import Priority
 from klaw.memory.summaries import copies
 from klaw.memory.summaries.making import Made, Maker, next_day
 from klaw.memory.summaries.summarizer import SWEEP_CHATS
-from klaw.store.kinds import messages as stored_messages
-from klaw.store.kinds import summaries as stored_summaries
-from klaw.store.kinds import tool_notes
+from klaw.store.kinds import messages, summaries, tool_notes, usage
+from klaw.store.kinds.usage import UsageFilters
 from klaw.store.search import passages
-from klaw.store.sql import messages, summaries, usage
-from klaw.store.sql.usage import UsageFilters
 from tests.support.clock import TrioClock
 from tests.support.forgetting import forgetter
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
@@ -128,16 +125,16 @@ async def test_tool_text_is_labelled_as_such(tmp_path: Path) -> None:
     async with summarising(tmp_path) as s:
         s.llm.respond = lambda _request: text_reply("The weather page said rain.")
         call = {"id": "c1", "name": "web", "arguments": "{}"}
-        asked = await s.store.writer.run(stored_messages.append, [new("What is the weather?")])
+        asked = await s.store.writer.run(messages.append, [new("What is the weather?")])
         await s.store.writer.run(
-            stored_messages.append,
+            messages.append,
             [
                 new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn="t", calls=[call]),
                 new("[user] I love rain", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t", call="c1", name="web"),
             ],
         )
         await s.store.writer.run(
-            stored_messages.append, [new("Rain.", role=Role.ASSISTANT, turn="t")], record(asked[0].message)
+            messages.append, [new("Rain.", role=Role.ASSISTANT, turn="t")], record(asked[0].message)
         )
         await s.say(*texts())
         await s.settle()
@@ -161,9 +158,9 @@ async def test_notes_on_tool_calls_are_found_by_their_words(tmp_path: Path) -> N
 
         s.llm.respond = respond
         call = {"id": "k1", "name": "web", "arguments": '{"q": "Riga"}'}
-        (asked,) = await s.store.writer.run(stored_messages.append, [new("What is the weather?")])
+        (asked,) = await s.store.writer.run(messages.append, [new("What is the weather?")])
         await s.store.writer.run(
-            stored_messages.append,
+            messages.append,
             [
                 new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, turn="t", calls=[call]),
                 new("rain until Friday", role=Role.TOOL, kind=Kind.TOOL_RESULT, turn="t", call="k1", name="web"),
@@ -352,7 +349,7 @@ async def test_messages_that_come_meanwhile_are_not_covered(tmp_path: Path) -> N
         said = await s.say(*texts())
         s.summarizer.turn_ended(CHAT)
         await s.llm.wait_for_requests(1)
-        (waiting,) = await s.store.writer.run(stored_messages.append, [new("A question that waits for its answer")])
+        (waiting,) = await s.store.writer.run(messages.append, [new("A question that waits for its answer")])
         gate.set()
         await s.settle()
         assert (await s.live())[-1].last_seq < said[-1].seq < waiting.message.seq
@@ -471,7 +468,7 @@ async def test_the_store_refuses_what_does_not_fit(tmp_path: Path) -> None:
             model="m",
             created_at=iso(START),
         )
-        put = partial(s.store.writer.run, stored_summaries.put)
+        put = partial(s.store.writer.run, summaries.put)
         one = await put(good)
         assert one.number == 1
         wrong: list[tuple[dict[str, Any], dict[str, Any]]] = [

@@ -21,9 +21,7 @@ from klaw.memory.people.people import People
 from klaw.memory.topics.fact_extractor import MAX_CHANGES, MAX_CHARS, FactExtractor
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.prompts import prompt
-from klaw.store.kinds import facts as stored_facts
-from klaw.store.kinds import messages, topics
-from klaw.store.sql import facts
+from klaw.store.kinds import facts, messages, topics
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import LATER, known, off, settled, tell
 from tests.support.facts import fact
@@ -157,11 +155,9 @@ async def test_nothing_is_asked_about_a_topic_without_words_of_the_user(tmp_path
 async def test_a_newer_statement_takes_the_place_of_the_older_one(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         old = fact("Аня живёт в Берлине", user="anna", id="old", at=START - 1_000)
-        await store.writer.run(stored_facts.put, old, "new")
-        await store.writer.run(
-            stored_facts.put, fact("У Ани есть собака", user="anna", id="dog", at=START - 1_000), "new"
-        )
-        await store.writer.run(stored_facts.put, fact("secret of local", id="strange", at=START - 1_000), "new")
+        await store.writer.run(facts.put, old, "new")
+        await store.writer.run(facts.put, fact("У Ани есть собака", user="anna", id="dog", at=START - 1_000), "new")
+        await store.writer.run(facts.put, fact("secret of local", id="strange", at=START - 1_000), "new")
         await tell(store, "Аня переехала в Мюнхен, а собака умерла")
 
         def answer(request: Request) -> str:
@@ -185,13 +181,11 @@ async def test_a_newer_statement_takes_the_place_of_the_older_one(tmp_path: Path
 
 async def test_an_older_statement_and_a_model_cannot_undo_what_was_said_later_or_commanded(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(
-            stored_facts.put, fact("Anna lives in Munich", user="anna", id="now", at=START + 500), "new"
-        )
+        await store.writer.run(facts.put, fact("Anna lives in Munich", user="anna", id="now", at=START + 500), "new")
         mine = fact(
             "Never call me Annie", user="anna", id="mine", at=START - 500, source=FactSource.USER, importance=99
         )
-        await store.writer.run(stored_facts.put, mine, "new")
+        await store.writer.run(facts.put, mine, "new")
         await tell(store, "I live in Berlin")
         answer = said(
             item("Anna lives in Berlin", action="update", fact=2), item(action="delete", fact=1, importance=0)
@@ -218,7 +212,7 @@ async def test_a_fact_of_a_topic_counts_from_when_it_was_said(tmp_path: Path) ->
 @pytest.mark.parametrize("again", ["The user has a cat", "the user has a CAT!", "  The user has\na cat "])
 async def test_what_is_known_is_not_kept_twice(tmp_path: Path, again: str) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_facts.put, fact("The user has a cat", user="anna", id="cat"), "new")
+        await store.writer.run(facts.put, fact("The user has a cat", user="anna", id="cat"), "new")
         await tell(store, "My cat is asleep")
         answer = said(item(again), item(again, action="update", fact=1))
         async with drawing(store, scripted(lambda _request: answer)):
@@ -251,7 +245,7 @@ BAD = [
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad)[:60])
 async def test_a_wrong_entry_takes_no_other_with_it(tmp_path: Path, bad: Any) -> None:
     async with running_store(tmp_path) as store:
-        await store.writer.run(stored_facts.put, fact("of local", id="strange"), "new")
+        await store.writer.run(facts.put, fact("of local", id="strange"), "new")
         await tell(store, "I live in Riga")
         async with drawing(store, scripted(lambda _request: said(bad, GOOD))):
             assert await texts(store) == ["The user lives in Riga"]

@@ -15,8 +15,8 @@ from klaw.llm.types import Request
 from klaw.memory.topics.people_extractor import MAX_PEOPLE, MOST_SHOWN
 from klaw.prompts import prompt
 from klaw.store.kinds import messages, topics
-from klaw.store.sql import people as sql
-from klaw.store.sql.people import Known
+from klaw.store.kinds import people as sql
+from klaw.store.kinds.people import Known
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import tell
 from tests.actors.memory.topics.test_fact_extractor import asked, drawing, item, scripted, texts

@@ -8,8 +8,8 @@ from klaw.memory.recall.query import read_query
 from klaw.memory.recall.replay import Replayed
 from klaw.memory.topics.chooser import judge, worths
 from klaw.memory.topics.search import TopicHit
+from klaw.store.overview import StoredRecall
 from klaw.store.search.tokenizer import stem
-from klaw.store.sql.replay import StoredRecall
 from tests.support.stores import stored
 from tests.support.turns import record
 from tests.unit.context.test_assemble import recalled

@@ -7,8 +7,7 @@ import apsw
 
 from klaw.store.engine import connect
 from klaw.store.forget import forget_scope
-from klaw.store.kinds import topic_changes, topics
-from klaw.store.sql import background
+from klaw.store.kinds import topic_changes, topics, usage
 from tests.support.stores import running_store
 
 STATEMENTS = {
@@ -22,8 +21,8 @@ STATEMENTS = {
     "forget_scope.summaries": forget_scope._SUMMARIES,
     "forget_scope.facts": forget_scope._FACTS_MADE,
     "forget_scope.people": forget_scope._PEOPLE_MADE,
-    "background.drawn_with_day": background._DRAWN,
-    "background.put_drawn": background._PUT_DRAWN,
+    "background.drawn_with_day": usage._DRAWN,
+    "background.put_drawn": usage._PUT_DRAWN,
 }
 
 

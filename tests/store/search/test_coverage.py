@@ -24,11 +24,10 @@ from klaw.errors import StorageError
 from klaw.memory import coverage as coverage_actor
 from klaw.memory.coverage import Coverage, Pace
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import coverage as sql
 from klaw.store.search import fulltext, vectors
-from klaw.store.sql import messages
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.stores import new, running_store
@@ -46,7 +45,7 @@ def vector(number: float = 1.0) -> bytes:
 
 
 async def put(store: Store, *new_messages: NewMessage) -> list[Message]:
-    return [appended.message for appended in await store.writer.run(stored_messages.append, new_messages)]
+    return [appended.message for appended in await store.writer.run(messages.append, new_messages)]
 
 
 async def embed(store: Store, *rowids: int) -> None:
@@ -157,11 +156,11 @@ async def test_where_the_window_begins(tmp_path: Path) -> None:
         stored = await put(store, *[new(f"message {n}") for n in range(1, 11)])
         assert await start(3) == 8
         shown = {**SHOWN, "window": {"first_seq": 7}}
-        await store.writer.run(stored_messages.append, [], attrs.evolve(record(stored[-1]), receipt=shown))
+        await store.writer.run(messages.append, [], attrs.evolve(record(stored[-1]), receipt=shown))
         assert await start(3) == 8
         assert await start(20) == 7
         await store.writer.run(
-            stored_messages.append, [], attrs.evolve(record(stored[-1]), receipt={})
+            messages.append, [], attrs.evolve(record(stored[-1]), receipt={})
         )  # a turn without a context
         assert await start(20) == 7
         (last,) = await put(store, BREAK())
@@ -169,7 +168,7 @@ async def test_where_the_window_begins(tmp_path: Path) -> None:
         (first, _) = await put(store, new("a new segment"), new("/help", kind=Kind.COMMAND))
         assert await start(20) == first.seq
         await store.writer.run(
-            stored_messages.append, [], attrs.evolve(record(first), receipt=SHOWN)
+            messages.append, [], attrs.evolve(record(first), receipt=SHOWN)
         )  # an empty window: what was asked
         assert await start(20) == first.seq
 
@@ -276,7 +275,7 @@ async def test_the_count_follows_the_window(tmp_path: Path) -> None:
             await until(lambda: coverage.status.whole)
             assert coverage.uncovered == 0
             shown = attrs.evolve(record(stored[-1]), receipt={"version": 1, "window": {"first_seq": 6}})
-            await store.writer.run(stored_messages.append, [new("/context", kind=Kind.COMMAND)], shown)
+            await store.writer.run(messages.append, [new("/context", kind=Kind.COMMAND)], shown)
             coverage.nudge()
             await until(lambda: coverage.uncovered == 1)
 

@@ -1,4 +1,5 @@
-"""SQL of ``klaw doctor``: SQLite's own checks, the covered counts, and what the logs are compared with. Only reads."""
+"""SQL of ``klaw doctor``: SQLite's own checks, the covered counts, what the logs are compared with, whether rows of
+facts and people say what their history says, topics. Only reads."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,10 +13,11 @@ from klaw.store.engine import meta
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.line_inserter import FARTHEST
 from klaw.store.engine.logcheck import Numbers, Told
-from klaw.store.kinds import turns
+from klaw.store.kinds import runs, turns
+from klaw.store.kinds.topics import ARCHIVED
 from klaw.store.rebuild import content
-from klaw.store.search import coverage, vectors
-from klaw.store.sql import runs
+from klaw.store.search import coverage, topic_vectors, vectors
+from klaw.store.search.topic_vectors import Flaws
 
 BATCH_ROWS = 2_000
 MAX_COMPLAINTS = 100
@@ -163,3 +165,116 @@ def newest_time(connection: apsw.Connection) -> str | None:
     """When the newest message was stored; None when there is none."""
     found = connection.execute(_NEWEST).get
     return str(found) if found is not None else None
+
+
+@attrs.frozen(kw_only=True)
+class KeptChecked:
+    """What was found."""
+
+    facts: int
+    people: int
+    fact_faults: Mapping[str, int]
+    """How many rows of each kind do not fit, by what is wrong with them."""
+    person_faults: Mapping[str, int]
+
+
+_UNLIKE = """
+SELECT count(*) FROM {table} AS t LEFT JOIN {changes} AS c
+    ON c.entry = t.entry AND c.user_id = t.user_id AND c.{id} = t.id
+WHERE c.value IS NULL OR c.value ->> '$.{field}' <> t.{field}
+"""
+_MISSING = """
+SELECT count(*) FROM {changes} AS c
+WHERE c.value IS NOT NULL
+    AND c.entry = (SELECT max(entry) FROM {changes} WHERE user_id = c.user_id AND {id} = c.{id})
+    AND NOT EXISTS (SELECT 1 FROM {table} WHERE user_id = c.user_id AND id = c.{id})
+"""
+_OF_FACTS = {"table": "facts", "changes": "fact_changes", "id": "fact_id", "field": "text"}
+_OF_PEOPLE = {"table": "people", "changes": "person_changes", "id": "person_id", "field": "name"}
+_FACTS = {
+    "facts do not say what their history says": _UNLIKE.format(**_OF_FACTS),
+    "facts are only in their history": _MISSING.format(**_OF_FACTS),
+    "facts are not in full text": """
+        SELECT count(*) FROM facts WHERE superseded_by IS NULL AND rowid NOT IN (SELECT id FROM facts_fts_docsize)
+    """,
+    "rows of full text are of no fact": """
+        SELECT count(*) FROM facts_fts_docsize
+        WHERE id NOT IN (SELECT rowid FROM facts WHERE superseded_by IS NULL)
+    """,
+    "vectors are of no fact": "SELECT count(*) FROM vec_facts WHERE rowid NOT IN (SELECT rowid FROM facts)",
+}
+_PEOPLE = {
+    "people do not say what their history says": _UNLIKE.format(**_OF_PEOPLE),
+    "people are only in their history": _MISSING.format(**_OF_PEOPLE),
+    "people are not found by a name": """
+        SELECT count(*) FROM people AS p WHERE merged_into IS NULL
+            AND NOT EXISTS (SELECT 1 FROM person_names WHERE person = p.rowid AND user_id = p.user_id)
+    """,
+    "names are of nobody": """
+        SELECT count(*) FROM person_names AS n LEFT JOIN people AS p ON p.rowid = n.person
+        WHERE p.rowid IS NULL OR p.user_id <> n.user_id OR p.merged_into IS NOT NULL
+    """,
+    "mentions are of nobody": """
+        SELECT count(*) FROM person_mentions AS m WHERE NOT EXISTS (
+            SELECT 1 FROM person_changes WHERE user_id = m.user_id AND person_id = m.person_id AND value IS NOT NULL)
+    """,
+    "mentions are by no message of their user": """
+        SELECT count(*) FROM person_mentions AS m
+        WHERE NOT EXISTS (SELECT 1 FROM messages WHERE id = m.message_id AND user_id = m.user_id)
+    """,
+}
+_COUNT_KEPT = "SELECT (SELECT count(*) FROM facts WHERE superseded_by IS NULL), (SELECT count(*) FROM people)"
+
+
+def kept_checked(connection: apsw.Connection) -> KeptChecked:
+    """Look at all facts and people of all users at one moment; reads everything."""
+    with snapshot(connection):
+        facts, people = connection.execute(_COUNT_KEPT).get
+        return KeptChecked(
+            facts=facts,
+            people=people,
+            fact_faults={fault: connection.execute(statement).get for fault, statement in _FACTS.items()},
+            person_faults={fault: connection.execute(statement).get for fault, statement in _PEOPLE.items()},
+        )
+
+
+@attrs.frozen(kw_only=True)
+class TopicsChecked:
+    """What was found; all but the last two must be nothing."""
+
+    flaws: Flaws
+    misfits: int
+    """Messages with a topic that are of a kind without: commands, forgotten ones."""
+    unindexed: int
+    """Topics whose summary full text does not have."""
+    orphans: int
+    """Summaries in full text of topics that are gone."""
+    returned: int
+    """Topics that are there and on the list of those that are gone."""
+    topics: int
+    waiting: int
+    """Topics that wait for their vector."""
+
+
+_COUNT_TOPICS = f"""
+SELECT (SELECT count(*) FROM messages WHERE topic_id IS NOT NULL AND NOT ({ARCHIVED})),
+    (SELECT count(*) FROM topics WHERE id NOT IN (SELECT id FROM topics_fts_docsize)),
+    (SELECT count(*) FROM topics_fts_docsize WHERE id NOT IN (SELECT id FROM topics)),
+    (SELECT count(*) FROM topic_ends WHERE id IN (SELECT id FROM topics)),
+    (SELECT count(*) FROM topics)
+"""  # noqa: S608 - constant condition
+
+
+def topics_checked(connection: apsw.Connection) -> TopicsChecked:
+    """Look at all topics of all users at one moment; reads everything."""
+    with snapshot(connection):
+        misfits, unindexed, orphans, returned, count = connection.execute(_COUNT_TOPICS).get
+        return TopicsChecked(
+            flaws=topic_vectors.flaws(connection),
+            misfits=misfits,
+            unindexed=unindexed,
+            orphans=orphans,
+            returned=returned,
+            topics=count,
+            waiting=topic_vectors.count_unembedded(connection),
+        )
