@@ -42,12 +42,12 @@ from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
+from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.memory.recall import pack as pack_module
 from klaw.memory.recall import rank
 from klaw.memory.recall import recall as recall_module
 from klaw.memory.recall.gate import Gate
-from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.pack import line_tokens, pack
 from klaw.memory.recall.query import MAX_WORDS
 from klaw.memory.recall.recall import DEPTH, Recall

@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import SystemClock
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
+from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.query import read_search_words
 from klaw.memory.recall.rank import reciprocal_rank_fusion
 from klaw.memory.search.search import DEPTH, MemorySearch

@@ -47,8 +47,8 @@ from klaw.domain.search import NOTHING
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.offline_recall import ReadyEmbedder
 from klaw.memory.recall.query import read_query
 from klaw.memory.recall.recall import Recall
 from klaw.memory.topics import search as search_module

@@ -7,7 +7,7 @@ import difflib
 import json
 import operator
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, NewType, NoReturn, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias, TypeVar, get_args
 
 import attrs
 import cattrs
@@ -24,51 +24,7 @@ MAX_LINE_BYTES = 65_536
 MAX_NAME = 128
 """Longest text in a request: a chat id has at most 97 characters."""
 
-MAX_QUERY = 4_000
-"""Longest question in a request; escaped as JSON it still fits into a line."""
-
 ReindexAction = Literal["start", "status", "cancel"]
-
-
-@attrs.frozen(kw_only=True)
-class Chat:
-    """One chat: its row, its actor, what is pending, its last turn."""
-
-    command: ClassVar[str] = "chat"
-    deadline_s: ClassVar[float] = 5.0
-    chat: str
-    """Its id, ``user:name``."""
-
-
-@attrs.frozen(kw_only=True)
-class Receipt:
-    """A turn with its receipt: by its id, or the newest of a chat, of a user, or of all."""
-
-    command: ClassVar[str] = "receipt"
-    deadline_s: ClassVar[float] = 10.0
-    turn: str | None = None
-    chat: str | None = None
-    user: str | None = None
-    why: str | None = None
-    """Also explain what the turn did with this message: its number in the turn's chat, ``main#12``, or its id."""
-
-
-Query = NewType("Query", str)
-"""A question in a request: content, and longer than a name."""
-
-
-@attrs.frozen(kw_only=True)
-class Why:
-    """Where a message lives now, and what would bring it back."""
-
-    command: ClassVar[str] = "why"
-    deadline_s: ClassVar[float] = 10.0
-    message: str
-    """Its id, or its chat and number: ``main#12``, ``anna:main#12``; with ``chat`` also the number alone."""
-    user: str | None = None
-    chat: str | None = None
-    query: Query | None = None
-    """Also try what Auto-RAG would do with the message for this question."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,9 +40,9 @@ class Reindex:
     """With ``start``: take over no vector."""
 
 
-Request: TypeAlias = Chat | Receipt | Why | Reindex
+Request: TypeAlias = Reindex
 
-COMMANDS: dict[str, type[Request]] = {cls.command: cls for cls in get_args(Request)}
+COMMANDS: dict[str, type[Request]] = {Reindex.command: Reindex}
 
 
 BadRequest = OperationError
@@ -105,13 +61,14 @@ def parse(line: bytes) -> Request | Call:
     name, args = tree.get("command"), tree.get("args", {})
     if not isinstance(name, str):
         raise BadRequest("bad_request", "command: must be a text" if "command" in tree else "command: is required")
-    if name not in COMMANDS and name not in operations():
-        known = ", ".join([*COMMANDS, *operations()])
-        raise BadRequest("unknown_command", f"command: there is no such command; known are {known}")
+    known = {name: each for name, each in operations().items() if not each.alone}
+    if name not in COMMANDS and name not in known:
+        listed = ", ".join([*COMMANDS, *known])
+        raise BadRequest("unknown_command", f"command: there is no such command; known are {listed}")
     if not isinstance(args, dict):
         raise BadRequest("bad_request", "args: must be an object")
-    if name in operations():
-        return read(operations()[name], args)
+    if name in known:
+        return read(known[name], args)
     return parse_args(COMMANDS[name], args)
 
 
@@ -152,7 +109,6 @@ class _WrongValue(Exception):
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(str, _read_name)
-    converter.register_structure_hook_func(lambda cls: cls is Query, _read_query)
     converter.register_structure_hook(bool, _read_bool)
     for words in (ReindexAction,):
         converter.register_structure_hook_func(partial(operator.eq, words), partial(_read_word, get_args(words)))
@@ -170,16 +126,6 @@ def _read_name(value: object, _: object) -> str:
     if has_forbidden(value):
         raise _WrongValue("must not hold NUL or lone surrogates")
     return value
-
-
-def _read_query(value: object, _: object) -> Query:
-    if not isinstance(value, str):
-        raise _WrongValue("must be a text")
-    if not 1 <= len(value) <= MAX_QUERY:
-        raise _WrongValue(f"must have 1 to {MAX_QUERY} characters")
-    if has_forbidden(value):
-        raise _WrongValue("must not hold NUL or lone surrogates")
-    return Query(value)
 
 
 def _read_word(words: tuple[str, ...], value: object, _: object) -> str:

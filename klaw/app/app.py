@@ -136,7 +136,7 @@ def build(core: Core, hub: Hub) -> App:
 
 def operation_parts(app: App) -> dict[str, Any]:
     """What handlers of operations may ask for, by name."""
-    parts: dict[str, Any] = {"readers": app.core.readers, "writer": app.core.writer, "missing": None}
+    parts: dict[str, Any] = {"readers": app.core.readers, "writer": app.core.writer}
     for bundle in (app.tasks, app.tools, app.memory, app.llm, app.core, app):
         parts |= attrs.asdict(bundle, recurse=False)
     return parts

@@ -137,19 +137,8 @@ def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Call
         connections: of the gateway, now.
         address: where it listens.
     """
-    core, memory = app.core, app.memory
-    return Sources(
-        parts={**operation_parts(app), "connections": connections, "address": address},
-        supervisor=core.supervisor,
-        readers=core.readers,
-        reindexer=app.reindexer,
-        chats=app.chats,
-        embedder=memory.embedder,
-        recall=memory.recall,
-        coverage=memory.coverage,
-        config=core.config,
-        paths=core.paths,
-    )
+    parts = {**operation_parts(app), "connections": connections, "address": address}
+    return Sources(parts=parts, reindexer=app.reindexer)
 
 
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:

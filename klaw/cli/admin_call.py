@@ -6,7 +6,7 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,6 @@ from klaw.errors import KlawError, Problem
 
 TIMEOUT_S = 15.0
 """Longer than any command's deadline at the server, which answers by itself."""
-
-_POSITIONAL = frozenset(
-    {"name", "run", "fact", "person", "into", "topic", "topics", "query", "what", "message", "turn"}
-)
-
-
-def option_of(field: str) -> str:
-    """How the command line names an argument of the server's commands."""
-    if field in _POSITIONAL:
-        return field.removesuffix("s").upper()
-    return f"--{field.replace('_', '-')}"
-
-
-def _as_typed(message: str) -> str:
-    """What the server refused, with the argument named as the command line names it."""
-    if not message.startswith("args."):
-        return message
-    field, colon, rest = message.removeprefix("args.").partition(":")
-    return f"{option_of(field)}{colon}{rest}"
 
 
 class NoServer(KlawError):
@@ -46,7 +27,7 @@ class Refused(KlawError):
     several."""
 
     def __init__(self, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(_as_typed(message))
+        super().__init__(message)
         self.code = code
         self.problems = tuple(problems)
 
@@ -76,21 +57,6 @@ def call(paths: Paths, command: str, *, timeout_s: float | None = None, **args: 
     except (ValueError, KeyError, TypeError) as problem:
         raise NoServer(f"what answers at {paths.admin_socket} is not a Klaw server") from problem
     raise error
-
-
-def ask(paths: Paths, command: str, wanted: dict[str, Any], read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Ask the server, and without one let ``read`` look into the database, where there is one.
-
-    Raises:
-        NoServer: there is neither.
-        KlawError: whatever either refused.
-    """
-    try:
-        return call(paths, command, **wanted)
-    except NoServer:
-        if not paths.database.is_file():
-            raise
-        return read()
 
 
 def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:

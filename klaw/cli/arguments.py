@@ -73,13 +73,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help=text)
 
 
-def count(text: str) -> int:
-    """A number of things, at least one."""
-    if not text.isdecimal() or len(text) > MAX_DIGITS or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError("must be a number from 1 to 1000000")
-    return int(text)
-
-
 def port(text: str) -> int:
     """A port of TCP; 0 lets the system choose one."""
     if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) > 65_535:

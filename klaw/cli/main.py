@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from klaw import __version__
-from klaw.cli.arguments import Parser, add_config, add_home, count, port
+from klaw.cli.arguments import Parser, add_config, add_home, port
 
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
 
@@ -62,7 +62,8 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     from klaw.cli import operations
     from klaw.operations import table
 
-    own = [each for each in words[:2] if each in table.modules()]
+    named = (each.replace("-", "_") for each in words[:2])
+    own = [each for each in named if each in table.modules()]
     for module in own or table.modules():
         for noun in table.nouns_of(module):
             operations.add(commands, noun)
@@ -131,34 +132,6 @@ def _init_command(commands: Any) -> None:
 def _looking_commands(commands: Any) -> None:
     doctor = _command(commands, "doctor", "check an installation, running or stopped", "doctor", "doctor_command")
     doctor.add_argument("--full", action="store_true", help="read every log line, index and model file in full")
-    receipt = _command(commands, "receipt", "show what an answer was made from", "receipt", "receipt_command")
-    receipt.add_argument("turn", nargs="?", help="id of the turn (default: the newest)")
-    receipt.add_argument("--chat", metavar="NAME", help="the newest turn of this chat")
-    receipt.add_argument("--user", metavar="NAME", help="whose chat, with --chat (default: local)")
-    receipt.add_argument(
-        "--why", metavar="MESSAGE", help="why this message was recalled or not: its number, main#12, or its id"
-    )
-    replay = _command(
-        commands,
-        "recall-replay",
-        "try what stored turns recall under other settings",
-        "recall_replay",
-        "replay_command",
-    )
-    replay.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", required=True, help="for instance autoRag.topK=5; repeatable"
-    )
-    replay.add_argument("--chat", metavar="NAME", help="turns of this chat only")
-    replay.add_argument("--user", metavar="NAME", help="turns of this user only (with --chat: whose, default: local)")
-    replay.add_argument("--turn", metavar="TURN", nargs="+", action="extend", help="these turns only, by their ids")
-    replay.add_argument("--last", metavar="N", type=count, default=100, help="the newest turns (default: 100)")
-    replay.add_argument("--no-text", action="store_true", help="numbers only, nothing of what was said")
-
-    why = _command(commands, "why", "tell where a message is and what brings it back", "why", "why_command")
-    why.add_argument("message", metavar="MESSAGE", help="its id, or its chat and number: main#12, anna:main#12")
-    why.add_argument("--chat", metavar="NAME", help="the message's chat; MESSAGE may then be its number alone")
-    why.add_argument("--user", metavar="NAME", help="whose message (default: whoever has it; with a chat: local)")
-    why.add_argument("--query", metavar="TEXT", help="also try whether this question would recall it")
 
 
 def _repair_commands(commands: Any) -> None:

@@ -94,7 +94,8 @@ def _add_argument(parser: argparse.ArgumentParser, field: "attrs.Attribute[Any]"
         how["metavar"] = about.metavar or field.name.upper()
     if get_origin(kind) is tuple:
         many = {"nargs": "+"} if field.default is attrs.NOTHING else {"nargs": "*", "default": argparse.SUPPRESS}
-        how |= many if about.positional else {"action": "append"}
+        several = {"nargs": "+", "action": "extend"} if about.words else {"action": "append"}
+        how |= many if about.positional else several
     if not about.positional:
         parser.add_argument(typed(field), dest=_dest(field), default=argparse.SUPPRESS, **how)
         return
@@ -168,6 +169,10 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
 
 def _ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
     operation = asked.operation
+    if operation.alone:
+        if not paths.database.is_file():
+            raise OperationError("no_database", f"there is no database in {paths.data_dir}")
+        return _alone(paths, asked)
     try:
         return call(paths, operation.name, timeout_s=operation.deadline_s + 5, **given)
     except NoServer:
@@ -295,7 +300,7 @@ def _problem(operation: Operation, problem: Problem) -> str:
 
 
 def _alone(paths: Paths, asked: Call) -> dict[str, Any]:
-    """What the server would answer. Raises OperationError, StorageError."""
+    """What the server would answer. Raises OperationError, StorageError, ConfigError."""
     import trio
 
     from klaw.actor import log
@@ -305,31 +310,41 @@ def _alone(paths: Paths, asked: Call) -> dict[str, Any]:
 
 
 async def _over_the_database(paths: Paths, asked: Call) -> dict[str, Any]:
-    from klaw.actor.clock import SystemClock
     from klaw.store.store import offline_readers
 
-    handler = asked.operation.handler.__code__
-    if "search" in handler.co_varnames[: handler.co_argcount]:
-        return await _with_search(paths, asked)
     async with offline_readers(paths.database) as readers:
-        parts = {"readers": readers, "paths": paths, "clock": SystemClock(), "budget": None}
-        return await perform(asked, OPERATOR, parts)
+        return await perform(asked, OPERATOR, _Parts(readers=readers, paths=paths, budget=None))
 
 
-async def _with_search(paths: Paths, asked: Call) -> dict[str, Any]:
-    """With vectors, if the model is here. Raises ConfigError, too."""
-    from klaw.actor.clock import SystemClock
-    from klaw.actor.metrics import Metrics
-    from klaw.config.load import load
-    from klaw.memory.recall.offline_recall import open_recall
-    from klaw.memory.search.search import MemorySearch
-    from klaw.memory.topics.search import TopicMetrics, TopicSearch
+class _Parts(dict[str, Any]):
+    """Of no server, made when an operation asks for them. Raises ConfigError."""
 
-    config, _ = load(paths.config_file)
-    folder = config.embedding.path or paths.models_dir / config.embedding.model
-    async with open_recall(paths.database, config, folder) as offline:
-        clock = SystemClock()
-        topics = TopicSearch(offline.readers, offline.embedder, clock, TopicMetrics(Metrics()))
-        search = MemorySearch(offline.readers, offline.embedder, clock, topics)
-        parts = {"readers": offline.readers, "paths": paths, "search": search, "missing": offline.missing}
-        return await perform(asked, OPERATOR, parts)
+    def __missing__(self, name: str) -> Any:
+        made = self[name] = self._make(name)
+        return made
+
+    def _make(self, name: str) -> Any:
+        from klaw.actor.clock import SystemClock
+        from klaw.actor.metrics import Metrics
+        from klaw.config.load import load
+        from klaw.memory.embed.offline import OfflineEmbedder
+        from klaw.memory.recall.recall import Recall
+        from klaw.memory.search.search import MemorySearch
+        from klaw.memory.topics.search import TopicMetrics, TopicSearch
+
+        readers, paths = self["readers"], self["paths"]
+        match name:
+            case "clock":
+                return SystemClock()
+            case "config":
+                return load(paths.config_file)[0]
+            case "embedder":
+                settings = self["config"].embedding
+                folder = settings.path or paths.models_dir / settings.model
+                return OfflineEmbedder(readers, self["config"], folder, self["clock"])
+            case "recall":
+                return Recall(readers, self["embedder"], self["config"].auto_rag, self["clock"])
+            case "search":
+                topics = TopicSearch(readers, self["embedder"], self["clock"], TopicMetrics(Metrics()))
+                return MemorySearch(readers, self["embedder"], self["clock"], topics)
+        raise KeyError(name)

@@ -178,7 +178,7 @@ def also(answer: Mapping[str, Any], found: str, command: str) -> list[str]:
     return [f"  … and {left} more; `{command}` shows all."] if left else []
 
 
-def chat_of(named: str | None, user: UserId, *, any_user: bool = False) -> ChatId | None:
+def chat_of(named: str | None, user: UserId, *, any_user: bool = False, field: str = "chat") -> ChatId | None:
     """A chat of the user, by its name or its id; with ``any_user`` the id may be of another one's.
 
     Raises:
@@ -190,9 +190,9 @@ def chat_of(named: str | None, user: UserId, *, any_user: bool = False) -> ChatI
     try:
         chat = chat_id(user_id(owner) if colon else user, name)
     except InvalidName as error:
-        raise OperationError("bad_args", str(error), field="chat") from None
+        raise OperationError("bad_args", str(error), field=field) from None
     if user_of(chat) != user and not any_user:
-        raise OperationError("bad_args", "is not the user's", field="chat")
+        raise OperationError("bad_args", "is not the user's", field=field)
     return chat
 
 
@@ -261,6 +261,8 @@ class Operation:
     offline: bool
     """Whether the command line may carry it out without a server, over the database: its handler takes only what
     ``cli.operations`` can open."""
+    alone: bool
+    """Whether a running server is never asked: the command line carries it out over the database."""
     deadline_s: float
     watch: bool
     """Whether the command line may repeat it until it is stopped."""
@@ -297,6 +299,7 @@ class Noun:
         scope: Scope = Scope.OWN,
         changes: bool = False,
         offline: bool = False,
+        alone: bool = False,
         deadline_s: float = 10.0,
         watch: bool = False,
         confirm: str | None = None,
@@ -314,7 +317,8 @@ class Noun:
                     handler=handler,
                     scope=scope,
                     changes=changes,
-                    offline=offline,
+                    offline=offline or alone,
+                    alone=alone,
                     deadline_s=deadline_s,
                     watch=watch,
                     confirm=confirm,

@@ -4,8 +4,9 @@ Every door comes through here, so that what a user may do is decided in one plac
 """
 
 import enum
+from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -71,7 +72,8 @@ async def perform(call: Call, asker: Asker, parts: Mapping[str, Any]) -> dict[st
     operation = call.operation
     user = _allowed(call, asker)
     asked = await lengthened(parts["readers"], user, call.asked)
-    available = {**parts, "parts": parts, "asked": asked, "user": user, "asker": asker, "chat": asker.chat}
+    told = {"parts": parts, "asked": asked, "user": user, "asker": asker, "chat": asker.chat}
+    available = ChainMap(told, cast("dict[str, Any]", parts))  # some parts are made when they are asked for
     try:
         result = await operation.handler(**supplied(operation.handler, available))
     except KlawError as error:

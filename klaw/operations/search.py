@@ -26,6 +26,7 @@ from klaw.operations.perform import Asker
 from klaw.operations.text import Line, Marked, Shown, minute
 
 if TYPE_CHECKING:
+    from klaw.memory.embed.embedder import Embedder
     from klaw.memory.search.search import MemorySearch
     from klaw.memory.search.search_order import Cursor
     from klaw.store.engine.database import Readers
@@ -145,7 +146,7 @@ def _results(answer: dict[str, Any]) -> str:
 
 @NOUN.operation("search", Search, cli="", show=show, offline=True)
 async def search(
-    asked: Search, user: UserId, asker: Asker, search: "MemorySearch", readers: "Readers", missing: str | None
+    asked: Search, user: UserId, asker: Asker, search: "MemorySearch", readers: "Readers", embedder: "Embedder"
 ) -> dict[str, Any]:
     """Search all that was said, by words and by meaning."""
     from klaw.memory.search.search_order import Cursor
@@ -167,6 +168,7 @@ async def search(
     )
     if chat is not None and await readers.run(messages.session, chat) is None:
         raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    missing = await embedder.prepare()
     found = await search.search(asked.query, filters, limit=asked.limit, page=page)
     return {
         "user": filters.user,

@@ -100,7 +100,7 @@ async def test_receipts_and_replay_with_a_server_and_without_one(tmp_path, embed
                 ("autoRag.minMessageTokens=1", "klaw: autoRag.minMessageTokens: decides which messages get a vector"),
             ):
                 code, _, error = await run_klaw("recall-replay", "--set", setting, "--home", str(home))
-                assert (code, error.startswith(said)) == (1, True), error
+                assert (code, error.startswith(said)) == (2, True), error
             assert "4711" not in server.stderr
 
 

@@ -1,6 +1,5 @@
 """A real server without its listeners, and a private folder with a short name for sockets."""
 
-import argparse
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -56,11 +55,6 @@ def sources_of(app: App) -> Sources:
 @pytest.fixture
 def commands(sources: Sources) -> Commands:
     return Commands(sources)
-
-
-def arguments(home: Path, **values: Any) -> argparse.Namespace:
-    given = {"json": False, "turn": None, "chat": None, "user": None, **values}
-    return argparse.Namespace(home=str(home), **given)
 
 
 @asynccontextmanager

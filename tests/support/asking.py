@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from klaw.actor.clock import Clock
 from klaw.admin.commands import Commands
 from klaw.admin.requests import parse
+from klaw.cli.main import parser
 from klaw.cli.operations import written
 from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
 from klaw.operations import search
+from klaw.operations.explain import receipt_text
 from klaw.operations.perform import OPERATOR, perform, read
 from klaw.operations.slash import OperationCommands
 from klaw.operations.table import operations
@@ -23,7 +26,19 @@ async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
 
 async def ask_operation(name: str, parts: Mapping[str, Any], **args: Any) -> dict[str, Any]:
     """What whoever runs the server is answered."""
-    return await perform(read(operations()[name], args), OPERATOR, {"missing": None, **parts})
+    return await perform(read(operations()[name], args), OPERATOR, parts)
+
+
+def klaw_here(home: Path, *words: str) -> int:
+    """A command in this process: its exit code."""
+    given = [*words, "--home", str(home)]
+    arguments = parser(given).parse_args(given)
+    return int(arguments.run(arguments))
+
+
+def receipt_lines(answer: Mapping[str, Any]) -> list[str]:
+    """What ``klaw receipt`` prints of an answer."""
+    return written(receipt_text.lines(answer))
 
 
 def search_lines(answer: dict[str, Any], *, more: str | None = None, bold: bool = False) -> list[str]:

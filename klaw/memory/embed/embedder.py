@@ -75,6 +75,12 @@ class Embedder(Nudge):
         """Whether fewer than half of the messages have a vector."""
         return self.status.waiting > self.status.embedded
 
+    async def prepare(self) -> str | None:
+        """Be ready, where no actor sees to it (``offline.OfflineEmbedder``). Returns why there can be no vectors, as a
+        code: ``embedding_off``, ``no_vectors``, ``no_model``, ``other_model``; None when there are, or the actor
+        knows."""
+        return None
+
     def report_damage(self) -> None:
         """Say that the vector table cannot be searched: it is made anew in the background. Never waits."""
         self._damage_reported = True

@@ -8,7 +8,9 @@ import attrs
 from klaw.actor.clock import FixedClock, from_iso
 from klaw.config.schema import AutoRagConfig
 from klaw.domain.search import NOTHING, Candidate, Recalled
-from klaw.memory.recall.offline_recall import OfflineRecall
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.recall import Recall
+from klaw.store.engine.database import Readers
 from klaw.store.overview import StoredRecall
 
 
@@ -62,7 +64,7 @@ class Replayed:
 
 
 async def replay(
-    offline: OfflineRecall, stored: StoredRecall, before: AutoRagConfig, after: AutoRagConfig
+    readers: Readers, embedder: Embedder, stored: StoredRecall, before: AutoRagConfig, after: AutoRagConfig
 ) -> Replayed | None:
     """Recall for a stored turn again, as if it were asked at that time; None for one that had nothing to search.
 
@@ -74,7 +76,7 @@ async def replay(
     found = []
     for config in (before, after):
         if config.enabled:
-            found.append(await offline.recall(config, clock).search(stored.question, stored.scope))
+            found.append(await Recall(readers, embedder, config, clock).search(stored.question, stored.scope))
         else:
             found.append(NOTHING)
     return Replayed(stored=stored, before=found[0], after=found[1])

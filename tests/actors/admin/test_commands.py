@@ -13,7 +13,6 @@ from klaw.actor import log as logging
 from klaw.actor.supervisor import ActorSpec
 from klaw.actor.vitals import Vitals
 from klaw.admin.commands import Commands, Sources
-from klaw.admin.requests import BadRequest, Chat, Receipt
 from klaw.app.app import App
 from klaw.gateway.session import SessionReport
 from tests.conftest import CANARY
@@ -67,55 +66,6 @@ async def test_actors(app: App, sources: Sources) -> None:
 
 def walk(node: dict[str, Any]) -> list[dict[str, Any]]:
     return [node, *(below for child in node["children"] for below in walk(child))]
-
-
-async def test_chat(app: App, commands: Commands) -> None:
-    """Row, actor, what is pending and the last turn; nothing of what was said."""
-    await fail_a_turn(app, ANNA, "Работа", f"вопрос {CANARY}")
-    answer = await commands.run(Chat(chat="anna:Работа"))
-    assert answer["session"]["name"] == "Работа"
-    assert answer["session"]["last_seq"] == 1
-    assert answer["pending"] == 1
-    assert answer["now"] == {"state": "failed"}
-    assert answer["actor"]["name"] == "chat anna:Работа"
-    assert answer["last_turn"]["status"] == "failed"
-    assert "receipt" not in answer["last_turn"]
-    assert CANARY not in json.dumps(answer, ensure_ascii=False)
-
-
-@pytest.mark.parametrize("chat", ["main", "anna:../x", "UP:main", "anna:"])
-async def test_a_malformed_chat_id_names_its_rule(commands: Commands, chat: str) -> None:
-    for request in (Chat(chat=chat), Receipt(chat=chat)):
-        with pytest.raises(BadRequest, match=r"args\.chat: ") as caught:
-            await commands.run(request)
-        assert caught.value.code == "bad_args"
-
-
-async def test_receipt_of_a_turn_a_chat_a_user_or_all(app: App, commands: Commands) -> None:
-    await fail_a_turn(app, ANNA, "main", f"one {CANARY}")
-    await fail_a_turn(app, BORIS, "main", "два")
-    newest = await commands.run(Receipt())
-    of_anna = await commands.run(Receipt(user="anna"))
-    assert newest["user"] == "boris"
-    assert of_anna["user"] == "anna"
-    assert await commands.run(Receipt(chat="anna:main")) == of_anna
-    assert await commands.run(Receipt(turn=of_anna["id"])) == of_anna
-    assert of_anna["receipt"]["pending"] == [1]
-    assert of_anna["error"]
-    assert CANARY not in json.dumps(of_anna, ensure_ascii=False)
-
-
-async def test_receipt_says_what_does_not_exist(commands: Commands) -> None:
-    for request in (Receipt(), Receipt(turn="x"), Receipt(chat="anna:main"), Receipt(user="anna")):
-        with pytest.raises(BadRequest) as caught:
-            await commands.run(request)
-        assert caught.value.code == "unknown_turn"
-    with pytest.raises(BadRequest, match="one of turn, chat and user"):
-        await commands.run(Receipt(turn="x", user="anna"))
-    with pytest.raises(BadRequest, match=r"args\.user"):
-        await commands.run(Receipt(user="Anna"))
-    with pytest.raises(BadRequest, match="there is no such chat"):
-        await commands.run(Chat(chat="anna:nowhere"))
 
 
 async def test_tasks_show_where_everything_waits(commands: Commands) -> None:

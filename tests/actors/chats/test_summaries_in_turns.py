@@ -5,14 +5,12 @@ from typing import Any
 
 import trio
 
-from klaw.admin import why
-from klaw.admin.requests import Why
-from klaw.agent.workspace import Workspace
-from klaw.cli import receipt_text
-from klaw.cli.why import lines as why_lines
-from klaw.store import message_location
+from klaw.app.app import operation_parts
+from klaw.cli.operations import written
+from klaw.operations.why import lines as why_lines
 from klaw.store.kinds import summaries, usage
 from klaw.store.kinds.usage import UsageFilters
+from tests.support.asking import ask_operation, receipt_lines
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_reply
 from tests.support.waiting import HANG_S
@@ -52,19 +50,7 @@ def _tokens_of_turns(connection: Any) -> int:
 
 
 async def explain(w: World, message: str) -> dict[str, Any]:
-    target = why.check_why(Why(message=message, chat="main"))
-    found = why.choose(await w.app.core.readers.run(message_location.find, target))
-    config = w.app.core.config
-    about = await w.app.core.readers.run(
-        message_location.locate,
-        found,
-        why.words_of(found),
-        turns=why.TURNS,
-        window_rows=config.window_rows,
-        summarised=config.summaries.enabled,
-    )
-    fixed = Workspace(w.app.core.paths.workspace, w.app.core.paths.data_dir).read(found.user)
-    return why.describe(why.combine(found, about, config, fixed), config)
+    return await ask_operation("why", operation_parts(w.app), message=message, chat="main")
 
 
 async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
@@ -104,13 +90,13 @@ async def test_a_summary_stands_for_its_messages(tmp_path: Path) -> None:
             "shown": True,
         }
         assert told["place"] == "auto_rag"
-        assert any(f"in summary {live[0].number}" in line for line in why_lines(told))
+        assert any(f"in summary {live[0].number}" in line for line in written(why_lines(told)))
         assert "summary" in {turn["as"] for turn in told["turns"]} or told["turns"]
         record = await w.receipt()
         answer = {"id": record.id, "chat": "main", "receipt": receipt, "timings": {}, "usage": {}, "error": None}
         answer |= {"segment": 0, "first_seq": 1, "last_seq": 2, "model": "m", "status": "done"}
         answer |= {"started_at": "a", "ended_at": "b"}
-        assert any(line.startswith(f"summary {shown['number']} (messages 1 to") for line in receipt_text.lines(answer))
+        assert any(line.startswith(f"summary {shown['number']} (messages 1 to") for line in receipt_lines(answer))
 
 
 async def test_what_was_new_ends_the_summary(tmp_path: Path) -> None:

@@ -9,20 +9,19 @@ import attrs
 import pytest
 import trio
 
-from klaw.admin import why
-from klaw.admin.recalled import explain_message
-from klaw.admin.requests import Why
-from klaw.agent.workspace import Workspace
-from klaw.cli import receipt_text
-from klaw.cli.why import lines as why_lines
+from klaw.app.app import operation_parts
+from klaw.cli.operations import written
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic
-from klaw.store import message_location
+from klaw.operations.explain.message_outcome import explain_message
+from klaw.operations.why import find_message
+from klaw.operations.why import lines as why_lines
 from klaw.store.kinds import messages, topic_edits, usage
 from klaw.store.kinds.usage import UsageFilters
 from tests.conftest import CANARY
 from tests.support import turns
+from tests.support.asking import ask_operation, receipt_lines
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Hang, Recorded, Reply, Text, Tool, error_reply, text_reply, tool_reply
 from tests.support.stores import new
@@ -129,7 +128,7 @@ async def test_the_chosen_topic_stands_in_the_prompt_and_in_the_receipt(
         assert metric(w, "klaw_topics_reranker_selected")["sum"] == 1
         assert metric(w, "klaw_reranker_duration_seconds")["count"] == 1
         assert metric(w, "klaw_topics_search_results")["count"] == 1
-        text = "\n".join(receipt_text.lines(await answer(w)))
+        text = "\n".join(receipt_lines(await answer(w)))
         assert f"topics  searched; chosen by reranker: {mine.id} " in text
         assert "chosen, place 1" in text
         assert f"Topics: {mine.id}, chosen by the reranker; /topics lists them." in await w.command("/context")
@@ -151,7 +150,7 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         await w.app.core.writer.run(messages.append, [new("", chat="old", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)])
         told = await explain(w, "old#1")
         assert (told["place"], told["advice"][-1].startswith(f"Its topic {pies.id} ")) == ("earlier_segment", True)
-        lines = why_lines({**told, "turns": [*told["turns"], *({"as": "other_segment"} for _ in "12")]})
+        lines = written(why_lines({**told, "turns": [*told["turns"], *({"as": "other_segment"} for _ in "12")]}))
         assert any("2 were of another segment" in line for line in lines)
         assert any(line.startswith(f"topic      {pies.id}, 2 messages from ") for line in lines)
         assert any("1 showed it in a topic" in line for line in lines)
@@ -161,29 +160,16 @@ async def test_why_tells_of_a_message_that_came_by_a_topic(tmp_path: Path) -> No
         # Receipts of before say nothing of topics.
         older = {name: value for name, value in record.receipt.items() if name != "topics"}
         assert explain_message(attrs.evolve(record, receipt=older), message)["as"] == "other_chat"
-        assert not any(
-            line.startswith("topics  s") for line in receipt_text.lines(await answer(w) | {"receipt": older})
-        )
+        assert not any(line.startswith("topics  s") for line in receipt_lines(await answer(w) | {"receipt": older}))
 
 
 async def find(w: World, name: str) -> Message:
     chat, _, _ = name.partition("#")
-    target = why.check_why(Why(message=name, chat=chat))
-    return why.choose(await w.app.core.readers.run(message_location.find, target))
+    return await find_message(w.app.core.readers, name, chat, None)
 
 
 async def explain(w: World, name: str) -> dict[str, Any]:
-    found, config = await find(w, name), w.app.core.config
-    about = await w.app.core.readers.run(
-        message_location.locate,
-        found,
-        why.words_of(found),
-        turns=why.TURNS,
-        window_rows=config.window_rows,
-        summarised=config.summaries.enabled,
-    )
-    fixed = Workspace(w.app.core.paths.workspace, w.app.core.paths.data_dir).read(found.user)
-    return why.describe(why.combine(found, about, config, fixed), config)
+    return await ask_operation("why", operation_parts(w.app), message=name)
 
 
 async def test_forgetting_leaves_no_word_in_receipts(tmp_path: Path) -> None:
@@ -198,7 +184,7 @@ async def test_forgetting_leaves_no_word_in_receipts(tmp_path: Path) -> None:
         assert (await forgetter.forget(await forgetter.find("old#1", LOCAL_USER), everywhere=True)).held == ()
         record = await w.receipt()
         assert CANARY not in json.dumps(record.receipt, ensure_ascii=False)
-        assert receipt_text.lines(await answer(w))
+        assert receipt_lines(await answer(w))
         assert explain_message(record, message)["as"] == "topic"
         for file in (tmp_path / "data").rglob("*"):
             assert not file.is_file() or CANARY.encode() not in file.read_bytes(), file
@@ -290,7 +276,7 @@ async def test_recall_does_not_repeat_what_a_topic_shows(tmp_path: Path) -> None
         assert HEADER in system
         receipt = (await w.receipt()).receipt
         assert "in_topic" in {each["decision"] for each in receipt["recall"]["candidates"]}
-        assert "a topic in the prompt shows it in full" in "\n".join(receipt_text.lines(await answer(w)))
+        assert "a topic in the prompt shows it in full" in "\n".join(receipt_lines(await answer(w)))
 
 
 async def test_stored_text_cannot_pretend(tmp_path: Path) -> None:
@@ -353,7 +339,7 @@ async def test_a_bad_choice_costs_no_reply(tmp_path: Path, name: str) -> None:
         assert told["chosen_by"] == "search"
         assert decisions(told)[pies.id] == "chosen"
         assert metric(w, "klaw_reranker_fallbacks_total")["value"] == 1
-        assert f"fallback {told['fallback']}" in "\n".join(receipt_text.lines(await answer(w)))
+        assert f"fallback {told['fallback']}" in "\n".join(receipt_lines(await answer(w)))
 
 
 async def test_a_fence_words_around_and_ten_thousand_topics_are_read(tmp_path: Path) -> None:
@@ -419,7 +405,7 @@ async def test_stop_ends_the_choice(tmp_path: Path) -> None:
         assert "No context was put together" in await w.command("/context", 2)
         record = await w.receipt()
         assert (record.status, record.receipt) == ("stopped", {})
-        assert "No context was put together" in "\n".join(receipt_text.lines(await answer(w)))
+        assert "No context was put together" in "\n".join(receipt_lines(await answer(w)))
         # The chat goes on.
         w.llm.respond = answers(lambda _request: text_reply(choice()))
         await ask(w, "А какие пироги печёт тётя?", 2)

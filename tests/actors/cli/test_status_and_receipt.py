@@ -3,7 +3,6 @@
 import json
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -16,19 +15,15 @@ from klaw.app.app import App, running
 from klaw.cli import admin_call, operations
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.main import main
-from klaw.cli.receipt import receipt_command
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from tests.support.admin import ANNA, BORIS, SETTINGS, arguments, fail_a_turn, served
+from tests.support.admin import ANNA, BORIS, SETTINGS, fail_a_turn, served
+from tests.support.asking import klaw_here
 
 
 async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
     await fail_a_turn(app, ANNA, "Работа", "вопрос")
     await fail_a_turn(app, BORIS, "main", "a question")
-
-    async def output(command: Any, **values: Any) -> str:
-        assert await trio.to_thread.run_sync(command, arguments(home, **values)) == 0
-        return capsys.readouterr().out
 
     async def said(*words: str, code: int = 0) -> str:
         assert await trio.to_thread.run_sync(main, ["--home", str(home), *words]) == code
@@ -47,12 +42,12 @@ async def test_with_a_server(app: App, home: Path, commands: Commands, capsys: p
         assert await said("log") == f"{logging.level()}\n"
         assert "must be one of debug, info, warning, error" in await said("log", "loud", code=2)
         assert "no MCP server is switched on" in await said("mcp", "list")
-        assert "chat     boris:main, segment 0" in await output(receipt_command)
-        assert "chat     anna:Работа" in await output(receipt_command, chat="Работа", user="anna")
-        newest = json.loads(await output(receipt_command, user="anna", json=True))
-        assert json.loads(await output(receipt_command, turn=newest["id"], json=True)) == newest
-        assert json.loads(await output(receipt_command, chat="anna:Работа", json=True)) == newest
-        assert await trio.to_thread.run_sync(receipt_command, arguments(home, turn="nothing")) == 1
+        assert "chat     boris:main, segment 0" in await said("receipt")
+        assert "chat     anna:Работа" in await said("receipt", "--chat", "Работа", "--user", "anna")
+        newest = json.loads(await said("receipt", "--user", "anna", "--json"))
+        assert json.loads(await said("receipt", newest["id"], "--json")) == newest
+        assert json.loads(await said("receipt", "--chat", "anna:Работа", "--json")) == newest
+        assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "nothing") == 1
         assert "there is no such turn" in capsys.readouterr().err
         with pytest.raises(Refused) as caught:
             await trio.to_thread.run_sync(lambda: call(app.core.paths, "chat", chat="anna:nowhere"))
@@ -161,13 +156,13 @@ async def test_receipts_are_read_without_a_server(home: Path, capsys: pytest.Cap
         await fail_a_turn(app, ANNA, "Работа", "вопрос")
         await fail_a_turn(app, BORIS, "main", "a question")
     before = paths.database.read_bytes()
-    assert receipt_command(arguments(home, json=True)) == 0
+    assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "--json") == 0
     newest = json.loads(capsys.readouterr().out)
     assert newest["chat"] == "boris:main"
-    assert receipt_command(arguments(home, chat="Работа", user="anna")) == 0
+    assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "--chat", "Работа", "--user", "anna") == 0
     assert "chat     anna:Работа" in capsys.readouterr().out
-    assert receipt_command(arguments(home, turn="nothing")) == 1
-    assert receipt_command(arguments(home, chat="../x")) == 1
+    assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "nothing") == 1
+    assert await trio.to_thread.run_sync(klaw_here, home, "receipt", "--chat", "../x") == 2
     refusals = capsys.readouterr().err.splitlines()
     assert refusals[0] == "klaw: there is no such turn"
     assert "a chat name begins with" in refusals[1]
@@ -178,5 +173,5 @@ def test_a_damaged_database_is_named(home: Path, capsys: pytest.CaptureFixture[s
     paths = Paths.resolve(home, {})
     paths.data_dir.mkdir()
     paths.database.write_bytes(b"no database" * 1000)
-    assert receipt_command(arguments(home)) == 1
+    assert klaw_here(home, "receipt") == 1
     assert "NotADBError" in capsys.readouterr().err

@@ -139,7 +139,20 @@ async def test_every_handler_gets_what_it_names(app: App) -> None:
         assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
         if operation.offline:
             assert set(inspect.signature(operation.handler).parameters) <= {
-                *("asked", "user", "asker", "readers", "paths", "search", "missing", "clock", "budget")
+                *(
+                    "asked",
+                    "user",
+                    "asker",
+                    "parts",
+                    "readers",
+                    "paths",
+                    "search",
+                    "recall",
+                    "embedder",
+                    "config",
+                    "clock",
+                    "budget",
+                )
             }
 
 

@@ -7,17 +7,16 @@ from typing import Any
 import attrs
 import pytest
 
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, Receipt
-from klaw.app.app import App, running
-from klaw.cli.receipt import receipt_command
+from klaw.app.app import App, operation_parts, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, Role
 from klaw.domain.turn import TurnRecord
+from klaw.operations.operation import OperationError
 from klaw.store.kinds import messages
 from tests.conftest import CANARY
-from tests.support.admin import SETTINGS, arguments, sources_of
+from tests.support.admin import SETTINGS
+from tests.support.asking import ask_operation, klaw_here
 from tests.support.stores import new
 from tests.support.turns import record
 
@@ -70,13 +69,13 @@ async def talk(app: App, **changes: Any) -> TurnRecord:
     return turn
 
 
-async def why(commands: Commands, turn: TurnRecord, message: str) -> dict[str, Any]:
-    return dict((await commands.run(Receipt(turn=turn.id, why=message)))["why"])
+async def why(app: App, turn: TurnRecord, message: str) -> dict[str, Any]:
+    return dict((await ask_operation("receipt", operation_parts(app), turn=turn.id, why=message))["why"])
 
 
-async def test_everything_that_can_become_of_a_message(app: App, commands: Commands) -> None:
+async def test_everything_that_can_become_of_a_message(app: App) -> None:
     turn = await talk(app)
-    found = {name: (await why(commands, turn, name))["as"] for name in ("before", "other#1", "6", "8", "10", "later")}
+    found = {name: (await why(app, turn, name))["as"] for name in ("before", "other#1", "6", "8", "10", "later")}
     assert found == {
         "before": "other_segment",
         "other#1": "other_chat",
@@ -85,27 +84,27 @@ async def test_everything_that_can_become_of_a_message(app: App, commands: Comma
         "10": "question",
         "later": "later",
     }
-    recalled = await why(commands, turn, "main#3")
+    recalled = await why(app, turn, "main#3")
     assert (recalled["as"], recalled["rank"]) == ("recalled", 1)
     assert recalled["text"] == ["It was recalled: words (has 2 of 2 content words).", "It went into the context."]
-    cut = await why(commands, turn, "4")
+    cut = await why(app, turn, "4")
     assert cut["as"] == "cut"
     assert cut["text"][1] == "autoRag.topK 1 was full, it was at place 2: with autoRag.topK 2 it would have come in."
     assert CANARY not in repr([found, recalled, cut])
 
 
-async def test_what_the_receipt_does_not_know_is_searched_for_now(app: App, commands: Commands) -> None:
+async def test_what_the_receipt_does_not_know_is_searched_for_now(app: App) -> None:
     turn = await talk(app, candidates=[], kept=[])
-    again = await why(commands, turn, "4")
+    again = await why(app, turn, "4")
     assert again["as"] == "not_found"
     assert (again["searched_now"]["place"], again["searched_now"]["text_rank"]) == (2, 2)
     assert "Searched now, it is at place 2 of" in again["text"][1]
-    unrelated = await why(commands, turn, "7")
+    unrelated = await why(app, turn, "7")
     assert unrelated["searched_now"]["place"] is None
     assert "not among" in unrelated["text"][1]
 
 
-async def test_receipts_of_the_first_version_are_explained(app: App, commands: Commands) -> None:
+async def test_receipts_of_the_first_version_are_explained(app: App) -> None:
     old = {"id": "x", "created_at": "y", "vector_rank": None, "distance": None, "bm25": -1.0}
     candidates = [{**old, **CANDIDATES[1], "seq": 4}]
     turn = await talk(app, candidates=candidates, kept=[], settings=None)
@@ -115,30 +114,29 @@ async def test_receipts_of_the_first_version_are_explained(app: App, commands: C
     (asked,) = await app.core.writer.run(messages.append, [new("Ещё раз: код калитки?")])
     first = attrs.evolve(record(asked.message), receipt={**receipt, "pending": [asked.message.seq]})
     await app.core.writer.run(messages.append, [], first)
-    cut = await why(commands, first, "4")
+    cut = await why(app, first, "4")
     assert (cut["as"], cut["text"][1]) == (
         "cut",
         "The receipt is of an earlier version and does not hold the settings of that time.",
     )
-    assert (await why(commands, first, "5"))["searched_now"] is not None, "the scope is read from window and segment"
+    assert (await why(app, first, "5"))["searched_now"] is not None, "the scope is read from window and segment"
 
 
 @pytest.mark.parametrize(
     ("message", "says"),
     [("999", "there is no such message"), ("main#x", "after # stands the number"), ("", "must have 1 to")],
 )
-async def test_a_wrong_message_is_named(app: App, commands: Commands, message: str, says: str) -> None:
+async def test_a_wrong_message_is_named(app: App, message: str, says: str) -> None:
     turn = await talk(app)
-    with pytest.raises(BadRequest, match=says):
-        await why(commands, turn, message)
+    with pytest.raises(OperationError, match=says):
+        await why(app, turn, message)
 
 
 async def test_the_same_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = Paths.resolve(home, {})
     async with running(parse(SETTINGS, {})[0], paths) as app:
         turn = await talk(app, candidates=CANDIDATES[:1], kept=[])
-        commands = Commands(sources_of(app))
-        expected = {name: await why(commands, turn, name) for name in ("4", "7", "8", "before", "other#1")}
+        expected = {name: await why(app, turn, name) for name in ("4", "7", "8", "before", "other#1")}
     before = paths.database.read_bytes()
     paths.config_file.parent.mkdir(parents=True, exist_ok=True)
     paths.config_file.write_text(SETTINGS)
@@ -148,7 +146,7 @@ async def test_the_same_without_a_server(home: Path, capsys: pytest.CaptureFixtu
 
         codes: list[int] = []
         command = threading.Thread(
-            target=lambda: codes.append(receipt_command(arguments(home, turn=turn.id, why=name, json=True)))
+            target=lambda: codes.append(klaw_here(home, "receipt", turn.id, "--why", name, "--json"))
         )
         command.start()  # a command runs an event loop of its own
         command.join()

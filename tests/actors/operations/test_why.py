@@ -1,6 +1,5 @@
 """``klaw why``: of the real server, and the same answer without one."""
 
-import argparse
 import json
 import struct
 from pathlib import Path
@@ -11,16 +10,20 @@ import pytest
 import trio
 
 from klaw.admin.commands import Commands
-from klaw.admin.requests import MAX_QUERY, BadRequest, Query, Why, parse
-from klaw.app.app import App, running
-from klaw.cli.why import lines, why_command
+from klaw.app.app import App, operation_parts, running
+from klaw.cli.operations import written
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, NewMessage, Role
+from klaw.operations.operation import OperationError
+from klaw.operations.perform import read
+from klaw.operations.table import operations
+from klaw.operations.why import lines as shown
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors
 from tests.conftest import CANARY
 from tests.support.admin import SETTINGS, served, sources_of
+from tests.support.asking import ask_operation, klaw_here
 from tests.support.stores import new
 from tests.support.turns import record
 
@@ -48,17 +51,21 @@ async def talk(app: App, count: int = 30, **names: str) -> None:
     await app.core.writer.run(stored_messages.append, [], answered)
 
 
-async def ask(commands: Commands, message: str, **given: Any) -> dict[str, Any]:
-    return await commands.run(Why(message=message, **given))
+async def ask(app: App, message: str, **given: Any) -> dict[str, Any]:
+    return await ask_operation("why", operation_parts(app), message=message, **given)
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    return written(shown(answer))
 
 
 # -- where it is -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_that_left_the_window_is_in_reach(app: App, commands: Commands) -> None:
+async def test_a_message_that_left_the_window_is_in_reach(app: App) -> None:
     """And its rarer words are named: those that the chat has least often."""
     await talk(app)
-    why = await ask(commands, "fact")
+    why = await ask(app, "fact")
     assert (why["message"]["chat"], why["message"]["seq"], why["place"]) == ("local:main", 1, "auto_rag")
     assert why["reach"] == {"auto_rag": True, "search": True, "topics": False}
     assert (why["full_text"]["words"], why["vector"]["reason"]) == (8, "disabled")
@@ -71,23 +78,23 @@ async def test_a_message_that_left_the_window_is_in_reach(app: App, commands: Co
     assert why["message"]["log"].startswith("conversations/local%3Amain/")
 
 
-async def test_a_message_in_the_window(app: App, commands: Commands) -> None:
+async def test_a_message_in_the_window(app: App) -> None:
     await talk(app)
-    why = await ask(commands, "main#31")
+    why = await ask(app, "main#31")
     assert (why["place"], why["window"]["there"]) == ("window", True)
     assert why["window"]["last_seq"] == 31
 
 
-async def test_a_question_that_waits(app: App, commands: Commands) -> None:
+async def test_a_question_that_waits(app: App) -> None:
     await talk(app, 1)
     await put(app, new("Какой код?", id="q"))
-    assert (await ask(commands, "q"))["place"] == "pending"
+    assert (await ask(app, "q"))["place"] == "pending"
 
 
-async def test_before_new_only_search_finds_it(app: App, commands: Commands) -> None:
+async def test_before_new_only_search_finds_it(app: App) -> None:
     await talk(app, 2)
     await put(app, new("", role=Role.SYSTEM, kind=Kind.SESSION_BREAK))
-    why = await ask(commands, "fact")
+    why = await ask(app, "fact")
     assert (why["place"], why["reach"]) == ("earlier_segment", {"auto_rag": False, "search": True, "topics": False})
     assert (why["segment"]["current"], why["segment"]["ended_by_seq"]) == (False, 4)
     assert "before /new" in why["advice"][0]
@@ -105,11 +112,11 @@ async def test_what_search_does_not_find_by_design(
 ) -> None:
     await put(app, attrs.evolve(message, id=f"{place}"))
     await talk(app)
-    why = await ask(commands, place)
+    why = await ask(app, place)
     assert (why["place"], why["reach"]["search"], why["rare_words"]) == (place, False, [])
 
 
-async def test_a_message_that_nothing_finds_is_an_alarm(app: App, commands: Commands) -> None:
+async def test_a_message_that_nothing_finds_is_an_alarm(app: App) -> None:
     await talk(app)
     await app.core.supervisor.stop("memory.coverage", "it would repair this at once")
     await app.core.store.database.run(
@@ -118,32 +125,32 @@ async def test_a_message_that_nothing_finds_is_an_alarm(app: App, commands: Comm
             " SELECT 'delete', rowid, content, scope FROM messages_search WHERE rowid = 1"
         ).fetchall()
     )
-    why = await ask(commands, "fact")
+    why = await ask(app, "fact")
     assert (why["place"], why["reach"]) == ("nowhere", {"auto_rag": False, "search": False, "topics": False})
     assert "alarm" in why["advice"][0]
     assert "NOWHERE" in "\n".join(lines(why))
 
 
-async def test_small_talk_is_said_to_be_so(app: App, commands: Commands) -> None:
+async def test_small_talk_is_said_to_be_so(app: App) -> None:
     await put(app, new("ну ладно, спасибо", id="thanks"))
     await talk(app)
-    why = await ask(commands, "thanks")
+    why = await ask(app, "thanks")
     assert (why["place"], why["rare_words"]) == ("auto_rag", [])
     assert "small talk" in why["advice"][0]
 
 
-async def test_a_message_with_a_vector(app: App, commands: Commands) -> None:
+async def test_a_message_with_a_vector(app: App) -> None:
     await talk(app)
     await vectors.prepare(app.core.writer, "model-1", 4)
     await app.core.writer.run(vectors.store, "model-1", [(1, struct.pack("<4f", 1, 2, 3, 4))])
-    why = await ask(commands, "fact")
+    why = await ask(app, "fact")
     assert why["vector"] == {"there": True, "model": "model-1", "reason": None}
 
 
 # -- what turns did with it --------------------------------------------------------------------------------------------
 
 
-async def test_what_the_last_turns_did_with_it(app: App, commands: Commands) -> None:
+async def test_what_the_last_turns_did_with_it(app: App) -> None:
     await talk(app)
     asked = await app.core.writer.run(stored_messages.append, [new("вопрос", at=2e9 - n) for n in range(8)])
     candidate = {"seq": 1, "decision": "over_top_k", "vector_rank": 4, "distance": 0.3, "text_rank": None, "score": 0.1}
@@ -158,7 +165,7 @@ async def test_what_the_last_turns_did_with_it(app: App, commands: Commands) -> 
     ]
     for each, made in zip(asked, receipts, strict=False):
         await app.core.writer.run(stored_messages.append, [], attrs.evolve(record(each.message), receipt=made))
-    why = await ask(commands, "fact")
+    why = await ask(app, "fact")
     assert [turn["as"] for turn in why["turns"]] == [
         "cut", "recalled", "not_found", "guard_all_in_context", "window", "question", "no_context", "no_context",
     ]  # fmt: skip
@@ -169,16 +176,16 @@ async def test_what_the_last_turns_did_with_it(app: App, commands: Commands) -> 
     assert "1 recalled it" in printed
 
 
-async def test_a_question_is_tried(app: App, commands: Commands) -> None:
+async def test_a_question_is_tried(app: App) -> None:
     await talk(app)
-    why = await ask(commands, "fact", query=Query("Какой код у калитки?"))
+    why = await ask(app, "fact", query="Какой код у калитки?")
     assert (why["query"]["in_scope"], why["query"]["recalled"], why["query"]["place"]) == (True, True, 1)
     assert why["query"]["candidate"]["decision"] == "words"
     assert "would recall it: place 1" in "\n".join(lines(why))
-    why = await ask(commands, "fact", query=Query("Спасибо!"))
+    why = await ask(app, "fact", query="Спасибо!")
     assert (why["query"]["recalled"], why["query"]["candidate"]) == (False, None)
     assert "would not find it" in "\n".join(lines(why))
-    why = await ask(commands, "main#31", query=Query("дождь"))
+    why = await ask(app, "main#31", query="дождь")
     assert why["query"]["in_scope"] is False
     assert "would not look there" in "\n".join(lines(why))
 
@@ -186,7 +193,7 @@ async def test_a_question_is_tried(app: App, commands: Commands) -> None:
 # -- naming it ---------------------------------------------------------------------------------------------------------
 
 
-async def test_ways_to_name_a_message(app: App, commands: Commands) -> None:
+async def test_ways_to_name_a_message(app: App) -> None:
     await talk(app, 2, user="anna", chat="Работа")
     await talk(app, 2, user="boris")
     for given in (
@@ -197,7 +204,7 @@ async def test_ways_to_name_a_message(app: App, commands: Commands) -> None:
         {"message": "fact", "user": "anna"},
         {"message": "fact", "chat": "anna:Работа"},
     ):
-        assert (await ask(commands, **given))["message"]["chat"] == "anna:Работа", given
+        assert (await ask(app, **given))["message"]["chat"] == "anna:Работа", given
 
 
 @pytest.mark.parametrize(
@@ -210,37 +217,32 @@ async def test_ways_to_name_a_message(app: App, commands: Commands) -> None:
         ({"message": "main#x"}, "bad_args", "args.message"),
         ({"message": "main#0"}, "bad_args", "args.message"),
         ({"message": "boris:main#1", "chat": "anna:main"}, "bad_args", "another chat"),
-        ({"message": "boris:main#1", "user": "anna"}, "bad_args", "args.user"),
-        ({"message": "../x#1"}, "bad_args", "args.chat"),
+        ({"message": "boris:main#1", "user": "anna"}, "bad_args", "args.message: is not the user's"),
+        ({"message": "../x#1"}, "bad_args", "args.message: a chat name"),
         ({"message": "m", "user": "../x"}, "bad_args", "args.user"),
     ],
 )
-async def test_refusals(app: App, commands: Commands, given: dict[str, str], code: str, says: str) -> None:
+async def test_refusals(app: App, given: dict[str, str], code: str, says: str) -> None:
     """The field is named, and how to find the right value."""
     await talk(app, 1, user="anna")
     await talk(app, 1, user="boris")
-    with pytest.raises(BadRequest) as caught:
-        await ask(commands, **given)
+    with pytest.raises(OperationError) as caught:
+        await ask(app, **given)
     assert caught.value.code == code
     assert says in str(caught.value)
 
 
 def test_a_request_with_a_query() -> None:
     """A query may be longer than a name, and has a limit of its own; its text is not quoted."""
-    line = json.dumps({"command": "why", "args": {"message": "m", "query": "я" * MAX_QUERY}}).encode()
-    assert isinstance(parse(line), Why)
-    for wrong in ("", "я" * (MAX_QUERY + 1), 5, "a\0"):
-        with pytest.raises(BadRequest, match=r"^args\.query: must") as caught:
-            parse(json.dumps({"command": "why", "args": {"message": "m", "query": wrong}}).encode())
+    why = operations()["why"]
+    assert read(why, {"message": "m", "query": "я" * 4_000}).asked.query == "я" * 4_000
+    for wrong in ("", "я" * 4_001, 5, "a\0"):
+        with pytest.raises(OperationError, match=r"^args\.query: must") as caught:
+            read(why, {"message": "m", "query": wrong})
         assert str(wrong) not in str(caught.value) or not wrong
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
-
-
-def arguments(home: Path, message: str, **values: Any) -> argparse.Namespace:
-    given = {"json": False, "chat": None, "user": None, "query": None, **values}
-    return argparse.Namespace(home=str(home), message=message, **given)
 
 
 async def test_the_command_with_and_without_a_server(
@@ -256,18 +258,18 @@ async def test_the_command_with_and_without_a_server(
         await talk(app)
         commands = Commands(sources_of(app))
         async with served(app, commands):
-            assert await trio.to_thread.run_sync(why_command, arguments(home, "canary", json=True)) == 0
+            assert await trio.to_thread.run_sync(klaw_here, home, "why", "canary", "--json") == 0
             with_server = json.loads(capsys.readouterr().out)
-            assert await trio.to_thread.run_sync(why_command, arguments(home, "fact", query="Какой код?")) == 0
+            assert await trio.to_thread.run_sync(klaw_here, home, "why", "fact", "--query", "Какой код?") == 0
             assert "would recall it" in capsys.readouterr().out
-            assert await trio.to_thread.run_sync(why_command, arguments(home, "nothing")) == 1
+            assert await trio.to_thread.run_sync(klaw_here, home, "why", "nothing") == 1
             assert "no such message" in capsys.readouterr().err
-    without = await trio.to_thread.run_sync(why_command, arguments(home, "canary", json=True))
+    without = await trio.to_thread.run_sync(klaw_here, home, "why", "canary", "--json")
     assert without == 0
     assert json.loads(capsys.readouterr().out) == with_server
-    assert await trio.to_thread.run_sync(why_command, arguments(home, "fact", query="Какой код?")) == 0
+    assert await trio.to_thread.run_sync(klaw_here, home, "why", "fact", "--query", "Какой код?") == 0
     printed = capsys.readouterr().out
     assert "would recall it" in printed
-    assert "no_server" in printed
-    assert await trio.to_thread.run_sync(why_command, arguments(home, "main#99")) == 1
+    assert "embedding_off" in printed
+    assert await trio.to_thread.run_sync(klaw_here, home, "why", "main#99") == 1
     assert "no such message" in capsys.readouterr().err

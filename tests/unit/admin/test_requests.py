@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.admin.requests import COMMANDS, BadRequest, Chat, Receipt, Reindex, parse
+from klaw.admin.requests import COMMANDS, BadRequest, Reindex, parse
+from klaw.operations.chat import OfChat
 from klaw.operations.perform import Call
+from klaw.operations.receipt import Receipt
 from klaw.operations.status import Log
 from klaw.operations.table import operations
 
@@ -72,6 +74,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "person_find",
         "topics_search",
         "chat_forget",
+        "recall_replay",
     }
     assert all(0 < cls.deadline_s <= SLOW_S.get(name, 10) and cls.__doc__ for name, cls in COMMANDS.items())
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
@@ -80,9 +83,9 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
 def test_requests_are_structured() -> None:
     """Args may be left out; names in Russian are names."""
     assert parse(b'{"command": "actors"}').operation.name == "actors"
-    assert parse(request("chat", chat="anna:Работа")) == Chat(chat="anna:Работа")
-    assert parse(request("receipt", turn="t1")) == Receipt(turn="t1")
-    assert parse(request("receipt", turn=None)) == Receipt()
+    assert parse(request("chat", chat="anna:Работа")).asked == OfChat(chat="anna:Работа")
+    assert parse(request("receipt", turn="t1")).asked == Receipt(turn="t1")
+    assert parse(request("receipt", turn=None)).asked == Receipt()
     assert parse(request("log", level="debug")).asked == Log(level="debug")
     assert parse(request("reindex", action="start", embed_again=True)) == Reindex(action="start", embed_again=True)
 

@@ -4,7 +4,6 @@ import argparse
 
 import pytest
 
-from klaw.cli import admin_call
 from klaw.cli.main import parser
 
 
@@ -66,17 +65,3 @@ def test_a_long_typo_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         parse("x" * 100_000)
     assert "invalid choice" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("args.topic: there is no such topic", "TOPIC: there is no such topic"),
-        ("args.chat: there is no such chat", "--chat: there is no such chat"),
-        ("args.dry_run: must be true or false", "--dry-run: must be true or false"),
-        ("args.what: several ids begin so: 1, 2", "WHAT: several ids begin so: 1, 2"),
-        ("there is no such turn", "there is no such turn"),
-    ],
-)
-def test_arguments_are_named_as_they_are_typed(message: str, shown: str) -> None:
-    assert str(admin_call.Refused("bad_args", message)) == shown

@@ -1,15 +1,18 @@
 """``klaw recall-replay``: its text, and what it says when it cannot."""
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from klaw.cli.main import parser
-from klaw.cli.recall_replay import lines, read_settings, replay_command
+from klaw.cli.operations import written
 from klaw.config.schema import EngineConfig
-from klaw.errors import ConfigError
+from klaw.operations import recall_replay
+from klaw.operations.operation import OperationError
+from klaw.operations.recall_replay import read_settings
+from tests.support.asking import klaw_here
+from tests.support.stores import running_store
 
 SIDE = {"kept": [3], "tokens": 20, "degraded": []}
 CHANGED = {
@@ -28,12 +31,17 @@ CHANGED = {
 SUMS = {"recalled": 1, "tokens": 20, "turns_with_nothing": 0, "turns_cut_short": 0}
 REPORT = {
     "set": ["autoRag.timeBudgetMs=1"],
+    "named": False,
     "turns": 5,
     "not_searched": 3,
     "no_vectors": None,
     "totals": {"turns": 2, "changed": 1, "unlike_then": 0, "before": SUMS, "after": {**SUMS, "turns_cut_short": 2}},
     "changes": [CHANGED, {**CHANGED, "turn": "t2", "changed": False, "after": SIDE, "less": []}],
 }
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    return written(recall_replay.lines(answer))
 
 
 def test_only_turns_that_change_are_shown() -> None:
@@ -46,7 +54,7 @@ def test_only_turns_that_change_are_shown() -> None:
         "  degraded (changed): cut_vectors",
     ]
     assert "turn t2" not in "\n".join(printed)
-    assert "turn t2" in "\n".join(lines(REPORT, every=True))
+    assert "turn t2" in "\n".join(lines({**REPORT, "named": True}))
     assert "2 turns searched again, 1 changed by autoRag.timeBudgetMs=1" in printed
     assert "turns with something degraded    0        2" in printed
     assert printed[-1].startswith("3 more turns had nothing to search")
@@ -59,28 +67,32 @@ def test_what_may_mislead_is_said() -> None:
 
 
 def test_what_cannot_be_tried_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"autoRag\.minMessageTokens: decides which messages get a vector"):
+    with pytest.raises(OperationError, match=r"autoRag\.minMessageTokens: decides which messages get a vector"):
         read_settings(EngineConfig(), ["autoRag.minMessageTokens=0"])
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--set", "autoRag.topK=5"], "there is no database in"),
-        (["--set", "autoRag.topK=many"], "autoRag.topK: must be a whole number, got the text 'many'"),
-        (["--set", "autoRag.topK=5", "--set", "autoRag.tokens=9"], "autoRag.tokens: unknown key"),
+        (["autoRag.topK=5"], (1, "klaw: there are no turns yet")),
+        (["autoRag.topK=many"], (2, "klaw: autoRag.topK: must be a whole number, got the text 'many'")),
+        (["autoRag.topK=5", "autoRag.tokens=9"], (2, "klaw: autoRag.tokens: unknown key")),
+        ([], (2, "klaw: --set: is required")),
+        (["autoRag.topK=5", "--last=0"], (2, "klaw: --last: must be 1 to 1000000")),
+        (["autoRag.topK=5", "--turn", "a", "b"], (1, "klaw: there is no turn a, b")),
     ],
 )
-def test_it_says_what_is_wrong(
-    options: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+async def test_it_says_what_is_wrong(
+    options: list[str], says: tuple[int, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = parser().parse_args(["recall-replay", "--home", str(tmp_path), *options])
-    assert replay_command(arguments) == 1
-    assert says in capsys.readouterr().err
+    (tmp_path / "data").mkdir()
+    async with running_store(tmp_path / "data"):
+        pass
+    words = [word for each in options for word in (("--set", each) if "=" in each and each[0] != "-" else (each,))]
+    code = await trio.to_thread.run_sync(klaw_here, tmp_path, "recall-replay", *words)
+    assert (code, capsys.readouterr().err.startswith(says[1])) == (says[0], True)
 
 
-@pytest.mark.parametrize("options", [[], ["--set"], ["--set", "autoRag.topK=5", "--last", "0"]])
-def test_wrong_usage_is_refused(options: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args(["recall-replay", *options])
-    assert isinstance(parser(), argparse.ArgumentParser)
+def test_without_a_database_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert klaw_here(tmp_path, "recall-replay", "--set", "autoRag.topK=5") == 1
+    assert "there is no database in" in capsys.readouterr().err

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from klaw.cli import receipt_text
 from klaw.cli.admin_call import line, table
 from klaw.cli.operations import written
 from klaw.domain import usage
 from klaw.domain.usage import Spent
 from klaw.operations import actors, mcp, status
 from klaw.operations.text import size
+from tests.support.asking import receipt_lines
 
 
 def test_size() -> None:
@@ -240,7 +240,7 @@ TURN = {
 
 def test_a_receipt_shows_layers_window_and_every_candidate() -> None:
     """Of version 1 too, as turns of Klaw 0.1 have it: without settings and with the numbers of that time."""
-    printed = receipt_text.lines(TURN)
+    printed = receipt_lines(TURN)
     text = "\n".join(printed)
     assert "usage    prompt_tokens 100" in printed
     assert "budget  300 of 6348 usable tokens" in text
@@ -265,7 +265,7 @@ def test_a_receipt_tells_what_was_spent_in_words_and_by_model() -> None:
             "stub/chooser": Spent(calls=2, prompt_tokens=100, completion_tokens=7, unpriced_calls=2),
         }
     )
-    printed = "\n".join(receipt_text.lines({**TURN, "usage": record}))
+    printed = "\n".join(receipt_lines({**TURN, "usage": record}))
     assert (
         "usage    3 calls, 1000 tokens in (700 cached), 27 out, $0.0025 + unknown;"
         " stub/model: 1 call, 900 tokens in (700 cached), 20 out, $0.0025;"
@@ -276,14 +276,14 @@ def test_a_receipt_tells_what_was_spent_in_words_and_by_model() -> None:
 
 def test_a_question_that_recall_did_not_read_has_no_number_of_words() -> None:
     recall = {**TURN["receipt"]["recall"], "guard": "all_in_context", "query_words": 0, "candidates": [], "kept": []}
-    printed = "\n".join(receipt_text.lines({**TURN, "receipt": {**TURN["receipt"], "recall": recall}}))
+    printed = "\n".join(receipt_lines({**TURN, "receipt": {**TURN["receipt"], "recall": recall}}))
     assert "recall    all_in_context; recalled: nothing" in printed
     assert "content words" not in printed
 
 
 def test_a_turn_without_a_context_says_so() -> None:
     """A turn that was stopped before it began has an empty receipt."""
-    printed = receipt_text.lines({**TURN, "receipt": {}, "model": "", "status": "stopped", "timings": {}, "usage": {}})
+    printed = receipt_lines({**TURN, "receipt": {}, "model": "", "status": "stopped", "timings": {}, "usage": {}})
     assert printed[-1] == "No context was put together for this turn."
 
 
@@ -307,7 +307,7 @@ def test_a_receipt_says_why_each_candidate_was_cut() -> None:
             {"seq": 9, "role": "user", "text_rank": 1, "score": 0.01, "tokens": 9, "decision": "over_top_k"},
         ],
     }  # fmt: skip
-    printed = receipt_text.lines({**TURN, "receipt": {**TURN["receipt"], "version": 2, "recall": recall}})
+    printed = receipt_lines({**TURN, "receipt": {**TURN["receipt"], "version": 2, "recall": recall}})
     names = "question  3 content words, a command to the model, names 2026-11-20, names 2026-11-01 to 2026-11-30"
     assert names in printed
     assert "settings  topK 1, maxTokens 400, relevanceThreshold 0.5, timeBudgetMs 150" in printed
@@ -361,7 +361,7 @@ def test_mcp_servers_as_text():
 def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:
     """Klaw estimates more tokens than this model counts, so in its own measure there is room for more than 8192."""
     from klaw.chats.commands import context_text
-    from klaw.cli.receipt_text import _budget
+    from klaw.operations.explain.receipt_text import _budget
 
     budget = {
         "context_tokens": 8192,

@@ -12,8 +12,8 @@ from klaw.config.schema import AutoRagConfig, EmbeddingConfig, EngineConfig
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder
+from klaw.memory.embed.offline import OfflineEmbedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.recall.offline_recall import OfflineRecall, open_recall
 from klaw.memory.recall.replay import Replayed, replay, totals
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors
@@ -42,9 +42,8 @@ async def say(store: Store, *messages: NewMessage) -> list[Message]:
 async def again(
     store: Store, turn: TurnRecord, after: AutoRagConfig, before: AutoRagConfig = DEFAULT
 ) -> Replayed | None:
-    offline = OfflineRecall(readers=store.readers, embedder=Embedder(SystemClock(), enabled=False), missing=None)
     stored = await store.readers.run(stored_recall, turn)
-    return await replay(offline, stored, before, after)
+    return await replay(store.readers, Embedder(SystemClock(), enabled=False), stored, before, after)
 
 
 async def test_more_places_recall_more_within_the_turns_scope(tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
     """Across languages, where no word is shared; otherwise the reason is named and words alone are searched."""
     from klaw.memory.embed.model import EmbeddingModel
 
-    database, config = tmp_path / "klaw.db", EngineConfig(auto_rag=DEFAULT)
+    config = EngineConfig(auto_rag=DEFAULT)
     model = await trio.to_thread.run_sync(lambda: EmbeddingModel.load(embedding_model_dir, threads=2))
     async with running_store(tmp_path) as store:
         said = await say(store, new("Моя сестра Анна живёт в Казани и работает врачом"), new("Вчера шёл дождь"))
@@ -155,8 +154,7 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
         turn = turn_of(asked, scope={"first_seq": 1, "end_seq": 3}, window={"first_seq": None})
 
         async def missing(config: EngineConfig, folder: Path) -> str | None:
-            async with open_recall(database, config, folder) as offline:
-                return offline.missing
+            return await OfflineEmbedder(store.readers, config, folder, SystemClock()).prepare()
 
         assert await missing(config, embedding_model_dir) == "no_vectors"
         await vectors.prepare(store.writer, vectors_id(model.model_id), model.dimension)
@@ -168,10 +166,11 @@ async def test_vectors_are_used_when_they_are_of_the_model_that_is_here(
             await missing(EngineConfig(embedding=EmbeddingConfig(enabled=False)), embedding_model_dir)
             == "embedding_off"
         )
-        async with open_recall(database, config, embedding_model_dir) as offline:
-            assert offline.missing is None
-            stored = await offline.readers.run(stored_recall, turn)
-            done = await replay(offline, stored, DEFAULT, attrs.evolve(DEFAULT, relevance_threshold=1.0))
+        embedder = OfflineEmbedder(store.readers, config, embedding_model_dir, SystemClock())
+        assert await embedder.prepare() is None
+        stored = await store.readers.run(stored_recall, turn)
+        patient = attrs.evolve(DEFAULT, relevance_threshold=1.0)
+        done = await replay(store.readers, embedder, stored, DEFAULT, patient)
         assert done is not None
         assert done.after.candidates[0].message.seq == 1
         assert done.after.candidates[0].vector_rank == 1

@@ -17,7 +17,7 @@ from klaw.config.schema import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.offline_recall import ReadyEmbedder
+from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.recall.recall import Recall
 from klaw.store.kinds import messages, vectors
 from klaw.store.search import candidates

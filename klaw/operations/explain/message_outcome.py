@@ -1,39 +1,27 @@
-"""What a turn did with one message, and why: for ``klaw receipt --why`` and ``klaw why``. The server and the command
-without one both go through ``explain_message``. Pure but for the search that is done again.
+"""What a turn did with one message, and why, by the turn's receipt. Pure but for the search that is done again.
 
 No answer holds what was said.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from klaw.actor.clock import FixedClock, from_iso
-from klaw.admin import why
-from klaw.admin.became import in_topic, what_became
-from klaw.admin.requests import Why, parse_args
 from klaw.config.schema import AutoRagConfig
+from klaw.context.assemble import Guard
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.reasons import place_of, reason, remedy
 from klaw.memory.recall.recall import CONSIDERED, Recall
 from klaw.store.engine.database import Readers
-from klaw.store.message_location import Target
+from klaw.store.message_location import Turn
 from klaw.store.overview import StoredRecall
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""
-
-
-def check_message(text: str, turn: TurnRecord) -> Target:
-    """Which message is meant: by its number in the turn's chat, by chat and number, or by its id.
-
-    Raises:
-        BadRequest: the text is no message's name.
-    """
-    of_chat = {"chat": turn.chat} if text.isdecimal() else {"user": turn.user} if ":" not in text else {}
-    return why.check_why(parse_args(Why, {"message": text, **of_chat}))
 
 
 _AS = {
@@ -55,7 +43,9 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
     ``as`` says it as a code, ``text`` in sentences; ``rank`` is its place among the candidates, ``place`` among those
     that competed for ``autoRag.topK``. With ``as`` = ``not_found`` the search may be done again.
     """
-    code = in_turn(turn, message)
+    code = what_became(turn, message)
+    if code == "not_found" and not is_searchable(message.role, message.type):
+        code = "not_searched"
     told: dict[str, Any] = {
         "message": {"chat": message.chat, "seq": message.seq, "id": message.id, "role": message.role.value},
         "as": code,
@@ -80,28 +70,64 @@ def explain_message(turn: TurnRecord, message: Message) -> dict[str, Any]:
     return {**told, "place": place, "rank": at + 1, "candidate": candidate, "text": [said, remedy(recall, at)]}
 
 
-def in_turn(turn: TurnRecord, message: Message) -> str:
-    """What a turn did with a message, as a code."""
-    code = what_became(turn.receipt, message, chat=turn.chat, segment=turn.segment, last_seq=turn.last_seq)
-    return "not_searched" if code == "not_found" and not is_searchable(message.role, message.type) else code
+def what_became(turn: TurnRecord | Turn, message: Message) -> str:
+    """What a turn of the message's user did with it, as a code. Its receipt may be of any version; it is empty when no
+    context was put together."""
+    receipt = turn.receipt
+    shown = in_topic(receipt, message) is not None
+    if turn.chat != message.chat:
+        return "topic" if shown else "other_chat"
+    if message.seq in receipt.get("pending", []):
+        return "question"
+    if "window" not in receipt or "recall" not in receipt:
+        return "no_context"
+    if shown:
+        return "topic"
+    if turn.segment != message.segment:
+        return "other_segment"
+    window, recall = receipt["window"], receipt["recall"]
+    if window["first_seq"] is not None and window["first_seq"] <= message.seq <= window["last_seq"]:
+        return "window"
+    if message.seq > turn.last_seq or (window["last_seq"] is not None and message.seq > window["last_seq"]):
+        return "later"
+    if any(candidate["seq"] == message.seq for candidate in recall["candidates"]):
+        return "recalled" if message.seq in recall["kept"] else "cut"
+    if any(each["first_seq"] <= message.seq <= each["last_seq"] for each in receipt.get("summaries", ())):
+        return "summary"
+    return "not_found" if recall["guard"] == Guard.SEARCH.value else f"guard_{recall['guard']}"
 
 
-async def search_again(
-    readers: Readers, embedder: Embedder, config: AutoRagConfig, stored: StoredRecall, message: Message
-) -> dict[str, Any] | None:
-    """Where a message stands now for a turn's question, in the turn's scope and at its time. None where the turn had
-    nothing to search.
+def in_topic(receipt: Mapping[str, Any], message: Message) -> int | None:
+    """The id of the topic by which the message came into the turn's prompt."""
+    for each in receipt.get("topics", {}).get("candidates", ()):
+        if message.rowid in (*each.get("rowids", ()), *each.get("shortened", ())):
+            return int(each["id"])
+    return None
+
+
+async def with_search(
+    told: dict[str, Any],
+    message: Message,
+    stored: StoredRecall,
+    readers: Readers,
+    embedder: Embedder,
+    config: AutoRagConfig,
+) -> dict[str, Any]:
+    """The explanation, with where a message that the turn did not consider stands now for the turn's question, in the
+    turn's scope and at its time.
 
     Cancellation: nothing is changed.
     """
+    not_among = f"It was not among the {CONSIDERED} best that the turn considered."
     scope = stored.scope
     if scope is None or not scope.first_seq <= message.seq < scope.end_seq:
-        return None
+        return {**told, "text": [not_among]}
+    missing = await embedder.prepare()
     patient = attrs.evolve(config, time_budget_ms=SEARCH_BUDGET_MS)
     recall = Recall(readers, embedder, patient, FixedClock(from_iso(stored.turn.started_at)))
     place = await recall.place(stored.question, scope, message.rowid)
     ranked = place.ranked
-    return {
+    searched = {
         "place": place.place,
         "found": place.found,
         "considered": CONSIDERED,
@@ -110,27 +136,11 @@ async def search_again(
         "dated_rank": ranked.dated_rank if ranked else None,
         "text_rank": ranked.text_rank if ranked else None,
         "bm25": round(ranked.bm25, 3) if ranked and ranked.bm25 is not None else None,
-        "degraded": list(place.degraded),
+        "degraded": [*place.degraded, *([missing] if missing else [])],
     }
-
-
-def with_search(told: dict[str, Any], searched: dict[str, Any] | None) -> dict[str, Any]:
-    """The explanation, with what a search now says of a message that the turn did not consider."""
-    recall_size = f"It was not among the {CONSIDERED} best that the turn considered."
-    if searched is None:
-        return {**told, "text": [recall_size]}
-    if searched["place"] is None:
-        now = f"Searched now, it is not among {searched['found']} messages either."
-    elif searched["place"] <= CONSIDERED:
-        now = (
-            f"Searched now, it is at place {searched['place']} of {searched['found']}: its vector, or a change of the"
-            " index, came after that turn."
-        )
+    if place.place is None:
+        now = f"Searched now, it is not among {place.found} messages either."
     else:
-        now = f"Searched now, it is at place {searched['place']} of {searched['found']}."
-    return {**told, "text": [recall_size, now], "searched_now": searched}
-
-
-def needs_search(told: dict[str, Any]) -> bool:
-    """Whether the receipt itself does not say what became of the message."""
-    return bool(told["as"] == "not_found")
+        later = ": its vector, or a change of the index, came after that turn" if place.place <= CONSIDERED else ""
+        now = f"Searched now, it is at place {place.place} of {place.found}{later}."
+    return {**told, "text": [not_among, now], "searched_now": searched}

@@ -1,13 +1,13 @@
-"""The text of ``klaw receipt``."""
+"""The text of ``klaw receipt``. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from klaw.cli.admin_call import line, table
-from klaw.cli.receipt_topics import topic_lines
 from klaw.context.assemble import Guard
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import reason
+from klaw.operations.operation import Lines
+from klaw.operations.text import Line, Table
 from klaw.operations.usage import cost_of
 
 _COLUMNS = {
@@ -26,36 +26,60 @@ _ALWAYS = frozenset({"seq", "role", "vector_rank", "distance", "text_rank", "bm2
 _STEPS = ("begin", "embed", "search", "rank", "read", "judge")
 """One after the other; the others are parts of the search."""
 
+_TOPIC_COLUMNS = {
+    "id": "topic",
+    "cosine": "cosine",
+    "words_rank": "words",
+    "message_rank": "messages",
+    "shared_words": "shared",
+    "score": "score",
+    "tokens": "tokens",
+}
+_ASKED = {
+    "searched": "searched",
+    "no_content": "not looked for: the question has no content words",
+    "no_topics": "not looked for: there are none",
+}
+_BECAUSE = {
+    "not_chosen": "the reranker left it out",
+    "too_far": "neither its vector nor its words show that it is about the question",
+    "over_count": "enough better ones were found",
+    "over_budget": "it does not fit into what was left of topics.maxTokens",
+    "in_context": "all of its messages stand in the prompt anyway",
+    "gone": "it was gone, or could not be read in time",
+}
 
-def lines(answer: Mapping[str, Any]) -> list[str]:
+
+def lines(answer: Mapping[str, Any]) -> Lines:
     """The receipt as text."""
     receipt = answer["receipt"]
-    out = _turn(answer)
+    out: list[Line] = [_turn(answer)]
     if not receipt:
         return [*out, "", "No context was put together for this turn."]
-    out += ["", *_budget(receipt["budget"]), "", *_layers(receipt["layers"]), "", *_window(receipt["window"]), ""]
+    out += ["", *_budget(receipt["budget"]), "", _layers(receipt["layers"]), "", _window(receipt["window"]), ""]
     out += [_facts(receipt["facts"]), ""] if "facts" in receipt else []
     out += [_summaries(receipt["summaries"]), ""] if "summaries" in receipt else []
-    out += [*topic_lines(receipt["topics"]), ""] if "topics" in receipt else []
+    out += [*_topics(receipt["topics"]), ""] if "topics" in receipt else []
     out += _recall(receipt["recall"])
     out += ["", *_tools(receipt["tools"])] if "tools" in receipt else []
-    out += [f"problem: {line(str(problem))}" for problem in receipt.get("problems", [])]
+    out += [f"problem: {problem}" for problem in receipt.get("problems", [])]
     return out
 
 
-def _turn(answer: Mapping[str, Any]) -> list[str]:
+def _turn(answer: Mapping[str, Any]) -> Table:
     timings = ", ".join(f"{step} {spent:g} ms" for step, spent in answer["timings"].items())
     error = f" ({answer['error']})" if answer["error"] else ""
-    rows = [
-        ["turn", answer["id"]],
-        ["chat", f"{answer['chat']}, segment {answer['segment']}"],
-        ["answers", _messages(answer["first_seq"], answer["last_seq"])],
-        ["model", answer["model"] or "none"],
-        ["status", f"{answer['status']}{error}, {answer['started_at']} to {answer['ended_at']}"],
-        ["timings", timings or "none"],
-        ["usage", _usage(answer["usage"])],
-    ]
-    return table([[name, line(text)] for name, text in rows])
+    return Table(
+        [
+            ["turn", answer["id"]],
+            ["chat", f"{answer['chat']}, segment {answer['segment']}"],
+            ["answers", _messages(answer["first_seq"], answer["last_seq"])],
+            ["model", answer["model"] or "none"],
+            ["status", f"{answer['status']}{error}, {answer['started_at']} to {answer['ended_at']}"],
+            ["timings", timings or "none"],
+            ["usage", _usage(answer["usage"])],
+        ]
+    )
 
 
 def _messages(first: int, last: int) -> str:
@@ -92,18 +116,17 @@ def _budget(budget: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _layers(layers: list[dict[str, Any]]) -> list[str]:
-    rows = [["layer", "tokens", ""]]
-    rows += [[line(each["name"]), str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in layers]
-    return table(rows, right=frozenset({1}))
+def _layers(layers: list[dict[str, Any]]) -> Table:
+    rows = [[each["name"], str(each["tokens"]), "shortened" if each.get("shortened") else ""] for each in layers]
+    return Table([["layer", "tokens", ""], *rows], right=frozenset({1}))
 
 
-def _window(window: Mapping[str, Any]) -> list[str]:
+def _window(window: Mapping[str, Any]) -> str:
     if not window["messages"]:
-        return ["window  empty"]
+        return "window  empty"
     shown = f"window  {plural(window['messages'], 'message')}, {window['first_seq']} to {window['last_seq']}"
     older = ", older ones are in the segment" if window["older_in_segment"] else ""
-    return [f"{shown}; left out {window['left_out']}{older}"]
+    return f"{shown}; left out {window['left_out']}{older}"
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
@@ -120,17 +143,17 @@ def _summaries(summaries: list[dict[str, Any]]) -> str:
     return "summary " + (", ".join(said) if said else "none is left")
 
 
-def _tools(tools: Mapping[str, Any]) -> list[str]:
+def _tools(tools: Mapping[str, Any]) -> list[Line]:
     earlier = f", {tools['earlier_rounds']} more before it was interrupted" if "earlier_rounds" in tools else ""
-    out = [f"tools   {tools['offered']} offered, {tools['rounds']} rounds{earlier}"]
+    out: list[Line] = [f"tools   {tools['offered']} offered, {tools['rounds']} rounds{earlier}"]
     rows = [["round", "tool", "state", "characters", "ms"]]
     for call in tools["calls"]:
         chars, spent = call.get("chars", "-"), call.get("duration_ms", "-")
-        rows.append([str(call["round"]), line(call["name"]), call["state"], str(chars), str(spent)])
-    return [*out, *table(rows, right=frozenset({0, 3, 4}))] if tools["calls"] else out
+        rows.append([str(call["round"]), call["name"], call["state"], str(chars), str(spent)])
+    return [*out, Table(rows, right=frozenset({0, 3, 4}))] if tools["calls"] else out
 
 
-def _recall(recall: Mapping[str, Any]) -> list[str]:
+def _recall(recall: Mapping[str, Any]) -> list[Line]:
     kept = ", ".join(map(str, recall["kept"])) or "nothing"
     tokens = f" ({recall['kept_tokens']} tokens)" if recall["kept"] and "kept_tokens" in recall else ""
     rows = [["recall", f"{recall['guard']}; recalled: {kept}{tokens}"]]
@@ -144,8 +167,8 @@ def _recall(recall: Mapping[str, Any]) -> list[str]:
         rows.append(["steps", _steps(recall["timings_ms"])])
     if recall["degraded"]:
         rows.append(["degraded", ", ".join(recall["degraded"])])
-    out = table([[name, line(text)] for name, text in rows])
-    return [*out, "", *_candidates(recall)] if recall["candidates"] else out
+    candidates: list[Line] = ["", _candidates(recall)] if recall["candidates"] else []
+    return [Table(rows), *candidates]
 
 
 def _question(recall: Mapping[str, Any]) -> str:
@@ -173,20 +196,16 @@ def _steps(timings: Mapping[str, float]) -> str:
     return ", ".join(shown)
 
 
-def _candidates(recall: Mapping[str, Any]) -> list[str]:
+def _candidates(recall: Mapping[str, Any]) -> Table:
     found = recall["candidates"]
     used = [name for name in _COLUMNS if name in _ALWAYS or any(each.get(name) is not None for each in found)]
     rows = [[*(_COLUMNS[name] for name in used), "decision", "because"]]
-    for at, each in enumerate(found):
-        cells = [each.get(name) for name in used]
-        rows.append(
-            [*(line("-" if cell is None else str(cell)) for cell in cells), line(_decision(each)), _because(recall, at)]
-        )
-    return table(rows, right=frozenset(at for at, name in enumerate(used) if name not in _LEFT))
+    rows += [[*_cells(each, used), str(each["decision"]), _because(recall, at)] for at, each in enumerate(found)]
+    return Table(rows, right=frozenset(at for at, name in enumerate(used) if name not in _LEFT))
 
 
-def _decision(each: Mapping[str, Any]) -> str:
-    return str(each["decision"])
+def _cells(each: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    return ["-" if each.get(name) is None else str(each[name]) for name in names]
 
 
 def _because(recall: Mapping[str, Any], at: int) -> str:
@@ -198,13 +217,66 @@ def _because(recall: Mapping[str, Any], at: int) -> str:
         said.append(f"an excerpt of {each['whole_tokens']} tokens")
     elif each.get("excerpt"):
         said.append("an excerpt")
-    return line("; ".join(filter(None, said)))
+    return "; ".join(filter(None, said))
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+def _topics(topics: Mapping[str, Any]) -> list[Line]:
+    """What became of the topics that were found, as text."""
+    said = _ASKED.get(topics["asked"], str(topics["asked"]))
+    if topics["asked"] != "searched":
+        return [f"topics  {said}"]
+    shown = sorted(
+        (each for each in topics["candidates"] if each["decision"] == "chosen"), key=lambda each: each.get("place", 0)
+    )
+    named = ", ".join(str(each["id"]) for each in shown) or "nothing"
+    room = f"({topics['tokens']} of {topics['max_tokens']} tokens)"
+    notes = [f"chosen by {topics['chosen_by']}: {named} {room}"]
+    if "fallback" in topics:
+        notes.append(f"fallback {topics['fallback']}: the best found were taken")
+    if "loads" in topics:
+        notes.append(f"the reranker looked into topics {plural(topics['loads'], 'time')}")
+    notes += [f"{step} {spent:g} ms" for step, spent in topics["timings_ms"].items()]
+    if topics["degraded"]:
+        notes.append(f"degraded: {', '.join(topics['degraded'])}")
+    out: list[Line] = [f"topics  {said}; {'; '.join(notes)}"]
+    if topics["candidates"]:
+        rows = [[*_TOPIC_COLUMNS.values(), "decision", "because"]]
+        rows += [
+            [*_cells(each, _TOPIC_COLUMNS), _topic_decision(each), _because_of_topic(each)]
+            for each in topics["candidates"]
+        ]
+        out += ["", Table(rows, right=frozenset(range(len(_TOPIC_COLUMNS))))]
+    return out
+
+
+def _topic_decision(each: Mapping[str, Any]) -> str:
+    place = f", place {each['place']}" if each["decision"] == "chosen" and "place" in each else ""
+    return f"{each['decision']}{place}"
+
+
+def _because_of_topic(each: Mapping[str, Any]) -> str:
+    if each["decision"] != "chosen":
+        return _BECAUSE.get(each["decision"], "")
+    whole, part = len(each.get("rowids", ())), len(each.get("shortened", ()))
+    said = ["the reranker's excerpt"] if each.get("excerpt") else [f"{plural(whole + part, 'message')} shown"]
+    if part:
+        said.append(f"{part} of them shortened")
+    if each.get("left_out"):
+        said.append(f"{each['left_out']} had no room")
+    if each.get("present"):
+        said.append(f"{each['present']} stand in the prompt anyway")
+    if each.get("summary") is False:
+        said.append("a summary of the chat tells the rest")
+    return "; ".join(said)
 
 
 # -- one message -------------------------------------------------------------------------------------------------------
 
 
-def why_lines(answer: Mapping[str, Any]) -> list[str]:
+def why_lines(answer: Mapping[str, Any]) -> Lines:
     """What the turn did with one message, as text."""
     why = answer["why"]
     message = why["message"]
@@ -215,19 +287,18 @@ def why_lines(answer: Mapping[str, Any]) -> list[str]:
     ]
     if why["candidate"] is not None:
         rows.append(["rank", f"{why['rank']} of {len(answer['receipt']['recall']['candidates'])} candidates"])
-        rows += [
-            [_COLUMNS.get(name, name).replace("_", " "), _shown(value)] for name, value in _numbers(why["candidate"])
-        ]
-    out = table([[name, line(text)] for name, text in rows])
+        rows += _numbers(why["candidate"])
+    out: list[Line] = [Table(rows)]
     if why["searched_now"] is not None:
-        now = why["searched_now"]
-        numbers = [[_COLUMNS.get(name, name).replace("_", " "), _shown(value)] for name, value in _numbers(now)]
-        out += ["", "searched now, as that turn did", *(f"  {each}" for each in table(numbers))]
-    return [*out, "", *(line(sentence) for sentence in why["text"])]
+        searched = [[f"  {name}", value] for name, value in _numbers(why["searched_now"])]
+        out += ["", "searched now, as that turn did", Table(searched)]
+    return [*out, "", *why["text"]]
 
 
-def _numbers(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in values.items() if name not in ("seq", "role") and value != []]
+def _numbers(values: Mapping[str, Any]) -> list[list[str]]:
+    """Names of a candidate's numbers beside them."""
+    shown = {name: value for name, value in values.items() if name not in ("seq", "role") and value != []}
+    return [[_COLUMNS.get(name, name).replace("_", " "), _shown(value)] for name, value in shown.items()]
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,7 @@
-"""``why``: where a message lives now and what would bring it back. The server and the command without one
-both go through ``choose``, ``combine`` and ``describe``. Pure.
+"""Where a message lives now and what would bring it back. Pure.
 
-Its answer names up to five words of the message, the user's own: it goes to the terminal of whoever asks, which is the
-server's own user, and never into a log.
+It names up to five words of the message, the user's own: they go to the terminal of whoever runs the server, and never
+into a log.
 """
 
 from collections.abc import Sequence
@@ -10,58 +9,23 @@ from typing import Any
 
 import attrs
 
-from klaw.admin.answers import check_chat, check_user
-from klaw.admin.became import describe_topic, what_became
-from klaw.admin.requests import BadRequest, Why
 from klaw.agent.workspace import Fixed
 from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Plan, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain.message import Message, is_embeddable, is_searchable
-from klaw.domain.names import LOCAL_USER, ChatId, UserId
+from klaw.domain.names import LOCAL_USER
 from klaw.llm.router import context_tokens_of
 from klaw.memory.recall.stopwords import content_words
+from klaw.operations.explain.message_outcome import what_became
 from klaw.store import records
 from klaw.store.kinds.pending import ChatRows
-from klaw.store.message_location import Target, Turn, Whereabouts
+from klaw.store.message_location import Turn, Whereabouts
 from klaw.store.search.candidates import Scope
 
-TURNS = 20
-"""Newest turns of the chat that are looked through."""
 LOOKED_WORDS = 64
 """Words of the message whose frequency is counted."""
 RARE_WORDS = 5
-
-_HOW = (
-    "a message is named by its id, or by chat and number like main#12; both stand in `klaw receipt` and in the chat's"
-    " logs"
-)
-
-
-def check_why(request: Why) -> Target:
-    """Read what was given.
-
-    Raises:
-        BadRequest: a name breaks its rule, or two of them disagree.
-    """
-    user = check_user(request.user) if request.user is not None else None
-    chat = _chat(request.chat, user) if request.chat is not None else None
-    named, mark, number = request.message.rpartition("#")
-    if mark and chat is None:
-        chat = _chat(named, user)
-    elif mark and named and _chat(named, user) != chat:
-        raise BadRequest("bad_args", "args.message: names another chat than args.chat")
-    if chat is not None and user is not None and not chat.startswith(f"{user}:"):
-        raise BadRequest("bad_args", "args.user: is not the user of that chat")
-    if mark or (chat is not None and number.isdecimal()):
-        if not number.isdecimal() or not 1 <= int(number) < 1 << 62:
-            raise BadRequest("bad_args", "args.message: after # stands the number of a message: 1, 2, 3 …")
-        return Target(seq=int(number), chat=chat)
-    return Target(id=request.message, chat=chat, user=user)
-
-
-def _chat(text: str, user: UserId | None) -> ChatId:
-    return check_chat(text if ":" in text else f"{user or LOCAL_USER}:{text}")
 
 
 @attrs.frozen(kw_only=True)
@@ -88,26 +52,13 @@ class Found:
         return Scope(chat=self.message.chat, first_seq=self.about.session.segment_start, end_seq=end)
 
 
-def choose(messages: Sequence[Message]) -> Message:
-    """The one message that a target names.
-
-    Raises:
-        BadRequest: ``unknown_message``, or ``bad_args`` when several users have that id.
-    """
-    if not messages:
-        raise BadRequest("unknown_message", f"there is no such message; {_HOW}")
-    if len(messages) > 1:
-        raise BadRequest("bad_args", "args.user: is required, because several users have a message of this id")
-    return messages[0]
-
-
 def words_of(message: Message) -> list[str]:
     """The words by which a message may be asked for, in its order."""
     searchable = is_searchable(message.role, message.type)
     return content_words(message.content, LOOKED_WORDS) if searchable else []
 
 
-def combine(message: Message, about: Whereabouts | None, config: EngineConfig, fixed: Fixed) -> Found:
+def combine(message: Message, about: Whereabouts, config: EngineConfig, fixed: Fixed) -> Found:
     """Put together what was looked up.
 
     Args:
@@ -115,12 +66,7 @@ def combine(message: Message, about: Whereabouts | None, config: EngineConfig, f
         about: what the database knows of it.
         config: the server's.
         fixed: the prompt files of the message's user; they take their share of the context.
-
-    Raises:
-        BadRequest: ``unknown_message``: it is gone meanwhile.
     """
-    if about is None:
-        raise BadRequest("unknown_message", f"there is no such message; {_HOW}")
     rare = sorted((pair for pair in about.frequencies.items() if pair[1]), key=lambda pair: pair[1])
     planned = _plan(about.next_rows, about, config, fixed)
     return Found(message=message, about=about, planned=planned, rare_words=rare[:RARE_WORDS])
@@ -175,7 +121,7 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
     Args:
         found: the message.
         config: the server's.
-        asked: what ``describe_query`` says of a query, if one was given.
+        asked: what recall would make of it for a question, if one was given.
     """
     message, about = found.message, found.about
     history = [_in_turn(turn, message) for turn in about.turns]
@@ -202,7 +148,14 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
         },
         "window": _window(found),
         "summary": _summary(found),
-        "topic": describe_topic(about.topic),
+        "topic": about.topic
+        and {
+            "id": about.topic.id,
+            "general": about.topic.general,
+            "messages": about.topic.messages,
+            "first_at": about.topic.first_at,
+            "last_at": about.topic.last_at,
+        },
         "vector": {"there": about.row.vector, "model": about.model, "reason": _why_no_vector(found, config)},
         "full_text": {"there": about.row.words is not None, "words": about.row.words or 0},
         "place": place,
@@ -293,7 +246,7 @@ def _place(found: Found, config: EngineConfig) -> str:
 
 def _in_turn(turn: Turn, message: Message) -> dict[str, Any]:
     """What a turn did with the message."""
-    code = what_became(turn.receipt, message, chat=turn.chat, segment=turn.segment, last_seq=turn.last_seq)
+    code = what_became(turn, message)
     said = {"turn": turn.id, "last_seq": turn.last_seq, "ended_at": turn.ended_at, "as": code}
     if turn.chat != message.chat:
         said["chat"] = turn.chat

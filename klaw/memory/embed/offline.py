@@ -1,0 +1,98 @@
+"""An embedder's handle over a loaded model, without the actor: for commands that run without a server."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from klaw.actor.clock import Clock
+from klaw.actor.threads import Threads
+from klaw.config.schema import EngineConfig
+from klaw.domain.embedding import EmbedderState
+from klaw.errors import ModelError
+from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.passage import vectors_id
+from klaw.store.engine.database import Readers
+from klaw.store.search import vectors
+
+
+class ReadyEmbedder(Embedder):
+    """Answers every query, one after the other, in a thread of its own.
+
+    Args:
+        embed: a query's text to its vector, little-endian float32 bytes; blocks.
+        random_cosine: of the model.
+        clock: of its status.
+    """
+
+    def __init__(self, embed: Callable[[str], bytes], random_cosine: float, clock: Clock) -> None:
+        super().__init__(clock, enabled=True)
+        self._embed = embed
+        self._threads = Threads("onnx", 1)
+        self.random_cosine = random_cosine
+        self.enter(EmbedderState.READY)
+
+    async def query(self, text: str) -> bytes:
+        """The vector of a query.
+
+        Raises:
+            EmbeddingUnavailable: the model failed, or not all vectors are of it yet.
+
+        Cancellation: waits until the work is done.
+        """
+        if self.status.state is EmbedderState.REEMBEDDING:
+            raise EmbeddingUnavailable("reembedding", f"reembedding:{self.status.reembedded_percent}%")
+        try:
+            return await self._threads.run(self._embed, text)
+        except ModelError as error:
+            raise EmbeddingUnavailable("failed") from error
+
+
+class OfflineEmbedder(ReadyEmbedder):
+    """Loads the model when somebody needs it, if it is there and is the one that the stored vectors are of.
+
+    Args:
+        readers: of the database; a server that runs beside it is not disturbed.
+        config: of the installation.
+        folder: of the embedding model.
+        clock: of its status.
+    """
+
+    def __init__(self, readers: Readers, config: EngineConfig, folder: Path, clock: Clock) -> None:
+        super().__init__(lambda _text: b"", 0.0, clock)
+        self.enter(EmbedderState.OFF)
+        self._readers, self._config, self._folder = readers, config, folder
+
+    async def prepare(self) -> str | None:
+        """See ``Embedder.prepare``. Raises StorageError."""
+        if self.status.state is not EmbedderState.OFF:
+            return None
+        if not self._config.embedding.enabled:
+            return "embedding_off"
+        readers, stored = self._readers, await self._readers.run(vectors.model)
+        if stored is None:
+            return "no_vectors"
+        from klaw.memory.embed.model import EmbeddingModel  # loads ONNX Runtime
+
+        load = partial(EmbeddingModel.load, self._folder, threads=self._config.embedding.threads)
+        try:
+            model = await self._threads.run(load)
+        except ModelError:
+            return "no_model"
+        if vectors_id(model.model_id) != stored[0]:
+            model.close()
+            return "other_model"
+        self._embed = lambda text: bytes(model.embed([text], kind="query")[0].astype("<f4").tobytes())
+        self.random_cosine = model.random_cosine
+        waiting = await readers.run(vectors.count_unembedded, self._config.auto_rag.min_message_tokens)
+        self.count(embedded=await readers.run(vectors.count_embedded), waiting=waiting)
+        if unfinished := await readers.run(vectors.reembedding):
+            self.begin_reembedding(unfinished)
+        else:
+            self.enter(EmbedderState.READY)
+        return None
+
+    async def query(self, text: str) -> bytes:
+        """See ``ReadyEmbedder.query``."""
+        if self.status.state is EmbedderState.OFF:
+            raise EmbeddingUnavailable("off")
+        return await super().query(text)

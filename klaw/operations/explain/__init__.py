@@ -1,0 +1,1 @@
+"""What ``klaw receipt`` and ``klaw why`` say of turns and messages."""

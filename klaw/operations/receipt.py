@@ -1,0 +1,58 @@
+"""What an answer was made from, and what its turn did with one message. No answer holds what was said."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.convert import Check
+from klaw.domain.names import UserId, user_id
+from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, argument, chat_of
+from klaw.operations.why import find_message
+
+if TYPE_CHECKING:
+    from klaw.store.engine.database import Readers
+
+RECEIPTS = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
+
+
+@attrs.frozen(kw_only=True)
+class Receipt:
+    turn: Name | None = argument("id of the turn (default: the newest)", positional=True, id_of="turn")
+    chat: Name | None = argument("the newest turn of this chat", metavar="NAME")
+    user: Annotated[str, Check(user_id)] | None = argument(
+        "the newest turn of this user; with --chat: whose chat (default: local)", metavar="NAME"
+    )
+    why: Name | None = argument(
+        "tell why this message was recalled or not: its number, main#12, or its id", metavar="MESSAGE", id_of="message"
+    )
+
+
+def _lines(answer: dict[str, Any]) -> Lines:
+    from klaw.operations.explain.receipt_text import lines, why_lines
+
+    return why_lines(answer) if "why" in answer else lines(answer)
+
+
+@RECEIPTS.operation("receipt", Receipt, cli="", show=_lines, scope=Scope.OPERATOR, offline=True)
+async def receipt(asked: Receipt, user: UserId, readers: "Readers", parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Show what an answer was made from: context, recall, tools and usage."""
+    from klaw.operations.explain.message_outcome import explain_message, with_search
+    from klaw.store import overview
+
+    if asked.turn is not None and (asked.chat is not None or asked.user is not None):
+        raise OperationError("bad_args", "give a turn, or a chat or user whose newest turn is meant", field="turn")
+    chat = chat_of(asked.chat, user, any_user=asked.user is None)
+    turn = await readers.run(overview.find_turn, asked.turn, chat, user if asked.user is not None else None)
+    if turn is None:
+        raise OperationError("unknown_turn", "there is no such turn")
+    answer = attrs.asdict(turn)
+    if asked.why is None:
+        return answer
+    of_chat = turn.chat if asked.why.isdecimal() else None
+    message = await find_message(readers, asked.why, of_chat, None if ":" in asked.why else turn.user, field="why")
+    told = explain_message(turn, message)
+    if told["as"] == "not_found":  # the receipt itself does not say what became of it
+        stored = await readers.run(overview.stored_recall, turn)
+        told = await with_search(told, message, stored, readers, parts["embedder"], parts["config"].auto_rag)
+    return {**answer, "why": told}

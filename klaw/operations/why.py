@@ -1,0 +1,294 @@
+"""Where a message lives now and what would bring it back.
+
+The answer names a few words of the message: it goes to the terminal of whoever asks, and never into a log.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.convert import Check
+from klaw.domain.names import LOCAL_USER, ChatId, UserId, user_id
+from klaw.domain.text import plural
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Noun,
+    OperationError,
+    Query,
+    Scope,
+    argument,
+    chat_of,
+    required,
+)
+from klaw.operations.text import Line, Table
+
+if TYPE_CHECKING:
+    from klaw.config.paths import Paths
+    from klaw.config.schema import EngineConfig
+    from klaw.domain.message import Message
+    from klaw.memory.embed.embedder import Embedder
+    from klaw.memory.recall.recall import Recall
+    from klaw.operations.explain.message_place import Found
+    from klaw.store.engine.database import Readers
+    from klaw.store.message_location import Target
+
+MESSAGES = Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
+
+TURNS = 20
+"""Newest turns of the chat that are looked through."""
+SHOWN_TURNS = 5
+_UNKNOWN = (
+    "there is no such message; a message is named by its id, or by chat and number like main#12; both stand in"
+    " `klaw receipt` and in the chat's logs"
+)
+
+
+@attrs.frozen(kw_only=True)
+class Why:
+    message: Name = required("its id, or its chat and number: main#12, anna:main#12", id_of="message")
+    chat: Name | None = argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
+    user: Annotated[str, Check(user_id)] | None = argument(
+        "whose message (default: whoever has it; with a chat: local)", metavar="NAME"
+    )
+    query: Query | None = argument("also test whether this question would recall it", metavar="TEXT")
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+
+_PLACES = {
+    "pending": "in the next request: it waits for its answer",
+    "window": "in the window of the next request",
+    "summary": "in a summary of the next request; no search finds it",
+    "auto_rag": "in reach of Auto-RAG: recalled when a question is about it",
+    "earlier_segment": "before the last /new: found by search, not by Auto-RAG",
+    "disabled": "found by search; Auto-RAG is off",
+    "not_searched": "in the history only, by design",
+    "wordless": "in the history only: it holds no word",
+    "nowhere": "NOWHERE: no search finds it",
+}
+_NO_VECTOR = {
+    "not_searched": "not searched by design",
+    "too_short": "shorter than autoRag.minMessageTokens",
+    "disabled": "embedding.enabled is false",
+    "waiting": "it waits for one",
+    "lost": "it got lost",
+}
+_TURNS = {
+    "question": "was its question",
+    "window": "had it in the window",
+    "recalled": "recalled it",
+    "cut": "found it and cut it",
+    "summary": "had it in a summary",
+    "topic": "showed it in a topic",
+    "not_found": "did not find it",
+    "other_segment": "was of another segment",
+    "guard_all_in_context": "needed no recall",
+    "guard_disabled": "had recall off",
+    "no_context": "had no context",
+    "later": "had answered before it",
+}
+
+
+def lines(answer: dict[str, Any]) -> Lines:
+    """The answer as text."""
+    message = answer["message"]
+    long = f"{plural(message['characters'], 'character')}, {plural(message['tokens'], 'token')}"
+    kind = f"{message['role']}, {message['type']}, {long}"
+    rows = [
+        ["message", f"{message['chat']}#{message['seq']}, id {message['id']}"],
+        ["said", f"{message['created_at']}, {kind}"],
+        ["log", message["log"]],
+        ["segment", _segment(answer["segment"])],
+        ["place", _PLACES.get(answer["place"], answer["place"])],
+        ["window", _window(answer["window"])],
+        ["summary", _summary(answer["summary"])],
+        ["topic", _topic(answer["topic"])],
+        ["vector", _vector(answer["vector"])],
+        ["full text", _full_text(answer["full_text"])],
+        ["turns", _turns(answer["turns"])],
+    ]
+    query = ["", f"query  {_query(answer['query'])}"] if answer["query"] is not None else []
+    return [Table(rows), *_recalls(answer["turns"]), *query, "", *answer["advice"]]
+
+
+def _summary(summary: dict[str, Any] | None) -> str:
+    if summary is None:
+        return "none yet"
+    held = f"in summary {summary['number']}, of messages {summary['first_seq']} to {summary['last_seq']}"
+    if summary["shown"]:
+        return f"{held}, which the next request has"
+    return f"{held}, which " + ("made room for newer ones" if summary["state"] == "evicted" else "is not shown now")
+
+
+def _topic(topic: dict[str, Any] | None) -> str:
+    if topic is None:
+        return "none yet"
+    general = ", general conversation" if topic["general"] else ""
+    return (
+        f"{topic['id']}, {plural(topic['messages'], 'message')} from {topic['first_at']} to {topic['last_at']}{general}"
+    )
+
+
+def _segment(segment: dict[str, Any]) -> str:
+    if segment["current"]:
+        return f"{segment['number']}, the current one"
+    return f"{segment['number']}, ended by /new (message {segment['ended_by_seq']}, {segment['ended_at']})"
+
+
+def _window(window: dict[str, Any]) -> str:
+    if window["pending"]:
+        return "it is the question"
+    if window["first_seq"] is None:
+        return "empty"
+    where = "yes" if window["there"] else "no"
+    return f"{where}: the next request shows messages {window['first_seq']} to {window['last_seq']}"
+
+
+def _vector(vector: dict[str, Any]) -> str:
+    if vector["there"]:
+        return f"yes, {vector['model']}"
+    return f"no: {_NO_VECTOR.get(vector['reason'], vector['reason'])}"
+
+
+def _full_text(text: dict[str, Any]) -> str:
+    return f"yes, {plural(text['words'], 'word')}" if text["there"] else "no"
+
+
+def _turns(turns: list[dict[str, Any]]) -> str:
+    counts = Counter(each["as"] for each in turns)
+    said = [f"{count} {_did(code, count)}" for code, count in counts.most_common()]
+    return f"of the last {len(turns)} since then: {', '.join(said)}" if said else "none since then"
+
+
+def _did(code: str, count: int) -> str:
+    said = _TURNS.get(code, code)
+    return f"were {said.removeprefix('was ')}" if count > 1 and said.startswith("was ") else said
+
+
+def _recalls(turns: list[dict[str, Any]]) -> list[Line]:
+    """The turns in which it was a candidate, the newest first."""
+    found = [each for each in turns if "candidate" in each]
+    if not found:
+        return []
+    columns = ("vector_rank", "distance", "text_rank", "score", "decision")
+    rows = [["turn", "ended", "vector", "distance", "text", "score", "decision"]]
+    for each in found[:SHOWN_TURNS]:
+        cells = (each["candidate"].get(column) for column in columns)
+        rows.append([each["turn"], each["ended_at"], *("-" if cell is None else str(cell) for cell in cells)])
+    more = len(found) - SHOWN_TURNS
+    return ["", Table(rows), *([f"and {more} more; --json has all"] if more > 0 else [])]
+
+
+def _query(query: dict[str, Any]) -> str:
+    words = f"{query['content_words']} content words"
+    degraded = f"; degraded: {', '.join(query['degraded'])}" if query["degraded"] else ""
+    if not query["in_scope"]:
+        return f"would not look there: it is outside of Auto-RAG's reach now ({words}{degraded})"
+    if query["candidate"] is None:
+        return f"would not find it among {query['candidates']} candidates ({words}{degraded})"
+    what = "would recall it" if query["recalled"] else "would find it and cut it"
+    decision = query["candidate"]["decision"]
+    return f"{what}: place {query['place']} of {query['candidates']}, {decision} ({words}{degraded})"
+
+
+# -- which message ----------------------------------------------------------------------------------------------------
+
+
+async def find_message(
+    readers: "Readers", named: str, chat: str | None, user: UserId | None, *, field: str = "message"
+) -> "Message":
+    """The message that was named.
+
+    Args:
+        readers: of the store.
+        named: its id, or its chat and number; with ``chat`` also the number alone.
+        chat: its chat, by name or id.
+        user: whose; None: of whoever has it, and with a chat's name the local user's.
+        field: the argument that names it.
+
+    Raises:
+        OperationError: ``unknown_message``; ``bad_args`` for what names no message, or several users' ones.
+    """
+    from klaw.store import message_location
+
+    found = await readers.run(message_location.find, _target(named, chat, user, field))
+    if not found:
+        raise OperationError("unknown_message", _UNKNOWN)
+    if len(found) > 1:
+        raise OperationError("bad_args", "is required, because several users have a message of this id", field="user")
+    return found[0]
+
+
+def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "Target":
+    from klaw.store.message_location import Target
+
+    def known(text: str | None, field: str) -> ChatId | None:
+        return chat_of(text, user or UserId(LOCAL_USER), any_user=user is None, field=field)
+
+    where, mark, number = named.rpartition("#")
+    given, of_message = known(chat, "chat"), known(where or None, field)
+    if given is not None and of_message not in (None, given):
+        raise OperationError("bad_args", "names another chat than --chat", field=field)
+    given = given or of_message
+    if mark or (given is not None and number.isdecimal()):
+        if not number.isdecimal() or not 1 <= int(number) < 1 << 62:
+            raise OperationError("bad_args", "after # stands the number of a message: 1, 2, 3 …", field=field)
+        return Target(seq=int(number), chat=given)
+    return Target(id=named, chat=given, user=user)
+
+
+# -- the operation ----------------------------------------------------------------------------------------------------
+
+
+@MESSAGES.operation("why", Why, cli="", show=lines, scope=Scope.OPERATOR, offline=True)
+async def why(
+    asked: Why, readers: "Readers", paths: "Paths", config: "EngineConfig", recall: "Recall", embedder: "Embedder"
+) -> dict[str, Any]:
+    """Tell where a message is now, and what would bring it back into a request."""
+    from klaw.agent.workspace import Workspace
+    from klaw.context.pinned_facts import standing
+    from klaw.operations.explain.message_place import combine, describe, words_of
+    from klaw.store import message_location
+    from klaw.store.kinds import facts
+
+    user = UserId(asked.user) if asked.user is not None else None
+    message = await find_message(readers, asked.message, asked.chat, user)
+    fixed = await Workspace(paths.workspace, paths.data_dir).fetch(message.user)
+    kept = await readers.run(facts.standing, message.user)
+    fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
+    about = await readers.run(
+        message_location.locate,
+        message,
+        words_of(message),
+        turns=TURNS,
+        window_rows=config.window_rows,
+        summarised=config.summaries.enabled,
+    )
+    if about is None:  # it is gone meanwhile
+        raise OperationError("unknown_message", _UNKNOWN)
+    found = combine(message, about, config, fixed)
+    tried = await _tried(found, recall, embedder, asked.query) if asked.query is not None else None
+    return describe(found, config, tried)
+
+
+async def _tried(found: "Found", recall: "Recall", embedder: "Embedder", query: str) -> dict[str, Any]:
+    """What Auto-RAG would make of the message for a question that was asked now, without any text."""
+    missing = await embedder.prepare()
+    scope, message = found.scope, found.message
+    recalled = await recall.search(query, scope)
+    of_it = [(at, each) for at, each in enumerate(recalled.candidates, 1) if each.message.rowid == message.rowid]
+    place, candidate = of_it[0] if of_it else (None, None)
+    shown = candidate and attrs.asdict(
+        candidate, recurse=False, filter=lambda field, _value: field.name not in ("message", "text")
+    )
+    return {
+        "in_scope": scope.first_seq <= message.seq < scope.end_seq,
+        "content_words": recalled.query_words,
+        "degraded": [*([missing] if missing else []), *recalled.degraded],
+        "candidates": len(recalled.candidates),
+        "recalled": candidate is not None and candidate.passed,
+        "place": place,
+        "candidate": shown,
+    }
