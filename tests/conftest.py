@@ -1,5 +1,7 @@
 """For all tests: an end for those that hang, real models, captured logs with a canary."""
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,10 @@ from structlog.testing import LogCapture
 from klaw.actor.log import keep_allowed_fields
 
 pytest_plugins = ["tests.support.hanging", "tests.support.models", "tests.support.source_engine"]
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+"""Some environments forbid to keep bytecode; then each of the hundreds of servers compiles all of Klaw."""
 
 explore = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No example fails because the machine is slow."""

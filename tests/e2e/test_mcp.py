@@ -7,10 +7,10 @@ import trio
 
 from klaw.wire.frames import Tool as ToolFrame
 from tests.support.llm_server import Recorded, Reply, Tool, serve_llm, text_reply, tool_reply
-from tests.support.mcp_client import alive, program, until
+from tests.support.mcp_client import alive, program
 from tests.support.server import klaw_command, served, write_home
 from tests.support.talking import talking
-from tests.support.waiting import HANG_S
+from tests.support.waiting import until
 
 
 def home_with_servers(tmp_path, llm, **servers):
@@ -29,16 +29,8 @@ async def klaw(server, *arguments):
     return done.returncode, done.stdout.decode() + done.stderr.decode()
 
 
-async def listed(server):
-    code, text = await klaw(server, "mcp", "list", "--json")
-    assert code == 0, text
-    return {each["name"]: each for each in json.loads(text)["servers"]}
-
-
-async def until_state(server, name, state):
-    with trio.fail_after(HANG_S):
-        while (await listed(server))[name]["state"] != state:
-            pass
+async def until_ready(server, name, times=1):
+    await until(lambda: [event["name"] for event in server.events("mcp_ready")].count(name) == times)
 
 
 def results(request: Recorded):
@@ -62,7 +54,7 @@ async def test_a_turn_calls_a_tool_of_an_mcp_server(tmp_path):
         served(home_with_servers(tmp_path, llm, notes=program(), gone={"command": "/nowhere"})) as server,
     ):
         llm.respond = respond
-        await until_state(server, "notes", "ready")
+        await until_ready(server, "notes")
         async with talking(server.url) as talk:
             assert await talk.answer_to(await talk.ask("Поздоровайся")) == "Сказано: Привет, Анна! (test)"
             frames = [(event.name, event.state) for event in talk.events if isinstance(event, ToolFrame)]
@@ -85,7 +77,7 @@ async def test_a_turn_calls_a_tool_of_an_mcp_server(tmp_path):
             )
             answer = await talk.answer_to(await talk.ask("Умри"))
             assert "The MCP server notes ended during the call" in answer
-        await until_state(server, "notes", "ready")
+        await until_ready(server, "notes", times=2)
 
         code, text = await klaw(server, "mcp", "list")
         assert code == 0
@@ -112,8 +104,8 @@ async def test_other_users_are_not_offered_them(tmp_path):
         serve_llm() as llm,
         served(home_with_servers(tmp_path, llm, mine=program(), ours=program(users="*"))) as server,
     ):
-        await until_state(server, "mine", "ready")
-        await until_state(server, "ours", "ready")
+        await until_ready(server, "mine")
+        await until_ready(server, "ours")
         _, token = await klaw(server, "token", "add", "anna")
         async with talking(server.url, token=token.split()[0]) as talk:
             assert await talk.answer_to(await talk.ask("Привет")) == "ok"
@@ -125,7 +117,7 @@ async def test_other_users_are_not_offered_them(tmp_path):
 async def test_a_killed_klaw_leaves_no_server_behind(tmp_path):
     """Its stdin ends, and a server ends with that."""
     async with serve_llm() as llm, served(home_with_servers(tmp_path, llm, notes=program())) as server:
-        await until_state(server, "notes", "ready")
+        await until_ready(server, "notes")
         (event,) = server.events("mcp_process_started")
         await server.kill()
         await until(lambda: not alive(event["pid"]))

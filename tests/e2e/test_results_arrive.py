@@ -15,13 +15,14 @@ from klaw.app.app import running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.names import LOCAL_USER
+from klaw.domain.task import Run
 from klaw.store.kinds import runs
 from klaw.store.store import read_offline
 from tests.support.models import models_dir
 from tests.support.repository import REPOSITORY
 from tests.support.server import Server, served, write_home
 from tests.support.talking import Talk, talking
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 
 async def test_run_drill_of_five_rounds():
@@ -64,33 +65,29 @@ _STUB: dict[str, Any] = {"providers": {"stub": {"baseUrl": "http://127.0.0.1:9/v
 
 async def _delivered(server: Server, task: str) -> str:
     """Wait, without a client, until the task's run has delivered; what it said."""
-    with trio.fail_after(HANG_S):
-        while True:
-            found = read_offline(server.database, runs.newest, LOCAL_USER, limit=10)
-            done = [run for run in found if run.task == task and run.status.over]
-            if done:
-                assert (done[0].status, done[0].delivered) == ("done", 1), done
-                return done[0].result
-            await trio.sleep(0.2)
+
+    def over() -> list[Run]:
+        found = read_offline(server.database, runs.newest, LOCAL_USER, limit=10)
+        return [run for run in found if run.task == task and run.status.over]
+
+    done = await until(over)
+    assert (done[0].status, done[0].delivered) == ("done", 1), done
+    return done[0].result
 
 
 async def _answered(talk: Talk) -> int:
     """Wait for the first answer in the chat: its seq."""
-    with trio.fail_after(HANG_S):
-        while True:
-            if answers := [each.seq for each in talk.entries if each.is_answer]:
-                return answers[0]
-            await trio.sleep(0.1)
+    return (await talk.until(lambda: [each.seq for each in talk.entries if each.is_answer]))[0]
 
 
 async def _seen(talk: Talk, count: int) -> list[tuple[int, str]]:
     """Wait until so many messages of tasks arrived."""
-    with trio.fail_after(HANG_S):
-        while True:
-            said = [(each.seq, each.content) for each in talk.entries if each.kind == "scheduled"]
-            if len(said) >= count:
-                return said
-            await trio.sleep(0.1)
+
+    def said() -> list[tuple[int, str]]:
+        entries = [(each.seq, each.content) for each in talk.entries if each.kind == "scheduled"]
+        return entries if len(entries) >= count else []
+
+    return await talk.until(said)
 
 
 async def test_a_local_subagents_answer_arrives_live_on_resume_and_after_restarts(tmp_path: Path) -> None:

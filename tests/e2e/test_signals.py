@@ -2,7 +2,6 @@
 
 import signal
 import socket
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import trio
@@ -10,13 +9,7 @@ import trio
 from klaw.client.connection import connect
 from tests.support.llm_server import Reply, Text, Wait, serve_llm
 from tests.support.server import served, write_home
-from tests.support.waiting import HANG_S
-
-
-async def _until(true: Callable[[], bool]) -> None:
-    """Wait for something in another process, which no event of ours tells."""
-    while not true():  # noqa: ASYNC110
-        await trio.sleep(0.02)
+from tests.support.waiting import HANG_S, until
 
 
 def _listens(url: str) -> bool:
@@ -39,7 +32,7 @@ async def test_a_second_signal_ends_the_process_while_a_turn_is_running(tmp_path
                 await llm.wait_for_requests(1)
             with trio.fail_after(HANG_S):
                 server.process.send_signal(signal.SIGTERM)
-                await _until(lambda: not _listens(server.url))  # from here on it waits for the turn
+                await until(lambda: not _listens(server.url))  # from here on it waits for the turn
                 server.process.send_signal(signal.SIGTERM)
                 assert await server.wait() == 128 + signal.SIGTERM
             await server.start()
@@ -60,7 +53,7 @@ async def test_the_first_signal_lets_the_running_turn_end(tmp_path):
                 await llm.wait_for_requests(1)
             with trio.fail_after(HANG_S):
                 server.process.send_signal(signal.SIGTERM)
-                await _until(lambda: bool(server.events("stopping")))
+                await until(lambda: bool(server.events("stopping")))
                 gate.set()
                 assert await server.wait() == 0
         logs = "".join(path.read_text() for path in (home / "data" / "conversations").rglob("*.jsonl"))

@@ -29,7 +29,6 @@ from klaw.wire.frames import (
     Watch,
     Welcome,
 )
-from tests.support.waiting import HANG_S
 
 MAX_FRAME_BYTES = 65_536
 
@@ -120,11 +119,6 @@ class FakeServer:
     async def cut_all(self) -> None:
         for link in list(self.links):
             await link.cut()
-
-    async def wait_for(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(HANG_S):
-            while not condition():  # noqa: ASYNC110  any condition, of any object
-                await trio.sleep(0.002)
 
     # -- serving ---------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from klaw.toolbox.mcp.servers import settings_of
 from klaw.toolbox.mcp.state import McpState
 from klaw.toolbox.spec import Toolbox, ToolContext
 from tests.support.repository import REPOSITORY
-from tests.support.waiting import HANG_S
+from tests.support.waiting import until
 
 SERVER = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(REPOSITORY)}
 
@@ -67,9 +67,7 @@ class Running:
     async def until(self, name: str, state: McpState) -> McpServer:
         """Wait until a server is in a state."""
         server = self.servers[name]
-        with trio.fail_after(HANG_S):
-            while server.report().state is not state:  # noqa: ASYNC110 - nothing tells
-                await trio.sleep(0.01)
+        await until(lambda: server.report().state is state)
         return server
 
 
@@ -113,13 +111,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-async def until(condition: Any) -> None:
-    """Wait until something outside of this process is so."""
-    with trio.fail_after(HANG_S):
-        while not condition():  # noqa: ASYNC110 - nothing tells
-            await trio.sleep(0.01)
 
 
 def children() -> list[int]:

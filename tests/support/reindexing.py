@@ -28,7 +28,7 @@ from klaw.store.rebuild.values import Embeds, Options, Progress, Report
 from klaw.store.store import Store, open_store
 from tests.support.stores import new, running_store
 from tests.support.turns import record
-from tests.support.waiting import HANG_S
+from tests.support.waiting import until
 
 MODEL = "test-model"
 DIMENSION = 8
@@ -159,13 +159,6 @@ async def reindexing_store(root: Path, **journal: Any) -> AsyncIterator[tuple[St
         yield store, reindexer
         await supervisor.stop("store.reindexer", "test is over")
         await supervisor.stop("store.writer", "test is over")
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    """Wait until something has happened that tells nobody."""
-    with trio.fail_after(HANG_S):
-        while not happened():  # noqa: ASYNC110 - files and threads set no event
-            await trio.sleep(0.002)
 
 
 async def ended(reindexer: Reindexer) -> ReindexStatus:

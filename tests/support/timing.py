@@ -49,14 +49,7 @@ class Timed:
         return self.clock.now()
 
     async def rest(self) -> None:
-        """Wait, in real time only, until the scheduler has done all that can be done at this moment."""
-        scheduler = self.here.app.tasks.scheduler
-        give_up = time.monotonic() + HANG_S
-        while True:
-            await wait_all_tasks_blocked(0.001)
-            assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {self._activity()}"
-            if self._resting() and not scheduler.live and not scheduler.queued:
-                return
+        await at_rest(self.here)
 
     async def stalls(self) -> None:
         """Like ``rest``, while runs go on that wait for the test."""
@@ -65,29 +58,37 @@ class Timed:
 
     async def until(self, moment: float) -> None:
         """Let time pass, from one thing to do to the next."""
-        await self.rest()
+        await at_rest(self.here)
         while self.now() < moment:
             wake_at = self.here.app.tasks.scheduler.wake_at
             assert wake_at is not None
             self.mock.jump(max(0.001, min(wake_at, moment) - self.now() + 1e-6))
-            await self.rest()
+            await at_rest(self.here)
 
     async def runs(self, task: str | None = None) -> list[Run]:
         """All runs, the oldest first."""
         return [*reversed(await self.here.app.tasks.scheduling.runs(LOCAL_USER, task=task, limit=100_000))]
 
-    def _activity(self) -> str:
-        (actor,) = [each for each in self.here.app.core.supervisor.report() if each.name == "subagents.scheduler"]
-        return actor.activity
 
-    def _resting(self) -> bool:
-        scheduler = self.here.app.tasks.scheduler
-        return (
-            self._activity() == "waiting"
+async def at_rest(here: World) -> None:
+    """Wait, in real time only, until the scheduler has done all that can be done at this moment."""
+    scheduler = here.app.tasks.scheduler
+    give_up = time.monotonic() + HANG_S
+    while True:
+        await wait_all_tasks_blocked(0.001)
+        (activity,) = [
+            each.activity for each in here.app.core.supervisor.report() if each.name == scheduler.mailbox.name
+        ]
+        assert time.monotonic() < give_up, f"no rest: {scheduler.live}, {scheduler.queued}, {activity}"
+        if (
+            activity == "waiting"
+            and not scheduler.live
+            and not scheduler.queued
             and scheduler.mailbox.report().depth == 0
             and scheduler.wake_at is not None
-            and scheduler.wake_at > self.now()
-        )
+            and scheduler.wake_at > here.app.core.clock.now()
+        ):
+            return
 
 
 @asynccontextmanager

@@ -1,5 +1,26 @@
 """How long tests wait for what must come."""
 
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
 HANG_S = 600.0
 """Deadline against hanging only, for waits in real time: at least ten times what any of them takes on two idle cores.
 No test says with it how quick something is."""
+
+T = TypeVar("T")
+
+
+async def until(found: Callable[[], T | Awaitable[T]]) -> T:
+    """Wait for what another process, a thread or an actor does without telling the test: until ``found`` says something
+    true, and return that."""
+    with trio.fail_after(HANG_S):
+        while True:
+            value = found()
+            if inspect.isawaitable(value):
+                value = await value
+            if value:
+                return value
+            await trio.sleep(0.01)

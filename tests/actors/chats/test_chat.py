@@ -24,7 +24,7 @@ from klaw.store.kinds import messages
 from tests.support.chats_world import world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply
 from tests.support.stores import new, running_store
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 from tests.support.writing import Real, instead
 
 
@@ -363,10 +363,8 @@ async def test_a_chat_that_crashes_before_its_message_is_stored_answers_it(
             nursery.start_soon(w.send, "second")
             await trio.testing.wait_all_tasks_blocked()
             chats._handles[chat_id(LOCAL_USER, "main")].mailbox.tell(chat_module.Recover())
-            with trio.fail_after(HANG_S):
-                # It stays so until the writer has said that nothing is left of the one before.
-                while w.app.core.supervisor.state("chat local:main") is not State.STARTING:  # noqa: ASYNC110
-                    await trio.sleep(0.01)
+            # It stays so until the writer has said that nothing is left of the one before.
+            await until(lambda: w.app.core.supervisor.state("chat local:main") is State.STARTING)
             await trio.testing.wait_all_tasks_blocked(0.05)
             gate.set()
         await w.turn(2)

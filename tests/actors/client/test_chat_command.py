@@ -20,7 +20,7 @@ import trio
 
 from klaw.wire.frames import ChatMessage, Degraded, Delta, Error, Send, Status, Tool
 from tests.support.fake_server import FakeServer, Link
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 from tests.unit.client.small_terminal import SmallTerminal
 
 COMMAND = [sys.executable, "-m", "klaw.cli.main", "chat"]
@@ -291,7 +291,7 @@ async def test_control_c_stops_the_turn_and_then_leaves() -> None:
         await person.see("endless")
         person.type("\x03")
         await person.see("[stopping; Ctrl-C again leaves]")
-        await server.wait_for(lambda: server.stops == 1)
+        await until(lambda: server.stops == 1)
         person.type("\x03")
         assert await person.leave() == 0
     assert server.stops == 1
@@ -313,7 +313,7 @@ async def test_it_reconnects_with_a_visible_line_and_shows_what_was_missed() -> 
     server = echoing()
     async with server.serving(), desk(server, "--no-history") as person:
         await person.see("> ")
-        await server.wait_for(lambda: any("main" in link.told for link in server.links))
+        await until(lambda: any("main" in link.told for link in server.links))
         person.type("typed half")
         await person.see("typed half")
         await server.cut_all()
@@ -332,7 +332,7 @@ async def test_a_final_refusal_ends_it_with_a_reason_and_a_sane_terminal() -> No
     server = echoing()
     async with server.serving(), desk(server) as person:
         await person.see("> ")
-        await server.wait_for(lambda: bool(server.links))
+        await until(lambda: server.links)
         await server.links[0].give(Error(code="unauthorized", message="the token was revoked"))
         await server.links[0].websocket.aclose(4401, "unauthorized")
         await person.see("refuses: the token was revoked")
@@ -384,7 +384,7 @@ async def test_what_is_being_done_stands_above_the_input_line() -> None:
     async with FakeServer().serving() as server, desk(server) as person:
         await person.see_rows("")
         person.type("Когда?\r")
-        await server.wait_for(lambda: bool(server.sends))
+        await until(lambda: bool(server.sends))
         person.type("дальше")
         for frame, doing in steps:
             await server.tell(frame, "main")
@@ -405,7 +405,7 @@ async def test_the_window_is_resized_while_an_answer_comes_and_something_is_type
     async with FakeServer().serving() as server, desk(server) as person:
         await person.resize(60)
         await person.see("/help")
-        await server.wait_for(lambda: any("main" in link.told for link in server.links))
+        await until(lambda: any("main" in link.told for link in server.links))
         person.type(typed := "a long line that is being typed meanwhile")
         await server.tell(Status(chat="main", state="thinking", turn="t", doing="thinking"), "main")
         await person.see_status("thinking", f"> {typed}")

@@ -14,7 +14,7 @@ from klaw.client.streams import CAPACITY
 from klaw.domain.names import InvalidName
 from klaw.wire.frames import Delta, Error, GetStatus, Notice, Status
 from tests.support.fake_server import FakeServer, Link
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 FAST = Backoff(0.001, 0.005)
 
@@ -30,7 +30,7 @@ async def take(client: Client, count: int) -> list[Entry]:
     return entries
 
 
-async def until(client: Client, kind: type[Event]) -> Event:
+async def next_of(client: Client, kind: type[Event]) -> Event:
     with trio.fail_after(HANG_S):
         while not isinstance(event := await client.next_event(), kind):
             pass
@@ -117,7 +117,7 @@ async def test_unacked_sends_keep_their_order_over_a_reconnect() -> None:
     async with server.serving(), connect(server.url, backoff=FAST) as client, trio.open_nursery() as nursery:
         for text in "abc":
             nursery.start_soon(client.send, "main", text)
-            await server.wait_for(lambda text=text: text in seen)
+            await until(lambda text=text: text in seen)
         await server.cut_all()
         assert [entry.content for entry in await take(client, 3)] == ["a", "b", "c"]
 
@@ -132,11 +132,11 @@ async def test_a_cancelled_send_is_not_sent_again() -> None:
     async with server.serving(), connect(server.url, backoff=FAST) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.send, "main", "x")
-            await server.wait_for(lambda: len(server.sends) == 1)
+            await until(lambda: len(server.sends) == 1)
             nursery.cancel_scope.cancel()
         await server.cut_all()
-        await until(client, Disconnected)
-        await until(client, Connected)
+        await next_of(client, Disconnected)
+        await next_of(client, Connected)
         server.on_send = None
         await client.send("main", "y")
         assert [frame.text for frame in server.sends] == ["x", "y"]
@@ -146,7 +146,7 @@ async def test_a_lost_frame_is_asked_for() -> None:
     """A gap in the seqs is filled from the history, in order."""
     server = FakeServer()
     async with server.serving(), connect(server.url, chats={"main": 0}) as client:
-        await until(client, Status)
+        await next_of(client, Status)
         server.hide = {1, 2}
         for text in ("a", "b", "c"):
             await server.say("main", "assistant", text)
@@ -181,7 +181,7 @@ async def test_a_server_with_older_data_is_followed_from_where_it_is() -> None:
     server = FakeServer()
     server.store("main", "user", "only one")
     async with server.serving(), connect(server.url, chats={"main": 9}) as client:
-        notice = await until(client, Notice)
+        notice = await next_of(client, Notice)
         assert notice.code == "server_behind"
         await server.say("main", "assistant", "second")
         assert [entry.seq for entry in await take(client, 1)] == [2]
@@ -286,7 +286,7 @@ async def test_a_refused_token_is_final() -> None:
 
 async def test_a_revoked_token_ends_a_running_client() -> None:
     async with FakeServer().serving() as server, connect(server.url, backoff=FAST) as client:
-        await server.wait_for(lambda: bool(server.links))
+        await until(lambda: server.links)
         await server.links[0].give(Error(code="unauthorized", message="the token was revoked"))
         await server.links[0].websocket.aclose(4401, "unauthorized")
         with pytest.raises(ServerRefused, match="revoked"):
@@ -321,9 +321,9 @@ async def test_leaving_closes_politely_and_fails_who_still_waits() -> None:
                 failed.set()
 
             nursery.start_soon(wait)
-            await server.wait_for(lambda: bool(server.links))
+            await until(lambda: server.links)
             websocket = server.links[0].websocket
-        await server.wait_for(lambda: websocket.closed is not None)
+        await until(lambda: websocket.closed is not None)
         closed.append(websocket.closed.code)
         with trio.fail_after(HANG_S):
             await failed.wait()

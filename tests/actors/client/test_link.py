@@ -12,7 +12,7 @@ from klaw.client.connection import connect
 from klaw.client.errors import ServerRefused, ServerUnreachable
 from klaw.client.events import Connected, Disconnected
 from tests.support.fake_server import FakeServer
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 
 @asynccontextmanager
@@ -56,7 +56,7 @@ async def test_a_silent_server_is_left_and_another_connection_made(monkeypatch: 
     monkeypatch.setattr(link_module, "CLOSE_S", 0.05)
     server = FakeServer()
     async with server.serving(), connect(server.url, backoff=Backoff(0.001, 0.01)) as client:
-        await server.wait_for(lambda: bool(server.links))
+        await until(lambda: server.links)
         monkeypatch.setattr(server.links[0].websocket._wsproto, "receive_data", lambda data: None)
         events = []
         with trio.fail_after(HANG_S):

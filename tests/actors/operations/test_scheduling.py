@@ -4,13 +4,12 @@ import json
 from typing import Any
 
 import pytest
-import trio
 
 from klaw.actor.clock import iso
 from klaw.admin.commands import Commands
 from klaw.admin.requests import BadRequest, parse
 from klaw.app.app import App
-from tests.support.waiting import HANG_S
+from tests.support.waiting import until
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
 TASK_FIELDS = {
@@ -41,19 +40,21 @@ async def refused(commands: Commands, command: str, **args: Any) -> BadRequest:
     return caught.value
 
 
-async def until(commands: Commands, request: Any, wanted: Any) -> Any:
+async def answered(commands: Commands, request: Any, wanted: Any) -> Any:
     """Ask until the answer is as wanted. Returns it."""
-    with trio.fail_after(HANG_S):
-        while True:
-            answer = await commands.run(request)
-            if wanted(answer):
-                return answer
-            await trio.sleep(0.02)
+
+    async def ask() -> Any:
+        answer = await commands.run(request)
+        return answer if wanted(answer) else None
+
+    return await until(ask)
 
 
 async def run_to_its_end(commands: Commands, name: str, user: str | None = None) -> dict[str, Any]:
     run = (await commands.run(asked("schedule_run", name=name, user=user)))["run"]
-    shown = await until(commands, asked("run_show", run=run["id"], user=user), lambda answer: answer["run"]["ended_at"])
+    shown = await answered(
+        commands, asked("run_show", run=run["id"], user=user), lambda answer: answer["run"]["ended_at"]
+    )
     return shown["run"]
 
 
@@ -137,10 +138,10 @@ async def test_the_status_tells_of_tasks(app: App, commands: Commands) -> None:
     await add(commands, name="off", enabled=False)
     await add(commands, name="soon", cron=None, zone=None, every="1m")
     await run_to_its_end(commands, "day")
-    tasks = (await until(commands, asked("status"), lambda answer: answer["tasks"]["failing"]))["tasks"]
+    tasks = (await answered(commands, asked("status"), lambda answer: answer["tasks"]["failing"]))["tasks"]
     assert (tasks["count"], tasks["enabled"], tasks["running"], tasks["queued"]) == (3, 2, 0, 0)
     assert (tasks["next"]["task"], tasks["next"]["user"]) == ("soon", "local")
     assert tasks["next"]["at"] > iso(app.core.clock.now())
     assert [(each["user"], each["task"]) for each in tasks["failing"]] == [("local", "day")]
     await commands.run(asked("schedule_remove", name="day"))
-    await until(commands, asked("status"), lambda answer: not answer["tasks"]["failing"])
+    await answered(commands, asked("status"), lambda answer: not answer["tasks"]["failing"])

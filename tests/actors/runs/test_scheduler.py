@@ -19,28 +19,28 @@ from klaw.store.kinds import runs as stored_runs
 from klaw.store.kinds import tasks
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
-from tests.support.waiting import HANG_S
+from tests.support.timing import at_rest
+from tests.support.waiting import until
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
 
 
 async def ended(here: World, run: str, user: UserId = LOCAL_USER) -> Run:
-    with trio.fail_after(HANG_S):
-        while True:
-            found = await here.app.tasks.scheduling.run(user, run)
-            if found is not None and found.status.over and run not in here.app.tasks.scheduler.live:
-                return found
-            await trio.sleep(0.02)
+    async def over() -> Run | None:
+        found = await here.app.tasks.scheduling.run(user, run)
+        return found if found and found.status.over and run not in here.app.tasks.scheduler.live else None
+
+    return await until(over)
 
 
 async def runs_of(here: World, task: str, count: int) -> list[Run]:
     """The task's runs when there are so many, and all are over; newest first."""
-    with trio.fail_after(HANG_S):
-        while True:
-            found = await here.app.tasks.scheduling.runs(LOCAL_USER, task=task)
-            if len(found) >= count and all(run.status.over for run in found):
-                return found
-            await trio.sleep(0.02)
+
+    async def over() -> list[Run]:
+        found = await here.app.tasks.scheduling.runs(LOCAL_USER, task=task)
+        return found if len(found) >= count and all(run.status.over for run in found) else []
+
+    return await until(over)
 
 
 async def open_chat(here: World) -> None:
@@ -168,7 +168,7 @@ async def test_a_one_shot_in_the_past_fires_at_once_and_only_once(tmp_path: Path
         assert (run.status, run.kind, run.delivered) == (RunStatus.DONE, RunKind.SCHEDULED, 1)
         view = await here.app.tasks.scheduling.edit(LOCAL_USER, "alarm", {"message": "Wake me again"})
         assert view.next_fires == ()
-        await trio.sleep(0.2)
+        await at_rest(here)
         assert len(await here.app.tasks.scheduling.runs(LOCAL_USER)) == 1
 
 
@@ -194,7 +194,7 @@ async def test_missed_times_fire_once_after_downtime_with_a_note(tmp_path: Path)
         (run,) = await runs_of(here, "hourly", 1)
         assert run.note is not None
         assert "skipped" in run.note
-        await trio.sleep(0.2)
+        await at_rest(here)
         assert len(await here.app.tasks.scheduling.runs(LOCAL_USER)) == 1
         assert "late" in here.llm.requests[-1].last_user
 
@@ -289,7 +289,7 @@ async def test_an_interrupted_spawn_is_tried_again_once(tmp_path: Path) -> None:
         assert (first.status, second.status, second.attempt) == (RunStatus.INTERRUPTED, RunStatus.DONE, 2)
         assert "Dug." in (await here.reply(1, kind=Kind.SCHEDULED)).content
     async with world(tmp_path) as here:
-        await trio.sleep(0.2)
+        await at_rest(here)
         assert len(await here.app.tasks.scheduling.runs(LOCAL_USER)) == 2
 
 
@@ -399,7 +399,7 @@ async def test_the_heartbeat_asks_nobody_while_its_list_is_blank(tmp_path: Path)
                 (tmp_path / "workspace" / "HEARTBEAT.md").write_text(text)
             await here.app.core.writer.run(tasks.put, attrs.evolve(task, anchor_at=old), "existing")
             here.app.tasks.scheduler.nudge()
-            await trio.sleep(0.1)
+            await at_rest(here)
             with pytest.raises(NotStarted):
                 await scheduling.run_now(LOCAL_USER, HEARTBEAT)
         assert len(here.llm.requests) == asked

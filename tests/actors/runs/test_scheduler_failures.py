@@ -20,24 +20,15 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName, notice_message
 from klaw.runs.beginning import NotStarted
 from klaw.store.kinds import messages, runs, tasks
+from tests.actors.runs.test_scheduler import ended
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
 from tests.support.timing import open_chat, timed
-from tests.support.waiting import HANG_S
 from tests.support.writing import Real, instead
 
 START = 1_792_000_000.0
 """2026-10-14, a moment in no hurry."""
 DOWN = Reply(before_head=(Cut(),))
-
-
-async def ended(here: World, run: str) -> Run:
-    with trio.fail_after(HANG_S):
-        while True:
-            found = await here.app.tasks.scheduling.run(LOCAL_USER, run)
-            if found is not None and found.status.over and run not in here.app.tasks.scheduler.live:
-                return found
-            await trio.sleep(0.02)
 
 
 async def said(here: World) -> list[Message]:

@@ -37,6 +37,7 @@ from tests.support.repository import REPOSITORY
 from tests.support.stores import START, new, running_store
 from tests.support.summaries import CHAT, begin_segment, say
 from tests.support.turns import record
+from tests.support.waiting import until
 
 RULES = Rules(threshold_fraction=0.4, left_out_tokens=150, max_tokens=80, sliding_window=4)
 BUDGET = Budget(context_tokens=1_200, reply_reserve_tokens=100)
@@ -305,10 +306,12 @@ def test_sigkill_leaves_whole_summaries_or_none(tmp_path: Path) -> None:
     """Ten kills at any moment: after each, ranges follow each other, states agree, and the logs say the same."""
     for round_ in range(10):
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], cwd=REPOSITORY)
-        deadline = trio.run(_wait_for_lines, tmp_path, 20 * (round_ + 1))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        assert deadline
+        wanted = 20 * (round_ + 1)
+        try:
+            trio.run(until, lambda wanted=wanted: lines_in(tmp_path) >= wanted)
+        finally:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
         trio.run(_check_ranges, tmp_path)
     before = digests_of(tmp_path / "klaw.db")
     assert run(tmp_path).swapped
@@ -317,13 +320,6 @@ def test_sigkill_leaves_whole_summaries_or_none(tmp_path: Path) -> None:
 
 def lines_in(root: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in root.glob("memory/*.jsonl"))
-
-
-async def _wait_for_lines(root: Path, count: int) -> bool:
-    with trio.move_on_after(60) as scope:
-        while lines_in(root) < count:  # noqa: ASYNC110 - another process writes them
-            await trio.sleep(0.01)
-    return not scope.cancelled_caught
 
 
 async def _check_ranges(root: Path) -> None:

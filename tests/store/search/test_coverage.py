@@ -2,7 +2,7 @@
 
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.stores import new, running_store
 from tests.support.turns import record
-from tests.support.waiting import HANG_S
+from tests.support.waiting import until
 
 MAIN = ChatId("local:main")
 BREAK = partial(new, "", role=Role.SYSTEM, kind=Kind.SESSION_BREAK)
@@ -96,12 +96,6 @@ async def counting(store: Store, *, window: int = 2, pace: Pace = QUICK) -> Asyn
         coverage.woken = woken  # type: ignore[attr-defined]
         yield coverage
         await supervisor.stop(coverage_actor.ACTOR_NAME, "the test is over")
-
-
-async def until(found: Callable[[], Any]) -> None:
-    with trio.fail_after(HANG_S):
-        while not found():  # noqa: ASYNC110 - the counts change by themselves; nobody is told of it
-            await trio.sleep(0.002)
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Vector search is off until all is embedded anew, also across restarts; what does
 """
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from klaw.store.search import vector_search, vectors
 from klaw.store.store import Store
 from tests.support.stores import new, running_store
 from tests.support.tiny_model import ROWS, write_tiny_model
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 TEXTS = [
     "The wifi password of the summer house is tangerine-42.",
@@ -96,12 +96,6 @@ async def running(store: Store, folder: Path, *, recipe: int = 1, gate: Gate | N
             if gate is not None:
                 gate.allow(1)  # its thread cannot be cancelled
             await supervisor.stop(embedder.mailbox.name, "test is over")
-
-
-async def until(found: Callable[[], bool]) -> None:
-    with trio.fail_after(HANG_S):
-        while not found():  # noqa: ASYNC110 - a thread works, and nothing tells of its steps
-            await trio.sleep(0.01)
 
 
 async def in_state(embedder: Embedder, state: EmbedderState) -> EmbedderStatus:

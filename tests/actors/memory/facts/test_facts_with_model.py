@@ -31,7 +31,7 @@ from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.stores import START, new, running_store
 from tests.support.tiny_model import write_tiny_model
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 LOCAL = UserId("local")
 
@@ -51,9 +51,7 @@ async def embedding(store: Store, folder: Path) -> AsyncIterator[Embedder]:
             readers=store.readers,
         )
         await supervisor.start(ActorSpec(name="memory.embedder", mailbox=embedder.mailbox, run=run))
-        with trio.fail_after(HANG_S):
-            while embedder.status.state is not EmbedderState.READY:  # noqa: ASYNC110 - the state sets no event
-                await trio.sleep(0.01)
+        await until(lambda: embedder.status.state is EmbedderState.READY)
         yield embedder
         await supervisor.stop("memory.embedder", "test is over")
 

@@ -1,19 +1,17 @@
 """Recall over indexes that lack rows or are damaged: it says so, goes on with the rest, and mends the vectors."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
-import trio
 
 from klaw.errors import VectorsDamaged
 from klaw.memory.embed import worker
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.search import vectors
 from tests.support.recalling import Recalling, recalling
-from tests.support.waiting import HANG_S
+from tests.support.waiting import until
 
 SAID = (
     "Anna is allergic to peanuts, so we never bake with them.",
@@ -47,12 +45,6 @@ async def check_recall(here: Recalling, *degraded: str, by_vector: bool = True) 
         assert wanted in [candidate.message.seq for candidate in recalled.kept]
         (found,) = [each for each in recalled.candidates if each.message.seq == wanted]
         assert (found.vector_rank is not None) == by_vector
-
-
-async def until(done: Callable[[], Any]) -> None:
-    with trio.fail_after(HANG_S):
-        while not done():  # noqa: ASYNC110 - what is waited for makes no event
-            await trio.sleep(0.01)
 
 
 async def test_a_damaged_vector_table_is_named_and_made_anew(

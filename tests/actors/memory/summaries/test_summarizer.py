@@ -32,7 +32,7 @@ from tests.support.llm_server import Recorded, Reply, Wait, error_reply, text_re
 from tests.support.stores import START, new
 from tests.support.summaries import CHAT, begin_segment, say, summarising
 from tests.support.turns import record
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 TEXTS = {
     "english": ["My sister Anna lives in Riga and I want to visit her in May, number {}." * 2] * 16,
@@ -367,8 +367,7 @@ async def test_it_waits_for_those_that_talk(tmp_path: Path) -> None:
         async with trio.open_nursery() as nursery:  # noqa: SIM117 - the nursery outlives the slots
             async with slots.slot(Priority.INTERACTIVE), slots.slot(Priority.INTERACTIVE):
                 s.summarizer.turn_ended(CHAT)
-                while slots.report().waiting_background == 0:  # noqa: ASYNC110 - the slots set no event
-                    await trio.sleep(0.001)
+                await until(lambda: slots.report().waiting_background)
 
                 async def turn() -> None:
                     async with slots.slot(Priority.INTERACTIVE):

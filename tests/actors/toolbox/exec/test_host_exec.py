@@ -17,7 +17,7 @@ from klaw.toolbox.exec import process
 from klaw.toolbox.exec.process import Sandbox
 from klaw.toolbox.exec.tool import RISK, HostExec, host_exec
 from klaw.toolbox.spec import ToolContext, ToolFailure
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 BOB = UserId("bob")
 CONTEXT = ToolContext(user=BOB, chat=None)
@@ -35,13 +35,6 @@ def runner(folder: Path, **config: Any) -> HostExec:
 
 def python(code: str) -> str:
     return shlex.join([sys.executable, "-c", code])
-
-
-async def until(condition: Any) -> None:
-    """Wait for another process to do something."""
-    with trio.fail_after(HANG_S):
-        while not condition():  # noqa: ASYNC110 - it tells nobody here
-            await trio.sleep(0.01)
 
 
 def runs(pid: int) -> bool:

@@ -11,8 +11,8 @@ from klaw.domain.names import UserId
 from klaw.errors import INSTALL_AGAIN
 from klaw.toolbox.mcp import guard
 from klaw.toolbox.mcp.state import McpState
-from tests.support.mcp_client import alive, children, context, liar, program, running, until
-from tests.support.waiting import HANG_S
+from tests.support.mcp_client import alive, children, context, liar, program, running
+from tests.support.waiting import HANG_S, until
 
 
 @pytest.fixture(autouse=True)
