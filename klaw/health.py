@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from klaw.actor.supervisor import Started, Supervisor
-from klaw.actor.vitals import ActorReport, State, Vitals
+from klaw.actor.supervisor import ActorReport, Started, State, Supervisor, Vitals
 from klaw.chats.directory import PARENT as CHATS
 from klaw.core import HasProblems
 from klaw.domain.events import EventSink, Noticed

@@ -31,11 +31,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
 from klaw.actor.backoff import Backoff
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Reply
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.errors import RequestRefused
 from klaw.client.events import Entry
+from klaw.errors import RequestRefused
 from klaw.wire.frames import HISTORY_LIMIT, ChatList, GetChats, GetHistory, GetReceipt, History, Receipt
 from tests.support import llm_server
 from tests.support.llm_server import LlmServer, Pause, Recorded, Text, serve_llm

@@ -35,7 +35,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Reply
 from klaw.client.client import Client
 from klaw.domain.message import Message
 from klaw.domain.task import Run, RunKind, RunStatus

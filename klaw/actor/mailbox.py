@@ -1,4 +1,5 @@
-"""Bounded typed mailbox: the only way into an actor.
+"""Bounded typed mailbox, the only way into an actor; the reply cell by which it answers; and ``Nudge``, for actors that
+find their work in the database.
 
 ``tell`` never waits and reports a full mailbox, ``ask`` waits for room and for the reply. The mailbox outlives a
 crashed incarnation of its actor: the supervisor fails everybody who waits and hands the same mailbox to the next one.
@@ -12,8 +13,71 @@ from typing import Generic, TypeVar
 import attrs
 import trio
 
-from klaw.actor.reply import Reply
 from klaw.errors import ActorStopped, ActorTooSlow
+
+T = TypeVar("T")
+
+
+class Reply(Generic[T]):
+    """A cell that is resolved once, with a value or with an error."""
+
+    __slots__ = ("_error", "_event", "_then", "_value", "resolved")
+
+    def __init__(self) -> None:
+        self.resolved = False
+        self._then: Callable[[Reply[T]], None] | None = None
+        self._event: trio.Event | None = None
+        """Made by the first who waits."""
+        self._value: T | None = None
+        self._error: Exception | None = None
+
+    def set(self, value: T) -> bool:
+        """Resolve with a value. Returns False when the cell was resolved before."""
+        return self._resolve(value, None)
+
+    def fail(self, error: Exception) -> bool:
+        """Resolve with an error that ``get`` and ``wait`` raise. Returns False when the cell was resolved before."""
+        return self._resolve(None, error)
+
+    def then(self, call: "Callable[[Reply[T]], None]") -> "Reply[T]":
+        """Have one function called with the cell when it is resolved, by whoever resolves it: it neither waits nor
+        raises. For requesters that need no task to wait in."""
+        self._then = call
+        if self.resolved:
+            call(self)
+        return self
+
+    def get(self) -> T:
+        """The value of a resolved cell. Raises the error given to ``fail``."""
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # set() stored a T before it was resolved
+
+    async def wait(self) -> T:
+        """Wait for the value.
+
+        Raises:
+            Exception: the error given to ``fail``.
+
+        Cancellation: the request itself is not withdrawn; its outcome is unknown to the caller.
+        """
+        if self._event is None:
+            self._event = trio.Event()
+            if self.resolved:
+                self._event.set()
+        await self._event.wait()
+        return self.get()
+
+    def _resolve(self, value: T | None, error: Exception | None) -> bool:
+        if self.resolved:
+            return False
+        self.resolved, self._value, self._error = True, value, error
+        if self._event is not None:
+            self._event.set()
+        if self._then is not None:
+            self._then(self)
+        return True
+
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -242,3 +306,32 @@ def answer_within(seconds: float, name: str) -> Iterator[None]:
         yield
     if scope.cancelled_caught:
         raise ActorTooSlow(f"{name} did not answer within {seconds:g} s")
+
+
+class Nudge:
+    """A flag for one loop that anybody sets, and whether that loop has nothing left to do. Handles of actors that find
+    their work in the database inherit it."""
+
+    def __init__(self) -> None:
+        self._news = trio.Event()
+        self._idle = trio.Event()
+
+    def nudge(self) -> None:
+        """Say that there may be something to do. Never waits."""
+        self._news.set()
+        if self._idle.is_set():
+            self._idle = trio.Event()
+
+    async def wait_for_news(self, seconds: float = float("inf")) -> bool:
+        """For the loop, when it has nothing to do: return after a nudge or after a while, and whether there was one."""
+        if not self._news.is_set():
+            self._idle.set()
+        with trio.move_on_after(seconds):
+            await self._news.wait()
+        there = self._news.is_set()
+        self._news = trio.Event()
+        return there
+
+    async def wait_idle(self) -> None:
+        """Return when the loop has nothing to do and waits for a nudge."""
+        await self._idle.wait()

@@ -13,8 +13,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Started, Vitals
 from klaw.store.engine.writer import Writer
 
 ACTOR_NAME = "systemd.watchdog"

@@ -19,8 +19,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Started, Vitals
 from klaw.admin.requests import MAX_LINE_BYTES, Request, parse
 from klaw.config.paths import ensure_private_dir
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError, Problem, StorageError

@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain

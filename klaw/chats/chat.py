@@ -14,15 +14,12 @@ import structlog
 import trio
 
 from klaw.actor.clock import iso
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.actor.supervisor import Started, Vitals
 from klaw.agent.agent import Agent
 from klaw.chats import commands, models
-from klaw.chats.commands import Command, Given, Unknown
+from klaw.chats.commands import Command, Given, SlashCommands, Unknown
 from klaw.chats.debounce import Debounce
-from klaw.chats.slash import SlashCommands
 from klaw.chats.turn import Turn
 from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role

@@ -2,11 +2,12 @@
 
 import difflib
 import enum
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
+from klaw.domain.names import ChatId
 from klaw.domain.text import plural
 
 
@@ -129,3 +130,32 @@ def _recall_text(recall: Mapping[str, Any]) -> str:
     if not kept:
         return f"Recalled: nothing relevant{degraded}."
     return f"Recalled: messages {', '.join(map(str, kept))}{degraded}."
+
+
+@attrs.frozen
+class SlashAnswer:
+    """What a slash command answers."""
+
+    text: str
+    quotes: bool = False
+    """It quotes parts of what is stored, so it goes with what is forgotten next."""
+
+
+class SlashCommands(Protocol):
+    """Slash commands that are not about the chat's own turns."""
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """The words with their slash, and one line of help for each."""
+        ...
+
+    async def run(self, word: str, chat: ChatId, rest: str, stop: Callable[[str], Awaitable[bool]]) -> SlashAnswer:
+        """Carry one out. Never raises a KlawError: what goes wrong is said in the answer.
+
+        Args:
+            word: one of ``meanings``.
+            chat: where it was given; only its user's data is touched.
+            rest: what stands behind the word.
+            stop: ends the chat's running turn, for the reason given.
+        """
+        ...

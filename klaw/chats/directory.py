@@ -8,14 +8,13 @@ from typing import Any
 
 import structlog
 
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import ActorSpec
-from klaw.actor.vitals import State
+from klaw.actor.mailbox import Reply
+from klaw.actor.supervisor import ActorSpec, State
 from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
+from klaw.chats.commands import SlashCommands
 from klaw.chats.service import ChatBusy, TooManyChats
-from klaw.chats.slash import SlashCommands
 from klaw.domain import names
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Reply
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord

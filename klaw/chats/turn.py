@@ -10,7 +10,7 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent
 from klaw.agent.claims import resumed_trail
 from klaw.agent.conversation import Call, Conversation, describe_failure

@@ -52,7 +52,7 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 
     import trio
 
-    from klaw.client.first_of import run_until_first_ends
+    from klaw.client.link import run_until_first_ends
 
     code = _EXIT_INTERRUPTED
 
@@ -72,8 +72,8 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
     from klaw import __version__
     from klaw.client.connection import connect
-    from klaw.client.errors import ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
     from klaw.client.pipe import InputError, Messages, run_pipe
+    from klaw.errors import ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
 
     at_terminal = not (args.json or args.whole) and _has_terminal()
     welcomed = False
@@ -97,7 +97,7 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
 
 def _has_terminal() -> bool:
     """Whether both ends are a terminal that can be drawn on."""
-    from klaw.client.tty import is_usable
+    from klaw.client.terminal import is_usable
 
     streams = (sys.stdin, sys.stdout)
     return all(each is not None and each.isatty() for each in streams) and is_usable(os.environ.get("TERM"))
@@ -105,8 +105,7 @@ def _has_terminal() -> bool:
 
 async def _at_terminal(client: "Client", chat: str, history: int) -> None:
     from klaw.client.screen import Screen
-    from klaw.client.terminal import Terminal
-    from klaw.client.tty import borrowed_terminal, size_of
+    from klaw.client.terminal import Terminal, borrowed_terminal, size_of
 
     screen = Screen(sys.stdout, lambda: size_of(sys.stdout.fileno()), colours="NO_COLOR" not in os.environ)
     with borrowed_terminal(_STDIN, sys.stdout):

@@ -12,13 +12,12 @@ import structlog
 import trio
 
 from klaw.actor.clock import NewId
-from klaw.actor.nudge import Nudge
-from klaw.actor.reply import Reply
-from klaw.client.errors import ConnectionLost, RequestRefused
+from klaw.actor.mailbox import Nudge, Reply
 from klaw.client.events import Connected, Disconnected, Entry, Event
 from klaw.client.link import Loss
 from klaw.client.streams import Inbox, Streams
 from klaw.domain.names import chat_name
+from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.codec import encode
 from klaw.wire.frames import (
     PROTOCOL_VERSION,

@@ -19,8 +19,11 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import NewId, new_id
 from klaw.client.client import Client
-from klaw.client.errors import ClientClosed, ServerRefused, ServerUnreachable
+from klaw.client.events import Entry, entry_of
 from klaw.client.link import CLOSE_S, run_link
+from klaw.domain.message import Kind
+from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
+from klaw.wire.frames import HISTORY_LIMIT, GetHistory, History
 
 BACKOFF = Backoff(0.2, 15.0)
 
@@ -112,3 +115,47 @@ def check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.port == 0:
         raise ValueError("the address of a server looks like ws://host:port/ws")
+
+
+ATTEMPTS = 5
+QUIT = frozenset({"/quit", "/exit"})
+"""What is typed to leave; never sent."""
+_AMPLE = 3
+"""So many times the messages wanted are fetched, for those that are not shown."""
+
+
+async def open_chat(client: Client, chat: str, limit: int) -> list[Entry]:
+    """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and what
+    they answered are left out: they were of that moment.
+
+    Args:
+        client: connected.
+        chat: the chat's name.
+        limit: messages to return, at most ``HISTORY_LIMIT``.
+
+    Raises:
+        RequestRefused: the server will not show the chat.
+        ServerRefused, ServerUnreachable, ConnectionLost: there is no connection (any more).
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            page = await _last(client, chat, min(max(limit, 1) * _AMPLE, HISTORY_LIMIT))
+            await client.watch(chat, page[-1].seq if page else 0)
+        except ConnectionLost:
+            if attempt == ATTEMPTS - 1:
+                raise
+            await client.reconnected()
+        else:
+            return [entry for entry in page if entry.kind != Kind.COMMAND][-limit:] if limit > 0 else []
+    raise AssertionError
+
+
+async def _last(client: Client, chat: str, limit: int) -> list[Entry]:
+    try:
+        page = await client.request(GetHistory(chat=chat, limit=limit))
+    except RequestRefused as exc:
+        if exc.code == "unknown_chat":
+            return []
+        raise
+    assert isinstance(page, History)  # the answer to its request
+    return [entry_of(chat, message, replayed=True) for message in page.messages]

@@ -6,6 +6,7 @@ made, watched and closed here.
 """
 
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -15,10 +16,34 @@ import trio
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, wrap_client_stream
 from wsproto.utilities import ProtocolError as WebSocketProtocolError
 
-from klaw.client.first_of import run_until_first_ends
 from klaw.errors import ProtocolError
 from klaw.wire.codec import decode_server, encode
 from klaw.wire.frames import ClientFrame, Error, Hello, Notice, ServerFrame, Welcome
+
+
+async def run_until_first_ends(*tasks: Callable[[], Awaitable[None]]) -> None:
+    """Run tasks side by side; when one returns or raises, the others are cancelled.
+
+    Raises:
+        Exception: what that task raised, as itself; errors of the others while they were cancelled are lost.
+
+    Cancellation: cancels them all.
+    """
+    errors: list[Exception] = []
+
+    async def run(task: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+        try:
+            await task()
+        except Exception as exc:  # noqa: BLE001  raised below: a nursery would wrap it in a group
+            errors.append(exc)
+        scope.cancel(reason="another of these tasks has ended")
+
+    async with trio.open_nursery() as nursery:
+        for task in tasks:
+            nursery.start_soon(run, task, nursery.cancel_scope)
+    if errors:
+        raise errors[0]
+
 
 MAX_FRAME_CHARACTERS = 32 * 1024 * 1024
 """A page of long messages is many times as large as what a client may send."""

@@ -10,12 +10,11 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
-from klaw.client.answer_matcher import Failed, Waiter
 from klaw.client.client import Client
-from klaw.client.errors import RequestRefused
-from klaw.client.events import Entry
-from klaw.client.open_chat import QUIT, open_chat
+from klaw.client.connection import QUIT, open_chat
+from klaw.client.events import Entry, Failed, Waiter
 from klaw.client.text_width import harmless
+from klaw.errors import RequestRefused
 from klaw.wire.frames import Approval
 
 ATTEMPTS = 5

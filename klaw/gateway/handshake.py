@@ -1,22 +1,26 @@
-"""From an accepted TCP stream to a session: read the request's head, decide who may come in, hand the stream over.
+"""From an accepted TCP connection to a session: read the request's head, decide who may come in, shake hands.
 
-The WebSocket library wants to read the head itself, so ``ReplayStream`` gives it the same bytes again.
+A browser sends ``Origin``, a native client does not. Without tokens every page that a person visits could otherwise
+talk to the server on their own machine, so only pages of this server, and those that the configuration names, may.
 """
 
-from collections.abc import Callable
+import ipaddress
+import socket
+from collections.abc import Callable, Collection
+from urllib.parse import SplitResult, urlsplit
 
 import h11
 import structlog
 import trio
 from trio.abc import HalfCloseableStream
-from trio_websocket import wrap_server_stream
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.domain.names import UserId
 from klaw.errors import ProtocolError
 from klaw.gateway.admission import UserAllowance
 from klaw.gateway.auth import Grant
-from klaw.gateway.origin import origin_allowed
-from klaw.gateway.rate_limits import SHARE, FramePace
 from klaw.gateway.session import Services, Session
 
 MAX_HEAD_BYTES = 16_384
@@ -47,13 +51,11 @@ _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x
 class RequestHead:
     """A request head. Header names are lower-case; of a repeated header the first counts."""
 
-    def __init__(self, request: h11.Request, raw: bytes, after: bytes) -> None:
+    def __init__(self, request: h11.Request, raw: bytes) -> None:
         self.method = request.method.decode("ascii")
         self.path = request.target.decode("latin-1").split("?", 1)[0]
         self.raw = raw
         """All bytes read so far."""
-        self.after = after
-        """Of them those behind the head."""
         self._headers: dict[str, str] = {}
         for name, value in request.headers:
             self._headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
@@ -90,7 +92,7 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
             code = "head_too_large" if error.error_status_hint == 431 else "bad_request"
             raise ProtocolError(code, "not a usable HTTP request", close=True) from error
         if isinstance(event, h11.Request):
-            return RequestHead(event, raw, parser.trailing_data[0])
+            return RequestHead(event, raw)
         if event is not h11.NEED_DATA:
             return None
         try:
@@ -126,49 +128,7 @@ async def linger(stream: HalfCloseableStream) -> None:
             return
 
 
-class ReplayStream(HalfCloseableStream):
-    """A stream of which some bytes were read already: they are received first, and the rest at a pace."""
-
-    def __init__(self, stream: HalfCloseableStream, head: RequestHead, pace: FramePace) -> None:
-        self._stream = stream
-        self._raw = head.raw
-        self._pace = pace
-        self._pause_s = pace.wait_s(head.after, trio.current_time())
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        if self._raw:
-            await trio.lowlevel.checkpoint()
-            data, self._raw = self._raw[:max_bytes], b"" if max_bytes is None else self._raw[max_bytes:]
-            return data
-        if self._pause_s > 0:
-            await trio.sleep(self._pause_s)
-        received = await self._receive(max_bytes)
-        self._pause_s = self._pace.wait_s(received, trio.current_time())
-        return received
-
-    async def _receive(self, max_bytes: int | None) -> bytes | bytearray:
-        if isinstance(self._stream, trio.SocketStream) and self._stream.socket.fileno() >= 0:
-            # A connection mostly waits for its next frame: asking the poller first saves a recv() that finds nothing.
-            # A socket that is closed already has no number to wait for; receive_some says so in trio's own words.
-            await trio.lowlevel.wait_readable(self._stream.socket)
-        return await self._stream.receive_some(max_bytes)
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def send_eof(self) -> None:
-        await self._stream.send_eof()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
 PATHS = ("/", "/ws")
-FRAME_SLACK = 1024
-"""The library closes without a word above the limit plus this; below it the session can say what was wrong."""
 RESPOND_S = 3.0
 _BAD_HEADS = {"head_too_large": (431, "Request Header Fields Too Large")}
 
@@ -187,6 +147,7 @@ class HttpRefusal(Exception):
 
 async def serve_stream(
     stream: HalfCloseableStream,
+    connection: socket.socket,
     services: Services,
     session_id: str,
     *,
@@ -199,7 +160,9 @@ async def serve_stream(
     """Serve one connection until it ends. The stream is left to the caller to close.
 
     Args:
-        loopback: the connection comes from this machine.
+        stream: of the connection.
+        connection: the socket below.
+        loopback: it comes from this machine.
         own_hosts: names and addresses of this server, besides loopback.
         on_session: told of the session before it runs.
         on_token: told that the request brought a good token.
@@ -225,20 +188,19 @@ async def serve_stream(
         log.info("request_refused", status=refused.status)
         await _respond(stream, refused.status, refused.reason, refused.text)
         return
-    async with trio.open_nursery() as nursery:
-        config = services.config
-        pace = FramePace(SHARE * config.messages_per_second, SHARE * config.burst, trio.current_time())
-        replayed = ReplayStream(stream, head, pace)
-        limit = config.max_frame_bytes + FRAME_SLACK
-        ws = None
-        with trio.move_on_after(timeout_s):
-            request = await wrap_server_stream(nursery, replayed, max_message_size=limit)
-            ws = await request.accept()
-        if ws is not None:
-            session = Session(ws, session_id, services, grant=grant, loopback=loopback, log_in=log_in)
-            on_session(session)
-            await session.run()
-        nursery.cancel_scope.cancel(reason="the session has ended")
+    try:
+        ws = WSConnection(ConnectionType.SERVER)
+        ws.receive_data(head.raw)
+        await stream.send_all(ws.send(AcceptConnection()))
+    except (RemoteProtocolError, LocalProtocolError):
+        await _respond(stream, 400, "Bad Request", "not a usable WebSocket request")
+        return
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return
+    assert ws.connection is not None  # since it was accepted
+    session = Session(connection, ws.connection, session_id, services, grant=grant, loopback=loopback, log_in=log_in)
+    on_session(session)
+    await session.run()
     await linger(stream)
 
 
@@ -272,3 +234,60 @@ def _bearer(authorization: str | None) -> str | None:
         return None
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def origin_allowed(origin: str | None, host: str | None, own_hosts: Collection[str], allowed: Collection[str]) -> bool:
+    """Whether a request with these headers may go on.
+
+    Args:
+        origin: the ``Origin`` header; None if absent.
+        host: the ``Host`` header.
+        own_hosts: host names and addresses that are this server, besides loopback.
+        allowed: further origins, such as ``https://example.org``.
+    """
+    if origin is None:
+        return True
+    page = _split(origin)
+    if page is None or page.hostname is None or page.scheme not in ("http", "https"):
+        return False
+    if any(_same_origin(page, _split(other)) for other in allowed):
+        return True
+    server = _split(f"//{host}") if host else None
+    if server is None or server.hostname is None:
+        return False
+    # The Host must be ours too: a page of evil.example whose name points here has equal Origin and Host.
+    is_own = is_loopback(server.hostname) or server.hostname in {name.lower() for name in own_hosts}
+    return is_own and page.hostname == server.hostname and _port(page) == (server.port or _default_port(page.scheme))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.split("%", 1)[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  reading it checks it
+    except ValueError:
+        return None
+    return parts
+
+
+def _same_origin(one: SplitResult, other: SplitResult | None) -> bool:
+    return other is not None and (one.scheme, one.hostname, _port(one)) == (other.scheme, other.hostname, _port(other))
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _default_port(parts.scheme)
+
+
+def _default_port(scheme: str) -> int:
+    return 443 if scheme == "https" else 80

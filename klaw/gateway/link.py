@@ -1,13 +1,22 @@
-"""The transport half of a connection: one reader, one writer, liveness, and how it ends. Knows no frame's meaning."""
+"""The transport half of a connection: WebSocket frames (wsproto) over a socket, a bounded outbox, liveness, and how it
+ends. Knows no frame's meaning.
+
+The session reads in a task of its own and the writer sends in one: a message costs each of them one turn of the event
+loop, and all that came with one reading, or waits to be sent, is done in that turn.
+"""
 
 import enum
-import math
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import structlog
 import trio
-from trio_websocket import ConnectionClosed, WebSocketConnection
+from wsproto.connection import Connection, ConnectionState
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+from wsproto.utilities import LocalProtocolError
 
+from klaw.gateway.admission import TokenBucket
 from klaw.gateway.outbox import Outbox
 from klaw.wire.codec import encode
 from klaw.wire.frames import ServerFrame
@@ -34,8 +43,10 @@ class Close(enum.Enum):
         self.polite = polite
 
 
+READ_BYTES = 4096
+"""Read at once: some hundred frames at most, so that no connection keeps the event loop for long."""
 SEND_S = 15.0
-"""A client that does not take one frame in this time is dropped."""
+"""A client that does not take what is sent at once in this time is dropped."""
 PONG_S = 10.0
 CLOSE_S = 2.0
 """For sending what is queued and for the closing handshake together."""
@@ -46,24 +57,42 @@ log = structlog.get_logger("klaw.gateway")
 class WebSocketLink:
     """A WebSocket with a bounded outbox.
 
-    Only the writer sends messages: a send that is cancelled half-way leaves the stream unusable, so nothing else may
-    come between.
-
     Args:
+        connection: a socket that does not block; closed by the caller.
+        ws: its protocol, after the handshake.
+        pace: of frames on the wire. Pings and pieces of messages never reach a session, but each of them costs as much
+            as a small message.
         capacity: frames that may wait to be sent.
+        max_bytes: of a message; of a longer one the beginning is handed over.
         ping_s: a peer that is silent for so long is asked for a sign of life.
     """
 
-    def __init__(self, ws: WebSocketConnection, name: str, *, capacity: int, ping_s: float) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        ws: Connection,
+        name: str,
+        *,
+        pace: TokenBucket,
+        capacity: int,
+        max_bytes: int,
+        ping_s: float,
+    ) -> None:
         self.outbox = Outbox(capacity)
         self.frames_in = 0
         self.frames_out = 0
         self.closing: Close | None = None
         """Why this side closes; None while open and when the peer closed."""
+        self._socket = connection
         self._ws = ws
         self._name = name
+        self._pace = pace
+        self._max_bytes = max_bytes
         self._ping_s = ping_s
         self._heard_at = trio.current_time()
+        self._pieces: list[str] = []
+        self._size = 0
+        """Of the pieces."""
         self._body = trio.CancelScope()
         self._written = trio.Event()
         self._mid_frame = False
@@ -80,8 +109,7 @@ class WebSocketLink:
                 nursery.start_soon(self._write, name="gateway writer")
                 with self._body:
                     await self._run_body(body)
-                if self.closing is not None:
-                    await self._say_goodbye(self.closing)
+                await self._say_goodbye(self.closing)
                 nursery.cancel_scope.cancel(reason="the connection is closed")
         finally:
             self.outbox.close(clear=True)
@@ -104,65 +132,135 @@ class WebSocketLink:
             self._body.cancel(reason=close.reason)
 
     async def receive(self) -> str | bytes:
-        """The next message. To be awaited all the time: a full queue would also keep pings and closing waiting.
+        """The next message, of a binary one nothing but that it is one. What came with the message before is there
+        without waiting. To be awaited all the time: pings and closing are answered here.
 
         Raises:
-            ConnectionClosed
+            trio.EndOfChannel: the peer has closed the connection, or is gone.
 
-        Cancellation: no message was taken.
+        Cancellation: a message may be lost; close the connection.
         """
-        data: str | bytes = await self._ws.get_message()
-        self._heard_at = trio.current_time()
-        self.frames_in += 1
-        return data
+        while True:
+            if self.closing is not None:
+                await trio.lowlevel.checkpoint()  # which is cancelled, while the body runs
+            for event in self._ws.events():
+                message: str | bytes | None = None
+                if isinstance(event, TextMessage):
+                    message = self._joined(event)
+                elif isinstance(event, BytesMessage):
+                    message = b""
+                elif isinstance(event, Ping):
+                    self._send_now(event.response())
+                elif isinstance(event, CloseConnection):
+                    self._send_now(event.response())
+                    raise trio.EndOfChannel
+                if getattr(event, "frame_finished", True):
+                    wait_s = self._pace.take(trio.current_time())
+                    if wait_s > 0:
+                        await trio.sleep(wait_s)
+                        self._pace.take(trio.current_time())
+                if message is not None:
+                    self.frames_in += 1
+                    return message
+            await self._read()
 
     async def stay_alive(self, still_allowed: Callable[[], bool]) -> None:
         """Ask a silent peer for a sign of life, now and then; end when it gives none.
 
-        Any message counts as one. Before each ping ``still_allowed`` may end the connection instead.
-
-        Raises:
-            ConnectionClosed
+        Whatever comes counts as one. Before each ping ``still_allowed`` may end the connection instead.
         """
+        asked_at = self._heard_at
         while True:
-            silent_s = trio.current_time() - self._heard_at
-            if silent_s < self._ping_s:
-                await trio.sleep(self._ping_s - silent_s)
+            now = trio.current_time()
+            if self._heard_at < asked_at:
+                if now >= asked_at + PONG_S:
+                    self.end(Close.UNRESPONSIVE)
+                    return
+            elif now < self._heard_at + self._ping_s:
+                await trio.sleep_until(self._heard_at + self._ping_s)
                 continue
-            if not still_allowed():
+            elif still_allowed():
+                asked_at = now
+                self._send_now(Ping())
+            else:
                 return
-            with trio.move_on_after(PONG_S) as waiting:
-                await self._ws.ping()
-            if waiting.cancelled_caught:
-                self.end(Close.UNRESPONSIVE)
-                return
-            self._heard_at = trio.current_time()
+            await trio.sleep(min(self._ping_s, PONG_S))
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        try:
+            await trio.lowlevel.wait_readable(self._socket)
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            raise trio.EndOfChannel
+        self._heard_at = trio.current_time()
+        self._ws.receive_data(data)
+
+    def _joined(self, event: TextMessage) -> str | None:
+        """The whole message, when it is; or what there is of one that is too long."""
+        if event.message_finished and not self._pieces:
+            return event.data
+        self._pieces.append(event.data)
+        self._size += len(event.data)
+        if not event.message_finished and self._size <= self._max_bytes:
+            return None
+        whole = "".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return whole
 
     async def _run_body(self, body: Callable[[], Awaitable[None]]) -> None:
         try:
             await body()
-        except* ConnectionClosed:
+        except* trio.EndOfChannel:
             self._body.cancel(reason="the peer closed the connection")
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def _send_now(self, event: Ping | Pong | CloseConnection) -> None:
+        """Send a control frame before all that waits; nothing on a connection that is closing already."""
+        with suppress(LocalProtocolError):
+            self.outbox.interrupt(self._ws.send(event))
 
     async def _write(self) -> None:
-        try:
-            # One scope with a moving deadline: one of its own for each frame costs more than the frame.
-            with trio.CancelScope() as sending:
-                while (text := await self.outbox.take()) is not None:
-                    self._mid_frame = True
-                    sending.deadline = trio.current_time() + SEND_S
-                    await self._ws.send_message(text)
-                    sending.deadline = math.inf
-                    self._mid_frame = False
-                    self.frames_out += 1
-            if sending.cancelled_caught:
-                self.drop_slow()
-        except ConnectionClosed:
-            self._body.cancel(reason="the peer closed the connection")
+        with suppress(OSError, LocalProtocolError):  # gone, or closing: the reader finds out
+            while (frames := await self.outbox.take()) is not None:
+                data = b"".join(
+                    frame if isinstance(frame, bytes) else self._ws.send(TextMessage(frame)) for frame in frames
+                )
+                self._mid_frame = True
+                await self._send(data)
+                self._mid_frame = False
+                self.frames_out += sum(isinstance(frame, str) for frame in frames)
         self._written.set()
 
-    async def _say_goodbye(self, close: Close) -> None:
-        with trio.move_on_after(CLOSE_S):
+    async def _send(self, data: bytes) -> None:
+        sent = self._try(data)
+        if sent == len(data):
+            return
+        with trio.move_on_after(SEND_S) as sending:
+            while sent < len(data):
+                await trio.lowlevel.wait_writable(self._socket)
+                sent += self._try(memoryview(data)[sent:])
+        if sending.cancelled_caught:
+            self.drop_slow()
+            raise BrokenPipeError
+
+    def _try(self, data: bytes | memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+
+    async def _say_goodbye(self, close: Close | None) -> None:
+        self.outbox.close(clear=close is None)
+        with trio.move_on_after(CLOSE_S), suppress(trio.EndOfChannel):
             await self._written.wait()
-            if not self._mid_frame:
-                await self._ws.aclose(close.code, close.reason)
+            if close is not None and not self._mid_frame and self._ws.state is ConnectionState.OPEN:
+                await self._send(self._ws.send(CloseConnection(code=close.code, reason=close.reason)))
+                while True:  # until the peer has closed as well
+                    await self.receive()

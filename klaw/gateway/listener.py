@@ -16,17 +16,13 @@ from typing import assert_never
 import attrs
 import structlog
 import trio
-from wsproto.utilities import LocalProtocolError
 
 from klaw.actor.failure import error_class, where
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import ActorSpec, Restart, Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.errors import CannotListen, ConfigError, Problem
 from klaw.gateway.admission import Admission, Arrival
-from klaw.gateway.handshake import respond, serve_stream
-from klaw.gateway.origin import is_loopback
+from klaw.gateway.handshake import is_loopback, respond, serve_stream
 from klaw.gateway.session import Services, Session, SessionReport
 
 STOP_S = 5.0
@@ -177,21 +173,25 @@ class Gateway:
             return
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
         if arrival is Arrival.LET_IN:
-            connections.start_soon(self._connection, stream, session_id, peer, arriving, name="gateway connection")
+            connections.start_soon(
+                self._connection, stream, connection, session_id, peer, arriving, name="gateway connection"
+            )
         else:
             self._refusing += 1
             connections.start_soon(self._turn_away, stream, name="gateway refusal")
 
     async def _connection(
-        self, stream: trio.SocketStream, session_id: str, peer: str, arriving: trio.CancelScope
+        self,
+        stream: trio.SocketStream,
+        connection: socket.socket,
+        session_id: str,
+        peer: str,
+        arriving: trio.CancelScope,
     ) -> None:
         """Serve one connection; no error leaves this."""
         structlog.contextvars.bind_contextvars(connection=session_id)
         try:
-            await self._serve(stream, session_id, peer, arriving)
-        except* LocalProtocolError:
-            # The library answers a ping or pong that crosses a close frame (trio-websocket issue 184).
-            log.info("connection_broken")
+            await self._serve(stream, connection, session_id, peer, arriving)
         except* Exception as failures:  # noqa: BLE001  an error of one connection concerns nobody else
             log.error("connection_failed", error=error_class(failures), where=where(failures))
         finally:
@@ -199,7 +199,14 @@ class Gateway:
             self._sessions.pop(session_id, None)
             stream.socket.close()
 
-    async def _serve(self, stream: trio.SocketStream, session_id: str, peer: str, arriving: trio.CancelScope) -> None:
+    async def _serve(
+        self,
+        stream: trio.SocketStream,
+        connection: socket.socket,
+        session_id: str,
+        peer: str,
+        arriving: trio.CancelScope,
+    ) -> None:
         try:
             local = stream.socket.getsockname()[0]
         except OSError:
@@ -214,6 +221,7 @@ class Gateway:
             with arriving:
                 await serve_stream(
                     stream,
+                    connection,
                     self._services,
                     session_id,
                     loopback=is_loopback(peer),

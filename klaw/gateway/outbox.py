@@ -10,6 +10,9 @@ from klaw.wire.frames import Delta
 
 MAX_CHARS = 4_000_000
 """Characters that may wait for one client: bounds the memory of one that asks for pages of history and never reads."""
+MAX_CONTROL_BYTES = 1024
+AT_ONCE_CHARS = 16_384
+"""So many characters at least are taken at once, if they are there."""
 
 
 @attrs.define
@@ -49,6 +52,7 @@ class Outbox:
         self._frames: deque[str | _Pieces] = deque()
         self._open_pieces: dict[str, _Pieces] = {}
         """By chat: the last queued frame of that chat, if it is a delta."""
+        self._control = b""
         self._closed = False
         self._takers = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
@@ -87,22 +91,38 @@ class Outbox:
         while not self.has_room(share):
             await self._room.park()
 
-    async def take(self) -> str | None:
-        """The next frame; None once it is closed and empty. Cancellation: nothing was taken."""
-        if self._frames or self._closed:
+    def interrupt(self, data: bytes) -> None:
+        """Have bytes sent before all that waits, also by a closed outbox: a control frame. Those that nobody takes are
+        dropped, as of a peer that asks for pongs and does not read them."""
+        if len(self._control) + len(data) <= MAX_CONTROL_BYTES:
+            self._control += data
+            self._takers.unpark()
+
+    async def take(self) -> list[str | bytes] | None:
+        """What is to be sent next, several frames if they are short; None once it is closed and empty. Cancellation:
+        nothing was taken."""
+        if self._frames or self._control or self._closed:
             await trio.lowlevel.checkpoint()
-        while not self._frames:
+        while not (self._frames or self._control):
             if self._closed:
                 return None
             await self._takers.park()
-        frame = self._frames.popleft()
-        self._chars -= _length(frame)
+        taken: list[str | bytes] = []
+        if self._control:
+            taken.append(self._control)
+            self._control = b""
+        chars = 0
+        while self._frames and chars < AT_ONCE_CHARS:
+            frame = self._frames.popleft()
+            chars += _length(frame)
+            if isinstance(frame, _Pieces):
+                if self._open_pieces.get(frame.chat) is frame:
+                    del self._open_pieces[frame.chat]
+                frame = frame.encode()
+            taken.append(frame)
+        self._chars -= chars
         self._room.unpark_all()
-        if isinstance(frame, str):
-            return frame
-        if self._open_pieces.get(frame.chat) is frame:
-            del self._open_pieces[frame.chat]
-        return frame.encode()
+        return taken
 
     def close(self, *, clear: bool = False) -> None:
         """Accept nothing more; what is queued can still be taken, unless cleared."""

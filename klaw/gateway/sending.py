@@ -11,8 +11,7 @@ from functools import partial
 import attrs
 import trio
 
-from klaw.actor.mailbox import answer_within
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Reply, answer_within
 from klaw.chats.service import Chats
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import ActorTooSlow

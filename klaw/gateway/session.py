@@ -1,13 +1,14 @@
 """One client connection, from hello to close: what each frame of the client leads to."""
 
 import math
+import socket
 from collections import deque
 from collections.abc import Callable
 
 import attrs
 import structlog
 import trio
-from trio_websocket import WebSocketConnection
+from wsproto.connection import Connection
 
 from klaw import __version__
 from klaw.actor.clock import Clock
@@ -19,13 +20,12 @@ from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
 from klaw.errors import KlawError, ProtocolError
 from klaw.gateway import answers
-from klaw.gateway.admission import UserAllowance
+from klaw.gateway.admission import TokenBucket, UserAllowance
 from klaw.gateway.answers import StoredOnce, refusal, with_marks
 from klaw.gateway.auth import Authenticator, Grant
 from klaw.gateway.delivery import MAX_WATCHED, Delivery
 from klaw.gateway.hub import ChatEvent, Hub
 from klaw.gateway.link import Close, WebSocketLink
-from klaw.gateway.rate_limits import TokenBucket
 from klaw.gateway.requests import answer
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.toolbox.approvals import Approvals
@@ -46,6 +46,8 @@ from klaw.wire.frames import (
     Welcome,
 )
 
+SHARE = 2.0
+"""So many frames on the wire for each message that a connection may send."""
 MAX_REQUESTS = 16
 """Requests of one connection that are being answered; more are refused as ``busy``."""
 MAX_CLIENT_NAME = 64
@@ -106,7 +108,8 @@ class Session:
 
     def __init__(
         self,
-        ws: WebSocketConnection,
+        connection: socket.socket,
+        ws: Connection,
         session_id: str,
         services: Services,
         *,
@@ -120,8 +123,17 @@ class Session:
         self._grant = grant
         self._loopback = loopback
         self._since = services.clock.now()
-        self._link = WebSocketLink(ws, session_id, capacity=config.outbox_frames, ping_s=config.ping_s)
-        self._bucket = TokenBucket(config.messages_per_second, config.burst, trio.current_time())
+        now = trio.current_time()
+        self._link = WebSocketLink(
+            connection,
+            ws,
+            session_id,
+            pace=TokenBucket(SHARE * config.messages_per_second, round(SHARE * config.burst), now),
+            capacity=config.outbox_frames,
+            max_bytes=config.max_frame_bytes,
+            ping_s=config.ping_s,
+        )
+        self._bucket = TokenBucket(config.messages_per_second, config.burst, now)
         self._log_in = log_in
         self._talk: _Talk | None = None
         self._client: str | None = None

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 
 
 class Priority(enum.IntEnum):

@@ -16,9 +16,8 @@ import trio
 from klaw.actor.backoff import Pauses
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
-from klaw.actor.nudge import Nudge
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Nudge
+from klaw.actor.supervisor import Started, Vitals
 from klaw.config.topics import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId

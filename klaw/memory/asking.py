@@ -15,7 +15,7 @@ import trio
 
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.domain import tokens
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import KlawError, ProviderTimeout

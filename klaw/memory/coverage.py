@@ -16,9 +16,8 @@ import trio
 
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
-from klaw.actor.nudge import Nudge
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Nudge
+from klaw.actor.supervisor import Started, Vitals
 from klaw.domain.coverage import Damage, Tallies, add_rows, joined
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural

@@ -6,7 +6,7 @@ from functools import partial
 import attrs
 import trio
 
-from klaw.actor.nudge import Nudge
+from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec
 from klaw.actor.threads import Threads
 from klaw.config.schema import LOCAL_PROVIDER

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from trio.lowlevel import Task
 
     from klaw.actor.clock import Clock
-    from klaw.actor.supervisor import Supervisor
-    from klaw.actor.vitals import ActorReport
+    from klaw.actor.supervisor import ActorReport, Supervisor
     from klaw.llm.slots import Slots, SlotsReport
 
 NOUN = Noun("actors", "show the parts of the server with their queues (docs/operations.md)")

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from klaw.chats.slash import SlashAnswer
+from klaw.chats.commands import SlashAnswer
 from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.operation import Lines, Operation, OperationError, supplied

@@ -237,7 +237,7 @@ async def health(writer: "Writer", health: "HasProblems", supervisor: "Superviso
     """
     import trio
 
-    from klaw.actor.vitals import State
+    from klaw.actor.supervisor import State
     from klaw.errors import ActorStopped
 
     ping_ms, begin = None, trio.current_time()

@@ -17,10 +17,8 @@ import trio
 
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.actor.supervisor import Started, Vitals
 from klaw.agent.agent import Agent
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName

@@ -11,8 +11,7 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import Clock, from_iso, iso
-from klaw.actor.mailbox import answer_within
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Reply, answer_within
 from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
 from klaw.domain.names import InvalidName, UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE

@@ -13,7 +13,7 @@ import structlog
 import trio
 
 from klaw.actor.clock import Clock, iso
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Reply
 from klaw.domain.events import Approval, ApprovalAsked, ApprovalEnded, EventSink, Outcome
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.text import printable

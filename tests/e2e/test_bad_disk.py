@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.cli.complain import EX_CONFIG
-from klaw.client.errors import RequestRefused
+from klaw.errors import RequestRefused
 from klaw.wire.frames import GetStatus
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home

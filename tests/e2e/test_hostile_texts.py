@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from klaw.chats.commands import Command
-from klaw.client.errors import RequestRefused
+from klaw.errors import RequestRefused
 from klaw.wire.frames import ClientFrame, Send
 from tests.support.hostile import FRAME_BYTES, hostile_texts
 from tests.support.llm_server import serve_llm, text_reply

@@ -5,7 +5,7 @@ import json
 import pytest
 import trio
 
-from klaw.client.errors import RequestRefused, ServerRefused
+from klaw.errors import RequestRefused, ServerRefused
 from tests.support.llm_server import Cut, Raw, Reply, Text, error_reply, serve_llm, text_reply
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import bare_socket, talking

@@ -10,7 +10,7 @@ from trio_websocket import ConnectionClosed, open_websocket
 
 from klaw.actor.clock import SystemClock, new_id
 from klaw.actor.mailbox import Mailbox
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.config.schema import GatewayConfig
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Kind, Message, Role

@@ -11,8 +11,8 @@ from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.errors import ConnectionLost, RequestRefused
 from klaw.client.events import Connected, Entry, Event
+from klaw.errors import ConnectionLost, RequestRefused
 from klaw.wire.frames import Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
 from tests.support.waiting import HANG_S
 

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.domain.events import Event, Noticed
 from klaw.health import WATCH_S, recovered, watch
 

@@ -17,8 +17,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, is_cancelled
-from klaw.actor.supervisor import ActorSpec, Restart, Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.config.schema import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server

@@ -13,9 +13,7 @@ import structlog
 import trio
 
 from klaw.actor.clock import Clock
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.nudge import Nudge
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Mailbox, Nudge, Reply
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.errors import ActorStopped, ModelError
 

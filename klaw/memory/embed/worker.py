@@ -15,9 +15,8 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class
-from klaw.actor.supervisor import Started
+from klaw.actor.supervisor import Started, Vitals
 from klaw.actor.threads import Threads
-from klaw.actor.vitals import Vitals
 from klaw.config.schema import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState

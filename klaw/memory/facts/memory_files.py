@@ -17,10 +17,9 @@ from pathlib import Path
 import structlog
 
 from klaw.actor.failure import error_class
-from klaw.actor.nudge import Nudge
-from klaw.actor.supervisor import Started
+from klaw.actor.mailbox import Nudge
+from klaw.actor.supervisor import Started, Vitals
 from klaw.actor.threads import Threads
-from klaw.actor.vitals import Vitals
 from klaw.config import guarded
 from klaw.config.guarded import NotPlain
 from klaw.config.paths import below_of_user

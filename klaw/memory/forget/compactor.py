@@ -14,9 +14,8 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class
-from klaw.actor.nudge import Nudge
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Nudge
+from klaw.actor.supervisor import Started, Vitals
 from klaw.errors import StorageError
 
 ACTOR_NAME = "memory.compactor"

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import attrs
 
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.context.request import request_tokens
 from klaw.domain import tokens
 from klaw.domain.text import clean_output

@@ -7,8 +7,8 @@ import structlog
 
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
+from klaw.actor.supervisor import Vitals
 from klaw.actor.threads import Threads
-from klaw.actor.vitals import Vitals
 from klaw.config.schema import EngineConfig
 from klaw.context.inputs import Budget
 from klaw.domain import tokens

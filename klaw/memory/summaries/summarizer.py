@@ -14,9 +14,8 @@ import trio
 from klaw.actor.backoff import SLOW
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
-from klaw.actor.nudge import Nudge
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Nudge
+from klaw.actor.supervisor import Started, Vitals
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import plural
 from klaw.errors import ActorStopped, StorageError, StorageFull

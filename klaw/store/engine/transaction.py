@@ -14,7 +14,7 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Reply
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.errors import KlawError, SourceForgotten, StorageError, StorageFull, StoreDamaged, VectorsDamaged

@@ -13,10 +13,8 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import Started
-from klaw.actor.vitals import Vitals
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.actor.supervisor import Started, Vitals
 from klaw.domain.message import Message
 from klaw.errors import KlawError, StorageFull
 from klaw.store.engine.database import Database

@@ -17,11 +17,9 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import Started
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.actor.supervisor import Started, Vitals
 from klaw.actor.threads import Threads
-from klaw.actor.vitals import Vitals
 from klaw.errors import ActorStopped, KlawError
 from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE

@@ -18,11 +18,9 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, split_cancelled, where
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import ActorSpec, Restart, Started
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.actor.threads import Threads
-from klaw.actor.vitals import Vitals
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
 from klaw.toolbox.mcp.listing import Listed, chosen, described, offered_names, parameters_of
 from klaw.toolbox.mcp.state import McpReport, McpState

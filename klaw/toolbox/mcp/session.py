@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from klaw import __version__
 from klaw.actor.failure import error_class, split_cancelled
-from klaw.actor.nudge import Nudge
+from klaw.actor.mailbox import Nudge
 from klaw.errors import McpError
 from klaw.toolbox.mcp.guard import Guard, Link, Reads, Writes
 from klaw.toolbox.mcp.http import http_server

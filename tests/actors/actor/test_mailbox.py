@@ -5,8 +5,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from klaw.actor.mailbox import Mailbox, answer_within
-from klaw.actor.reply import Reply
+from klaw.actor.mailbox import Mailbox, Reply, answer_within
 from klaw.errors import ActorStopped, ActorTooSlow
 
 

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from klaw.actor.nudge import Nudge
+from klaw.actor.mailbox import Nudge
 
 
 async def test_nudges_are_not_lost_and_many_are_one(autojump_clock: MockClock) -> None:

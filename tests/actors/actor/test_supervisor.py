@@ -7,10 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from klaw.actor.mailbox import Mailbox
-from klaw.actor.reply import Reply
-from klaw.actor.supervisor import MAX_RESTARTS, RETRY_FAILED_S, ActorSpec, Restart, Started, Supervisor
-from klaw.actor.vitals import State, Vitals
+from klaw.actor.mailbox import Mailbox, Reply
+from klaw.actor.supervisor import MAX_RESTARTS, RETRY_FAILED_S, ActorSpec, Restart, Started, State, Supervisor, Vitals
 from klaw.errors import ActorStopped, CannotListen, ConfigError, Problem
 from tests.support.clock import TrioClock
 

@@ -10,8 +10,7 @@ import trio.testing
 
 from klaw import __version__
 from klaw.actor import log as logging
-from klaw.actor.supervisor import ActorSpec
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import ActorSpec, Vitals
 from klaw.admin.commands import Commands, Sources
 from klaw.app.app import App
 from klaw.gateway.session import SessionReport

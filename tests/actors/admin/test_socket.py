@@ -18,8 +18,7 @@ import trio.testing
 
 import klaw.admin.socket as admin_socket
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, Supervisor
-from klaw.actor.vitals import State, Vitals
+from klaw.actor.supervisor import ActorSpec, State, Supervisor, Vitals
 from klaw.admin.socket import SocketTaken
 from klaw.errors import ActorStopped, StorageError
 from klaw.operations.perform import Call

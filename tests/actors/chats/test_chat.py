@@ -11,7 +11,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from klaw.actor.vitals import State
+from klaw.actor.supervisor import State
 from klaw.app.app import recover_chats
 from klaw.chats import chat as chat_module
 from klaw.chats.service import TooManyChats

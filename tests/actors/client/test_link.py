@@ -9,8 +9,8 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.client import link as link_module
 from klaw.client.connection import connect
-from klaw.client.errors import ServerRefused, ServerUnreachable
 from klaw.client.events import Connected, Disconnected
+from klaw.errors import ServerRefused, ServerUnreachable
 from tests.support.fake_server import FakeServer
 from tests.support.waiting import HANG_S, until
 

@@ -8,12 +8,12 @@ import attrs
 import pytest
 import trio
 from trio_websocket import WebSocketConnection
+from wsproto.connection import Connection
 
 from klaw.actor.clock import SystemClock, new_id
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.errors import CannotListen, ConfigError
 from klaw.gateway.auth import Authenticator, add_token, allow_local, revoke_tokens
-from klaw.gateway.handshake import ReplayStream
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
@@ -283,14 +283,13 @@ async def test_a_flood_of_frames_is_read_no_faster_than_it_may_be(tmp_path):
 @pytest.mark.parametrize("flood", [framed(PING, b""), framed(0, b"", fin=False)], ids=["pings", "pieces"])
 async def test_frames_that_are_no_messages_are_read_at_a_pace_too(tmp_path, monkeypatch, flood):
     """Counts what the library is given: a flood of tiny frames costs it as much as messages would."""
-    given, receive = [], ReplayStream.receive_some
+    given, receive = [], Connection.receive_data
 
-    async def counted(stream, max_bytes=None):
-        data = await receive(stream, max_bytes)
+    def counted(ws, data):
         given.append(len(data))
-        return data
+        receive(ws, data)
 
-    monkeypatch.setattr(ReplayStream, "receive_some", counted)
+    monkeypatch.setattr(Connection, "receive_data", counted)
     config = attrs.evolve(QUICK, messages_per_second=20.0, burst=100)
     async with world(tmp_path, config) as w, await w.raw_tcp() as stream, w.client() as other:
         await stream.send_all(UPGRADE)
@@ -305,15 +304,15 @@ async def test_frames_that_are_no_messages_are_read_at_a_pace_too(tmp_path, monk
 
 
 async def test_a_silent_client_is_pinged_and_stays(tmp_path, monkeypatch):
-    ping, pings, thrice = WebSocketConnection.ping, [], trio.Event()
+    answer, pings, thrice = WebSocketConnection._handle_ping_event, [], trio.Event()
 
-    async def counted(ws):
-        await ping(ws)
-        pings.append(ws)
+    async def counted(client, event):
+        await answer(client, event)
+        pings.append(event)
         if len(pings) == 3:
             thrice.set()
 
-    monkeypatch.setattr(WebSocketConnection, "ping", counted)
+    monkeypatch.setattr(WebSocketConnection, "_handle_ping_event", counted)
     async with world(tmp_path, attrs.evolve(QUICK, ping_s=0.02)) as w, w.client() as c:
         with trio.fail_after(HANG_S):
             await thrice.wait()

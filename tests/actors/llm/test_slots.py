@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.llm.slots import Priority, Slots, SlotsReport
 
 INTERACTIVE, BACKGROUND = Priority.INTERACTIVE, Priority.BACKGROUND

@@ -15,7 +15,7 @@ import klaw.operations
 from klaw.admin.commands import Commands
 from klaw.admin.requests import parse
 from klaw.app.app import App, operation_parts, running
-from klaw.chats.slash import SlashAnswer
+from klaw.chats.commands import SlashAnswer
 from klaw.cli.main import parser
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths

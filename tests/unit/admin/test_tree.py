@@ -3,7 +3,7 @@
 from typing import Any
 
 from klaw.actor.mailbox import MailboxReport
-from klaw.actor.vitals import ActorReport, State
+from klaw.actor.supervisor import ActorReport, State
 from klaw.llm.slots import SlotsReport
 from klaw.operations.actors import actor_tree
 

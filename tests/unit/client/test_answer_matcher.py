@@ -1,7 +1,6 @@
 """Which event is the answer to a message in a pipe."""
 
-from klaw.client.answer_matcher import Failed, Waiter
-from klaw.client.events import Entry
+from klaw.client.events import Entry, Failed, Waiter
 from klaw.wire.frames import Delta, Error, Status
 
 MINE = Entry(chat="main", seq=5, id="mine", role="user", kind="text", content="question")

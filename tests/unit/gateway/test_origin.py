@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.gateway.origin import is_loopback, origin_allowed
+from klaw.gateway.handshake import is_loopback, origin_allowed
 
 ALLOWED = ("https://chat.example",)
 OWN = ("192.168.1.5", "klaw.lan")

@@ -8,14 +8,14 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.gateway.outbox import Outbox
+from klaw.gateway.outbox import AT_ONCE_CHARS, MAX_CONTROL_BYTES, Outbox
 
 
 async def drain(outbox):
     outbox.close()
     taken = []
-    while (text := await outbox.take()) is not None:
-        taken.append(text)
+    while (frames := await outbox.take()) is not None:
+        taken += frames
     return taken
 
 
@@ -45,7 +45,8 @@ async def test_pieces_are_joined_past_frames_of_other_chats_but_not_past_one_of_
 async def test_a_piece_that_was_taken_is_not_added_to():
     outbox = Outbox(10)
     outbox.put_delta("a", "t1", 0, "x")
-    assert json.loads(await outbox.take())["text"] == "x"
+    (frame,) = await outbox.take()
+    assert json.loads(frame)["text"] == "x"
     outbox.put_delta("a", "t1", 1, "y")
     assert json.loads((await drain(outbox))[0])["offset"] == 1
 
@@ -63,7 +64,7 @@ async def test_a_full_outbox_refuses_frames_but_still_joins_pieces():
 async def test_waiting_for_room_ends_when_the_writer_takes():
     outbox = Outbox(4)
     for text in "abcd":
-        outbox.put(text)
+        outbox.put(text * AT_ONCE_CHARS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.wait_for_room, 0.5)
         await trio.testing.wait_all_tasks_blocked()
@@ -92,19 +93,31 @@ async def test_closing_can_keep_or_clear_what_is_queued():
     assert await outbox.take() is None
 
 
+async def test_short_frames_are_taken_together_and_control_frames_first():
+    outbox = Outbox(4)
+    outbox.put("a")
+    outbox.put("b" * AT_ONCE_CHARS)
+    outbox.put("c")
+    outbox.interrupt(b"pong")
+    assert await outbox.take() == [b"pong", "a", "b" * AT_ONCE_CHARS]
+    for _ in range(MAX_CONTROL_BYTES):
+        outbox.interrupt(b"12")  # of a peer that asks and does not read
+    outbox.close(clear=True)
+    assert await outbox.take() == [b"12" * (MAX_CONTROL_BYTES // 2)]
+    assert await outbox.take() is None
+
+
 @pytest.mark.parametrize("size", [1, 3])
 @given(pieces=st.lists(st.tuples(st.sampled_from("ab"), st.text("xyя", max_size=3)), max_size=30))
 def test_joined_pieces_are_the_whole_answer(size, pieces):
     async def main():
-        outbox, said, heard = Outbox(100), {"a": "", "b": ""}, {"a": "", "b": ""}
+        outbox, said, heard, taken = Outbox(100), {"a": "", "b": ""}, {"a": "", "b": ""}, []
         for number, (chat, text) in enumerate(pieces):
             outbox.put_delta(chat, "t", len(said[chat]), text)
             said[chat] += text
             if number % size == 0 and outbox.depth:
-                frame = json.loads(await outbox.take())
-                assert frame["offset"] == len(heard[frame["chat"]])
-                heard[frame["chat"]] += frame["text"]
-        for text in await drain(outbox):
+                taken += await outbox.take()
+        for text in [*taken, *await drain(outbox)]:
             frame = json.loads(text)
             assert frame["offset"] == len(heard[frame["chat"]])
             heard[frame["chat"]] += frame["text"]

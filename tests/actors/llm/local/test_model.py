@@ -216,7 +216,7 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
         import trio
         from pathlib import Path
         from klaw.actor.clock import SystemClock
-        from klaw.actor.vitals import Vitals
+        from klaw.actor.supervisor import Vitals
         from klaw.llm.local.process import LocalProcess, LocalSettings
         from klaw.llm.local.state import LocalModel
         import structlog

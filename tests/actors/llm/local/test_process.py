@@ -12,8 +12,7 @@ import trio
 
 import klaw.llm.local.process as local_process
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import Supervisor
-from klaw.actor.vitals import State, Vitals
+from klaw.actor.supervisor import State, Supervisor, Vitals
 from klaw.errors import ModelError
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
 from klaw.llm.local.state import LocalModel, LocalState

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.nudge import Nudge
+from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.errors import StorageError
 from klaw.memory.forget import compactor as compactor_actor

@@ -14,7 +14,7 @@ import trio.testing
 
 from klaw.actor.backoff import SLOW
 from klaw.actor.clock import SystemClock, from_iso, iso
-from klaw.actor.vitals import Vitals
+from klaw.actor.supervisor import Vitals
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary, SummaryState
