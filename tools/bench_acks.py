@@ -23,6 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import apsw
 import trio
 from trio_websocket import ConnectionClosed, WebSocketRequest, serve_websocket
 
@@ -61,7 +62,8 @@ def run_server(home: str, fsync_ms: float, profile: str | None) -> None:
     )
 
     async def main() -> None:
-        await serve(config, Paths.resolve(home), on_ready=lambda url: print(url, flush=True), fsync=slow_fsync)
+        fsync = slow_fsync if fsync_ms else os.fsync
+        await serve(config, Paths.resolve(home), on_ready=lambda url: print(url, flush=True), fsync=fsync)
 
     if profile is None:
         trio.run(main)
@@ -86,6 +88,72 @@ def run_echo() -> None:
         async with trio.open_nursery() as nursery:
             server = await nursery.start(serve_websocket, echo, "127.0.0.1", 0, None)
             print(f"ws://127.0.0.1:{server.port}/", flush=True)
+
+    trio.run(main)
+
+
+def run_floor(home: str) -> None:
+    """The floor's process: the echo of bare trio-websocket, but each message comes back when it is a row, in the full
+    text, and an fsynced line of a log; in groups, with one hop to the database's thread for each. Klaw's schema,
+    connection and journal, and nothing else of it."""
+    from klaw.actor import log
+    from klaw.actor.clock import iso, new_id
+    from klaw.domain.message import Kind, NewMessage, Role
+    from klaw.domain.names import ChatId, UserId
+    from klaw.store import records
+    from klaw.store.engine.journal import Entry, Journal
+    from klaw.store.sql import messages
+    from klaw.store.store import open_store
+
+    log.configure("error", "json")
+    waiting: list[tuple[NewMessage, trio.Event]] = []
+    there = trio.Event()
+
+    def commit(connection: apsw.Connection, journal: Journal, group: list[NewMessage]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        stored = [messages.append(connection, new) for new in group]
+        journal.append([Entry(records.message_path(each), records.message_line(each)) for each in stored])
+        connection.execute("COMMIT")
+        journal.keep()
+
+    async def echo(request: WebSocketRequest) -> None:
+        connection, chat = await request.accept(), ChatId(f"local:{new_id()}")
+        try:
+            while True:
+                text = await connection.get_message()
+                new = NewMessage(
+                    id=new_id(),
+                    user=UserId("local"),
+                    channel="websocket",
+                    chat=chat,
+                    role=Role.USER,
+                    type=Kind.TEXT,
+                    content=json.loads(text)["text"],
+                    metadata={},
+                    tokens=6,
+                    created_at=iso(time.time()),
+                )
+                waiting.append((new, done := trio.Event()))
+                there.set()
+                await done.wait()
+                await connection.send_message(text)
+        except ConnectionClosed:
+            pass
+
+    async def main() -> None:
+        nonlocal there
+        journal = Journal(Path(home), checkpoint_bytes=1 << 20)
+        async with open_store(Path(home) / "klaw.db", journal, readers=1) as store, trio.open_nursery() as nursery:
+            server = await nursery.start(serve_websocket, echo, "127.0.0.1", 0, None)
+            print(f"ws://127.0.0.1:{server.port}/", flush=True)
+            while True:
+                await there.wait()
+                await trio.lowlevel.checkpoint()
+                there = trio.Event()
+                group, waiting[:] = waiting[:], []
+                await store.database.run(commit, journal, [new for new, _ in group])
+                for _, done in group:
+                    done.set()
 
     trio.run(main)
 
@@ -180,12 +248,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", metavar="HOME", help=argparse.SUPPRESS)
     parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--floor", metavar="HOME", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         run_server(arguments.serve, arguments.fsync_ms[0], arguments.profile)
         return
     if arguments.echo:
         run_echo()
+        return
+    if arguments.floor:
+        run_floor(arguments.floor)
         return
     results = [measure(fsync_ms, arguments) for fsync_ms in arguments.fsync_ms]
     for result in results:

@@ -70,7 +70,7 @@ PURE = (
     "operations/operation.py",
     "operations/text.py",
     "wire",
-    "gateway/rate_limits.py",
+    "gateway/admission.py",
     "toolbox/shapes.py",
     "toolbox/calls.py",
     "agent/claims.py",
