@@ -102,7 +102,7 @@ def run_floor(home: str) -> None:
     from klaw.domain.names import ChatId, UserId
     from klaw.store import records
     from klaw.store.engine.journal import Entry, Journal
-    from klaw.store.sql import messages
+    from klaw.store.kinds import messages
     from klaw.store.store import open_store
 
     log.configure("error", "json")
@@ -111,7 +111,7 @@ def run_floor(home: str) -> None:
 
     def commit(connection: apsw.Connection, journal: Journal, group: list[NewMessage]) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        stored = [messages.append(connection, new) for new in group]
+        stored = [messages.insert(connection, new) for new in group]
         journal.append([Entry(records.message_path(each), records.message_line(each)) for each in stored])
         connection.execute("COMMIT")
         journal.keep()

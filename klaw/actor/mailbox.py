@@ -115,6 +115,7 @@ class Mailbox(Generic[M]):
         self._queue: deque[M] = deque()
         self._senders = trio.lowlevel.ParkingLot()
         self._receivers = trio.lowlevel.ParkingLot()
+        self._at_once: Callable[[M], bool] | None = None
         self._closed: str | None = None
         self._current: list[M] = []
         self._high_water = 0
@@ -131,6 +132,9 @@ class Mailbox(Generic[M]):
             ActorStopped: the mailbox is closed.
         """
         self._refuse_if_closed()
+        if self._at_once is not None and not self._queue and self._at_once(message):
+            self._handled += 1
+            return True
         if len(self._queue) >= self.capacity:
             self._dropped += 1
             return False
@@ -183,8 +187,12 @@ class Mailbox(Generic[M]):
 
     # -- the consumer ----------------------------------------------------------------------------------------------
 
-    async def receive(self) -> M:
+    async def receive(self, at_once: Callable[[M], bool] | None = None) -> M:
         """Take the next message; the one taken before counts as handled.
+
+        Args:
+            at_once: handles what is told while this waits, in the turn of who tells it, if that needs no waiting and so
+                the actor need not be woken: returns whether it did. It does not raise.
 
         Raises:
             trio.EndOfChannel: closed and empty.
@@ -197,10 +205,14 @@ class Mailbox(Generic[M]):
             message = self._take()
             await trio.lowlevel.cancel_shielded_checkpoint()
             return message
-        while not self._queue:
-            if self._closed is not None:
-                raise trio.EndOfChannel
-            await self._receivers.park()
+        self._at_once = at_once
+        try:
+            while not self._queue:
+                if self._closed is not None:
+                    raise trio.EndOfChannel
+                await self._receivers.park()
+        finally:
+            self._at_once = None
         return self._take()
 
     async def wait_for_depth(self, depth: int) -> None:

@@ -164,7 +164,7 @@ class _ChatActor:
             closed = False
             with trio.CancelScope(deadline=self._wake_at()) as self.waiting:
                 try:
-                    message = await self.handle.mailbox.receive()
+                    message = await self.handle.mailbox.receive(self._take_at_once)
                 except trio.EndOfChannel:
                     closed = True
             if closed:
@@ -220,13 +220,30 @@ class _ChatActor:
 
     async def _store(self, submits: Sequence[Submit]) -> None:
         """Hand messages to the writer, in order; each is answered by itself, so that one refused id does not refuse
-        the others. The actor does not wait for that: a message costs it one turn of the event loop."""
+        the others. The actor does not wait for that."""
         if self.unstored >= MAX_BATCH:
             await self._settle()
         for submit in submits:
-            self.storing = await self.agent.core.writer.begin(messages.append, [self._message(submit, Kind.TEXT)])
-            self.unstored += 1
-            self.storing.then(partial(self._stored, submit))
+            new = self._message(submit, Kind.TEXT)
+            self._follow(submit, await self.agent.core.writer.begin(messages.append, [new]))
+
+    def _take_at_once(self, message: Msg) -> bool:
+        """Hand a plain message to the writer without waking the actor, which waits for nothing else."""
+        if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or self._parse(message) is not None:
+            return False
+        try:
+            storing = self.agent.core.writer.offer(messages.append, [self._message(message, Kind.TEXT)])
+        except KlawError as error:
+            message.reply.fail(error)
+            return True
+        if storing is not None:
+            self._follow(message, storing)
+        return storing is not None
+
+    def _follow(self, submit: Submit, storing: Reply[tuple[Appended, ...]]) -> None:
+        self.storing = storing
+        self.unstored += 1
+        storing.then(partial(self._stored, submit))
 
     def _stored(self, submit: Submit, stored: Reply[tuple[Appended, ...]]) -> None:
         """Called by the writer."""

@@ -18,7 +18,8 @@ class Debounce:
 
     def add(self, now: float) -> "Debounce":
         """A message came in."""
-        return attrs.evolve(self, first_at=now if self.first_at is None else self.first_at, last_at=now)
+        first_at = now if self.first_at is None else self.first_at
+        return Debounce(quiet_s=self.quiet_s, longest_s=self.longest_s, first_at=first_at, last_at=now)
 
     def hurry(self, now: float) -> "Debounce":
         """Make the turn due at once (``/retry``, recovery, shutdown)."""

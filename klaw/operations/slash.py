@@ -13,7 +13,7 @@ from klaw.operations.text import Marked, Shown, Table
 
 
 class OperationCommands:
-    """Implements ``chats.slash.SlashCommands``. ``parts`` is filled when all parts are made."""
+    """Implements ``chats.commands.SlashCommands``. ``parts`` is filled when all parts are made."""
 
     def __init__(self) -> None:
         self.parts: Mapping[str, Any] = {}

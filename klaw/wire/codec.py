@@ -69,8 +69,8 @@ def encode(frame: ClientFrame | ServerFrame) -> str:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    pairs = ((name, getattr(value, name)) for name in _names(type(value)))  # type: ignore[arg-type]  # hashable
-    return {name: item for name, item in pairs if item is not None}
+    names = _names(type(value))  # type: ignore[arg-type]  # hashable
+    return {name: item for name in names if (item := getattr(value, name)) is not None}
 
 
 @cache

@@ -97,11 +97,15 @@ class Writer:
     ) -> Reply[T]:
         """Like ``run``, but returns as soon as the request is queued: what is begun in order is stored in order."""
         request = Request(function, args, kwargs)
-        if self.mailbox.has_room:  # the usual case, without a trip through the scheduler for each message
-            self.mailbox.tell(request)
-        else:
-            await self.mailbox.post(request)
+        await self.mailbox.post(request)
         return request.reply
+
+    def offer(
+        self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Reply[T] | None:
+        """Like ``begin``, without waiting; None: too much is queued."""
+        request = Request(function, args, kwargs)
+        return request.reply if self.mailbox.has_room and self.mailbox.tell(request) else None
 
     async def run_alone(self, function: Callable[Concatenate[Stopped, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function between two groups and outside of any transaction; nobody can write meanwhile.

@@ -163,3 +163,32 @@ async def test_reply_is_resolved_once() -> None:
 async def test_answer_within_names_the_slow_actor(autojump_clock: trio.testing.MockClock) -> None:
     with pytest.raises(ActorTooSlow, match="the clock"), answer_within(5, "the clock"):
         await trio.sleep_forever()
+
+
+async def test_what_needs_no_waiting_is_handled_without_waking_the_consumer():
+    mailbox, handled, woken = Mailbox("m", 2), [], []
+
+    def at_once(message):
+        if message == "slow":
+            return False
+        handled.append(message)
+        return True
+
+    async def consume():
+        while True:
+            woken.append(await mailbox.receive(at_once))
+
+    mailbox.tell("before")  # nobody waits yet
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consume)
+        await wait_all_tasks_blocked()
+        assert (handled, woken) == ([], ["before"])
+        for message in ("a", "b", "c"):
+            assert mailbox.tell(message)
+        mailbox.tell("slow")
+        mailbox.tell("d")  # waits its turn behind the slow one
+        assert handled == ["a", "b", "c"]
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert (handled, woken) == (["a", "b", "c"], ["before", "slow", "d"])
+    assert mailbox.report().handled == 6

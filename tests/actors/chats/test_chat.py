@@ -183,7 +183,7 @@ async def test_a_crashed_chat_is_not_named_to_other_users(tmp_path: Path, monkey
 
         monkeypatch.setattr(chat_module._ChatActor, "_handle", crash)
         with pytest.raises(ActorStopped):
-            await w.send("again", chat="my-secret-plan")
+            await w.send("/help", chat="my-secret-plan")
         problems = w.app.core.health.problems()
         assert problems["actor:a chat"] == "a chat crashed and will be tried again"
         assert "secret" not in repr(problems)
