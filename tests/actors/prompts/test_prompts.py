@@ -1,9 +1,8 @@
 """Every prompt of klaw/prompts/ as a model receives it: the rendered form stands in tests/golden/prompts/.
 
-A change of a prompt is seen in the difference of its golden file; ``KLAW_WRITE_GOLDEN=1`` writes them anew.
+A change of a prompt is seen in the difference of its golden file; ``pytest --renew-golden`` writes them.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -32,14 +31,13 @@ from klaw.store.kinds import facts, messages
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import off
 from tests.support.facts import fact
+from tests.support.golden import GOLDEN, Golden
 from tests.support.people import add, people_drawer
-from tests.support.repository import REPOSITORY
 from tests.support.scripted import Scripted, TestClock
 from tests.support.stores import START, new, running_store
 from tests.support.topics import ANNA
 from tests.unit.memory.topics.test_merger import topic
 
-GOLDEN = REPOSITORY / "tests" / "golden" / "prompts"
 NAMES = sorted(file.stem for file in Path(klaw.prompts.__file__).parent.glob("*.md"))
 LANGUAGE = {
     "default": "in the user's language",
@@ -175,21 +173,14 @@ RENDER: dict[str, Callable[[Path], Awaitable[Rendered]]] = {
 
 def test_every_prompt_is_rendered() -> None:
     assert sorted(RENDER) == NAMES
-    assert sorted(file.stem for file in GOLDEN.glob("*.txt")) == NAMES
+    assert sorted(file.stem for file in (GOLDEN / "prompts").glob("*.txt")) == NAMES
     assert set(NAMES) - set(LANGUAGE) == {"subagent"}
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_rendered_form(name: str, tmp_path: Path) -> None:
+async def test_the_rendered_form(name: str, tmp_path: Path, golden: Golden) -> None:
     rendered = await RENDER[name](tmp_path)
     text = "\n".join(f"--- {message.role}\n{message.content}" for message in rendered) + "\n"
     assert prompt(name) in text
     assert LANGUAGE.get(name, "") in text
-    assert _golden(name, text) == text
-
-
-def _golden(name: str, text: str) -> str:
-    file = GOLDEN / f"{name}.txt"
-    if os.environ.get("KLAW_WRITE_GOLDEN"):
-        file.write_text(text, "utf-8")
-    return file.read_text("utf-8")
+    golden(f"prompts/{name}", text)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from klaw.cli.admin_call import line, table
 from klaw.cli.operations import written
 from klaw.domain import usage
@@ -11,6 +9,7 @@ from klaw.domain.usage import Spent
 from klaw.operations import actors, mcp, status
 from klaw.operations.text import size
 from tests.support.asking import receipt_lines
+from tests.support.golden import Golden
 
 
 def test_size() -> None:
@@ -30,7 +29,7 @@ def node(name: str, **values: Any) -> dict[str, Any]:
     return {"name": name, "kind": "group", "children": [], **values}
 
 
-def test_the_tree_is_printed_with_its_counters() -> None:
+def test_the_tree_is_printed_with_its_counters(golden: Golden) -> None:
     box = {"capacity": 8, "depth": 1, "high_water": 2, "handled": 3, "failed": 4, "dropped": 5}
     actor = {
         "kind": "actor",
@@ -53,20 +52,7 @@ def test_the_tree_is_printed_with_its_counters() -> None:
         ],
     )
     printed = written(actors._lines({"now": 100.0, "tree": tree}))
-    assert [text[:19].rstrip() for text in printed] == [
-        "actor",
-        "supervisor",
-        "├─ store",
-        "│  └─ store.writer",
-        "├─ llm",
-        "│  └─ llm.slots",
-        "└─ gateway",
-        "   └─ connection c1",
-    ]
-    writer = "running 1 min 1 2 8 3 4 5 6 ModelError idle␛[2J (1 s)"
-    assert printed[3].split("store.writer")[1].split() == writer.split()
-    assert printed[5].split("llm.slots")[1].split() == ["7", "8", "9", "1", "of", "2", "busy"]
-    assert printed[7].split("connection c1")[1].split() == ["open", "10", "s", "user", "анна,", "frames_in", "12"]
+    golden("tables/actors", "\n".join(printed))
     assert "\x1b" not in "".join(printed)
 
 
@@ -85,17 +71,14 @@ COVERAGE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"wordless": 2}, "every message can be found (2 without words)"),
-        ({"repaired_texts": 1, "repaired_vectors": 2}, "every message can be found (3 index rows repaired)"),
-        ({"uncovered": 3, "whole": False}, "3 of 10 messages cannot be found (12 checked so far)"),
-        ({"error": "SQLError"}, "not known: the indexes cannot be read (SQLError); `klaw doctor` says more"),
-    ],
-)
-def test_status_says_whether_all_is_covered(changes, text):
-    assert status._coverage({**COVERAGE, **changes}) == text
+def test_status_says_whether_all_is_covered(golden: Golden) -> None:
+    changes: list[dict[str, Any]] = [
+        {"wordless": 2},
+        {"repaired_texts": 1, "repaired_vectors": 2},
+        {"uncovered": 3, "whole": False},
+        {"error": "SQLError"},
+    ]
+    golden("tables/status_coverage", "\n".join(status._coverage({**COVERAGE, **each}) for each in changes))
 
 
 TASKS: dict[str, Any] = {
@@ -109,8 +92,7 @@ TASKS: dict[str, Any] = {
 }
 
 
-def test_status_tells_how_tasks_stand() -> None:
-    assert status._tasks(TASKS) == ["0 tasks, 0 runs in progress, 0 waiting"]
+def test_status_tells_how_tasks_stand(golden: Golden) -> None:
     busy = {
         **TASKS,
         "count": 3,
@@ -121,32 +103,22 @@ def test_status_tells_how_tasks_stand() -> None:
         "failing": [{"user": "anna", "task": "mail", "error": "no_such_chat"}],
         "undelivered": 4,
     }
-    first, following, failing, undelivered = status._tasks(busy)
-    assert first == "3 tasks, 1 of them disabled, 1 run in progress, 2 waiting"
-    assert following == "next: day of anna at 2026-11-23T08:00:00.000Z"
-    assert failing == "failing: mail of anna (no_such_chat); see `klaw schedule runs mail --user anna`"
-    assert undelivered.startswith("results of the last 30 days without a chat to go to: 4;")
+    golden("tables/status_tasks", "\n".join([*status._tasks(TASKS), *status._tasks(busy)]))
 
 
 SUMMARIES = {"enabled": True, "made": 2, "last_made": "then", "failing": 0, "code": None, "next_try": None}
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"enabled": False}, "off"),
-        ({"made": 0, "last_made": None}, "0 made since the start"),
-        (
-            {"failing": 1, "code": "llm_timeout", "next_try": "soon"},
-            "2 made since the start, the last at then; 1 chat failed (llm_timeout), tried again at soon",
-        ),
-    ],
-)
-def test_the_status_tells_of_summaries(changes: dict[str, Any], text: str) -> None:
-    assert status._summaries({**SUMMARIES, **changes}) == text
+def test_the_status_tells_of_summaries(golden: Golden) -> None:
+    changes: list[dict[str, Any]] = [
+        {"enabled": False},
+        {"made": 0, "last_made": None},
+        {"failing": 1, "code": "llm_timeout", "next_try": "soon"},
+    ]
+    golden("tables/status_summaries", "\n".join(status._summaries({**SUMMARIES, **each}) for each in changes))
 
 
-def test_status_lists_what_is_degraded() -> None:
+def test_status_lists_what_is_degraded(golden: Golden) -> None:
     answer = {
         "version": "1",
         "pid": 2,
@@ -177,15 +149,7 @@ def test_status_lists_what_is_degraded() -> None:
         "degraded": [{"code": "no_llm", "text": "нет модели"}, {"code": "x", "text": "y"}],
     }
     printed = written(status._status(answer))
-    assert "not listening" in printed[1]
-    assert "provider      a: works" in printed
-    assert "provider      b: paused for 9 s after 3 failed calls" in printed
-    assert "provider      c: being tried again after 4 failed calls" in printed
-    assert "local model   missing (run `klaw models pull`)" in printed
-    assert "coverage      every message can be found" in printed
-    assert "tasks         0 tasks, 0 runs in progress, 0 waiting" in printed
-    assert "summaries     2 made since the start, the last at then" in printed
-    assert printed[-2:] == ["degraded      нет модели", "              y"]
+    golden("tables/status", "\n".join(printed))
     assert written(status._status({**answer, "degraded": []}))[-1] == "degraded      nothing"
 
 
@@ -238,22 +202,9 @@ TURN = {
 }
 
 
-def test_a_receipt_shows_layers_window_and_every_candidate() -> None:
+def test_a_receipt_shows_layers_window_and_every_candidate(golden: Golden) -> None:
     """Of version 1 too, as turns of Klaw 0.1 have it: without settings and with the numbers of that time."""
-    printed = receipt_lines(TURN)
-    text = "\n".join(printed)
-    assert "usage    prompt_tokens 100" in printed
-    assert "budget  300 of 6348 usable tokens" in text
-    assert "recall      20  shortened" in printed
-    assert "window  20 messages, 11 to 30; left out 0, older ones are in the segment" in printed
-    assert "recall    search; recalled: 3" in printed
-    assert "question  4 content words" in printed
-    assert "steps     search 3.1 ms" in printed
-    assert "degraded  embedding_late" in printed
-    rows = [each.split() for each in printed[-3:-1]]
-    assert rows[0] == ["3", "user", "1", "0.31234", "-", "-", "0.01639", "12", "near"]
-    assert rows[1][-3:] == ["over_budget", "an", "excerpt"]
-    assert printed[-1] == "problem: USER.md was left out: it cannot be read"
+    golden("tables/receipt_of_version_1", "\n".join(receipt_lines(TURN)))
 
 
 def test_a_receipt_tells_what_was_spent_in_words_and_by_model() -> None:
@@ -287,7 +238,7 @@ def test_a_turn_without_a_context_says_so() -> None:
     assert printed[-1] == "No context was put together for this turn."
 
 
-def test_a_receipt_says_why_each_candidate_was_cut() -> None:
+def test_a_receipt_says_why_each_candidate_was_cut(golden: Golden) -> None:
     """The new form: settings, what was found in all, steps, and the reasons in words."""
     recall = {
         "guard": "search",
@@ -308,14 +259,7 @@ def test_a_receipt_says_why_each_candidate_was_cut() -> None:
         ],
     }  # fmt: skip
     printed = receipt_lines({**TURN, "receipt": {**TURN["receipt"], "version": 2, "recall": recall}})
-    names = "question  3 content words, a command to the model, names 2026-11-20, names 2026-11-01 to 2026-11-30"
-    assert names in printed
-    assert "settings  topK 1, maxTokens 400, relevanceThreshold 0.5, timeBudgetMs 150" in printed
-    assert "found     120 in messages 1 to 200; the best 2 were considered" in printed
-    assert "steps     begin 0.2 ms, embed 8 ms, search 3.1 ms (words 1, vectors 2), rank 0.1 ms" in printed
-    assert printed[-4].endswith("decision    because")
-    assert printed[-3].endswith("near        distance at most 0.15; raised by date; an excerpt of 300 tokens")
-    assert printed[-2].endswith("over_top_k  place 2, topK is 1")
+    golden("tables/receipt", "\n".join(printed))
 
 
 MCP = {
@@ -346,16 +290,8 @@ GONE = MCP | {
 }
 
 
-def test_mcp_servers_as_text():
-    assert mcp._lines({"servers": [GONE, MCP]}) == [
-        "far: not connected: it cannot be reached; next attempt in 4 min 16 s, 0 tools",
-        "  since 2026-11-22T04:00:00Z, http, last error McpError, for everybody",
-        "  and 3 more that are left out (maxTools)",
-        "notes: ready, 2 tools",
-        "  since 2026-11-22T04:00:00Z, stdio, MCP 2026-07-28, for local",
-        "  notes__find",
-        "  notes__read",
-    ]
+def test_mcp_servers_as_text(golden: Golden) -> None:
+    golden("tables/mcp", "\n".join(mcp._lines({"servers": [GONE, MCP]})))
 
 
 def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:

@@ -9,6 +9,7 @@ from klaw.cli.operations import _value, written
 from klaw.domain.names import clock_text, local_time
 from klaw.operations import runs, schedule
 from klaw.operations.operation import OperationError
+from tests.support.golden import Golden
 
 RUN: dict[str, Any] = {
     "id": "r1",
@@ -33,18 +34,9 @@ RUN: dict[str, Any] = {
 }
 
 
-def test_a_run_is_shown_in_a_line_and_in_full() -> None:
-    head, row = written(runs.run_table([RUN]))
-    assert head.split()[:4] == ["run", "task", "kind", "status"]
-    assert "timed out  2026-11-22 08:00Z  4.5 s      15     1  xxx" in row
-    assert row.endswith("x…")
-    text = "\n".join(written(runs._run({"run": RUN})))
-    assert "kind        manual, attempt 2" in text
-    assert "status      timed out (late)" in text
-    assert "chat        Дом, 1 message sent" in text
-    assert "started by  run r0" in text
-    assert "    Что\n    ␛[31mнового?" in text
-    assert "    ␇Ничего.\ufffd" in text
+def test_a_run_is_shown_in_a_line_and_in_full(golden: Golden) -> None:
+    shown = [*written(runs.run_table([RUN])), *written(runs._run({"run": RUN}))]
+    golden("tables/run", "\n".join(shown))
     assert runs.run_table([]) == ["no runs"]
     assert runs.took({**RUN, "ended_at": None}) == ""
 
