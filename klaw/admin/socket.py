@@ -11,22 +11,24 @@ import os
 import socket as stdlib_socket
 import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, TypeAlias
 
 import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Started, Vitals
-from klaw.admin.requests import MAX_LINE_BYTES, Request, parse
 from klaw.config.paths import ensure_private_dir
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError, Problem, StorageError
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Call
+from klaw.operations.perform import Call, read
+from klaw.operations.table import operations
 
 ACTOR_NAME = "admin.socket"
+MAX_LINE_BYTES = 65_536
+"""Longest request, without its line end."""
 MAX_CONNECTIONS = 8
 """More are told so and closed: an operator and a monitor need two."""
 IDLE_S = 300.0
@@ -41,20 +43,16 @@ _BACKLOG = 16
 _READ_BYTES = 16_384
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
+Perform: TypeAlias = Callable[[Call], Awaitable[dict[str, Any]]]
+"""Carries out a request; ``operations.perform`` does."""
 log = structlog.get_logger("klaw.admin")
-
-
-class Runs(Protocol):
-    """What carries out requests; ``commands.Commands`` does."""
-
-    async def run(self, request: Request | Call) -> dict[str, Any]: ...
 
 
 class SocketTaken(KlawError):
     """A live server answers on the socket's path, or something that is no socket is there."""
 
 
-async def run(vitals: Vitals, task_status: Started, *, path: Path, commands: Runs) -> None:
+async def run(vitals: Vitals, task_status: Started, *, path: Path, perform: Perform) -> None:
     """Serve until cancelled. The socket's file is removed in the end.
 
     Raises:
@@ -70,7 +68,7 @@ async def run(vitals: Vitals, task_status: Started, *, path: Path, commands: Run
         log.info("stale_socket_removed", path=str(path))
     listener, inode = _listen(path)
     try:
-        server = _Server(vitals, commands)
+        server = _Server(vitals, perform)
         task_status.started()
         log.info("admin_listening", path=str(path))
         async with trio.open_nursery() as nursery:
@@ -139,9 +137,9 @@ def _peer_uid(connection: trio.socket.SocketType) -> int:
 class _Server:
     """The accept loop and the connections of one incarnation."""
 
-    def __init__(self, vitals: Vitals, commands: Runs) -> None:
+    def __init__(self, vitals: Vitals, perform: Perform) -> None:
         self._vitals = vitals
-        self._commands = commands
+        self._perform = perform
         self._open = 0
 
     async def accept(self, listener: trio.socket.SocketType, nursery: trio.Nursery) -> None:
@@ -191,7 +189,7 @@ class _Server:
         try:
             request = parse(line)
             with trio.move_on_after(request.deadline_s):
-                return {"ok": True, "result": await self._commands.run(request)}
+                return {"ok": True, "result": await self._perform(request)}
             return _refusal("too_slow", f"no answer within {request.deadline_s:g} s")
         except OperationError as error:
             return _refusal(error.code, str(error), error.problems)
@@ -204,6 +202,38 @@ class _Server:
         except Exception as error:  # noqa: BLE001 - the operator is told and the socket goes on
             log.error("admin_command_failed", error=error_class(error), where=where(error))
             return _refusal("internal", f"an internal error occurred ({error_class(error)}); the log has its place")
+
+
+def parse(line: bytes) -> Call:
+    """Read one request: ``{"command": NAME, "args": {...}}``. Errors never quote a value.
+
+    Raises:
+        OperationError: ``bad_json``, ``bad_request``, ``unknown_command``, ``bad_args``, or what is wrong with fields.
+    """
+    try:
+        tree = json.loads(line.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        # From None: the error's text quotes the line.
+        raise OperationError("bad_json", "a request is one JSON object in one line of UTF-8") from None
+    if not isinstance(tree, dict):
+        raise OperationError("bad_request", "a request is a JSON object")
+    if set(tree) - {"command", "args"}:
+        text = f"a request has the fields command and args only, and this has {len(tree)}"
+        raise OperationError("bad_request", text)
+    name, args = tree.get("command"), tree.get("args", {})
+    if not isinstance(name, str):
+        text = "command: must be a text" if "command" in tree else "command: is required"
+        raise OperationError("bad_request", text)
+    if name not in operations():
+        known = ", ".join(operations())
+        raise OperationError("unknown_command", f"command: there is no such command; known are {known}")
+    if not isinstance(args, dict):
+        raise OperationError("bad_request", "args: must be an object")
+    return read(operations()[name], args)
+
+
+def _refuse_constant(_text: str) -> NoReturn:
+    raise ValueError
 
 
 class Lines:

@@ -6,9 +6,8 @@ SIGTERM and SIGINT stop in stages; a second one ends the process at once. Nothin
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
 
 import structlog
 import trio
@@ -17,7 +16,6 @@ from klaw import __version__
 from klaw.actor.supervisor import ActorSpec
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
-from klaw.admin.commands import Commands, Sources
 from klaw.admin.notify import Notifier
 from klaw.app.app import App, operation_parts, recover_chats, running
 from klaw.config.paths import Paths, ensure_private_dir
@@ -25,6 +23,7 @@ from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
+from klaw.operations.perform import OPERATOR, perform
 from klaw.store.rebuild.values import Progress
 
 EXTEND_S = 120
@@ -124,21 +123,10 @@ class _Listener:
 
 async def _start_admin(app: App, listener: _Listener) -> None:
     ensure_private_dir(app.core.paths.runtime_dir)
-    commands = Commands(sources_of(app, listener.gateway.connections, lambda: listener.url))
-    run = partial(admin_socket.run, path=app.core.paths.admin_socket, commands=commands)
+    parts = {**operation_parts(app), "connections": listener.gateway.connections, "address": lambda: listener.url}
+    ask = partial(perform, asker=OPERATOR, parts=parts)
+    run = partial(admin_socket.run, path=app.core.paths.admin_socket, perform=ask)
     await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
-
-
-def sources_of(app: App, connections: Callable[[], Sequence[Any]], address: Callable[[], str | None]) -> Sources:
-    """What the admin commands read of the running parts.
-
-    Args:
-        app: they.
-        connections: of the gateway, now.
-        address: where it listens.
-    """
-    parts = {**operation_parts(app), "connections": connections, "address": address}
-    return Sources(parts=parts, reindexer=app.reindexer)
 
 
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from klaw.actor.log import priority
+from klaw.cli.admin_call import line
 from klaw.config.owner import belongs_to
 from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
 
@@ -26,7 +27,7 @@ def complain(error: BaseException) -> bool:
         return False
     texts += [_whose(refused)] if refused is not None else []
     for text in texts:
-        print(f"{priority('error')}klaw: {text}", file=sys.stderr)
+        print(f"{priority('error')}klaw: {line(text)}", file=sys.stderr)
     return True
 
 

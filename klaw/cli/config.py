@@ -1,112 +1,115 @@
-"""``klaw config check|show|describe|schema``: print what the configuration file means. Needs no running server."""
+"""``klaw config``: what the configuration file means."""
 
-import argparse
 import json
-import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 
-from klaw.cli.admin_call import line
 from klaw.config.paths import Paths
-from klaw.errors import ConfigError, Problem
+from klaw.errors import ConfigError, KlawError, Problem
+from klaw.operations.operation import Noun, argument
+from klaw.operations.text import Shown
+
+NOUN = Noun("config", "check, show or describe the configuration (docs/configuration.md)", local=True)
 
 
-def check_command(args: argparse.Namespace) -> int:
-    """Check the configuration file: every problem and warning on a line of its own; 1 when there is a problem."""
-    from klaw.config.load import ConfigWarning, load, unresolved_secrets
+@attrs.frozen(kw_only=True)
+class OfFile:
+    config: str | None = argument(
+        "the configuration file (default: engine.json or engine.yaml of the home)", metavar="FILE"
+    )
+
+    def file(self, paths: Paths) -> Path:
+        return Path(self.config) if self.config else paths.config_file
+
+
+@attrs.frozen(kw_only=True)
+class Key:
+    key: str | None = argument("this key, or a section with all in it (default: all)", positional=True)
+
+
+def _checked(answer: dict[str, Any]) -> Shown:
+    lines = [f"error: {Problem(**each)}" for each in answer["problems"]]
+    lines += [f"warning: {Problem(**each)}" for each in answer["warnings"]]
+    if answer["ok"]:
+        lines.append(f"ok: {answer['file']}" + ("" if answer["exists"] else " (no such file; the defaults apply)"))
+    return Shown(lines, found=answer["ok"])
+
+
+@NOUN.operation("config_check", OfFile, cli="check", show=_checked)
+def check(asked: OfFile, paths: Paths) -> dict[str, Any]:
+    """Check the configuration and name every problem. The exit code is 1 if there is one."""
+    from klaw.config.load import load, unresolved_secrets
 
     file: Path | None = None
-    problems: tuple[Problem, ...] = ()
-    warnings: list[ConfigWarning] = []
+    problems: list[Problem] = []
+    warnings: list[dict[str, str]] = []
     try:
-        file = _file(args)
-        config, warnings = load(file)
+        file = asked.file(paths)
+        config, found = load(file)
+        warnings = [{"path": each.path, "message": each.message} for each in found]
         # Not wrong: the service may have what this shell has not.
-        warnings += [
-            ConfigWarning(path=missing.path, message=f"{missing.message} (the server needs it, this command does not)")
-            for missing in unresolved_secrets(config)
-        ]
-    except ConfigError as exc:
-        problems = exc.problems
-    exists = file is not None and file.exists()
-    if args.json:
-        _print_json(
-            {
-                "ok": not problems,
-                "file": str(file) if file else None,
-                "exists": exists,
-                "problems": [{"path": problem.path, "message": problem.message} for problem in problems],
-                "warnings": [{"path": warning.path, "message": warning.message} for warning in warnings],
-            }
-        )
-    else:
-        for problem in problems:
-            print(f"error: {problem}")
-        for warning in warnings:
-            print(f"warning: {warning}")
-        if not problems:
-            print(f"ok: {file}" + ("" if exists else " (no such file; the defaults apply)"))
-    return 1 if problems else 0
+        also = "(the server needs it, this command does not)"
+        warnings += [{"path": each.path, "message": f"{each.message} {also}"} for each in unresolved_secrets(config)]
+    except ConfigError as error:
+        problems = list(error.problems)
+    return {
+        "ok": not problems,
+        "file": str(file) if file else None,
+        "exists": file is not None and file.exists(),
+        "problems": problems,
+        "warnings": warnings,
+    }
 
 
-def show_command(args: argparse.Namespace) -> int:
-    """Print the effective configuration, secrets hidden; the file's problems go to standard error."""
+def _yaml(answer: dict[str, Any]) -> list[str]:
+    import yaml
+
+    return yaml.safe_dump(answer, sort_keys=False, allow_unicode=True).splitlines()
+
+
+@NOUN.operation("config_show", OfFile, cli="show", show=_yaml)
+def show(asked: OfFile, paths: Paths, warn: Callable[[str], None]) -> dict[str, Any]:
+    """Show the configuration as it takes effect, without secrets."""
     from klaw.config.describe import show
     from klaw.config.load import load
 
-    try:
-        config, warnings = load(_file(args))
-    except ConfigError as exc:
-        for problem in exc.problems:
-            print(f"error: {problem}", file=sys.stderr)
-        return 1
+    config, warnings = load(asked.file(paths))
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    if args.json:
-        _print_json(show(config))
-    else:
-        import yaml
-
-        print(yaml.safe_dump(show(config), sort_keys=False, allow_unicode=True), end="")
-    return 0
+        warn(f"warning: {warning}")
+    return show(config)
 
 
-def describe_command(args: argparse.Namespace) -> int:
-    """Print each key with its type, its default and its meaning. 1 when there is no such key."""
+def _described(answer: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for each in answer:
+        default = f", default {json.dumps(each['default'], ensure_ascii=False)}" if each["has_default"] else ""
+        lines.append(f"{each['path']}: {each['type']}{default}")
+        lines += textwrap.wrap(each["meaning"], 100, initial_indent="    ", subsequent_indent="    ")
+    return lines
+
+
+@NOUN.operation("config_describe", Key, cli="describe", show=_described)
+def describe(asked: Key) -> list[Any]:
+    """Tell of each key its type, its default and its meaning."""
     from difflib import get_close_matches
 
     from klaw.config.describe import described
 
-    keys = described()
-    chosen = [each for each in keys if args.key in (None, each.path) or each.path.startswith(f"{args.key}.")]
+    keys, wanted = described(), asked.key
+    chosen = [each for each in keys if wanted in (None, each.path) or each.path.startswith(f"{wanted}.")]
     if not chosen:
-        close = get_close_matches(args.key[:100], [each.path for each in keys], n=3)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        print(f"klaw: there is no key {line(args.key)}{hint}", file=sys.stderr)
-        return 1
-    if args.json:
-        _print_json([attrs.asdict(each) for each in chosen])
-        return 0
-    for each in chosen:
-        default = f", default {json.dumps(each.default, ensure_ascii=False)}" if each.has_default else ""
-        print(f"{each.path}: {each.type}{default}")
-        print(textwrap.fill(each.meaning, 100, initial_indent="    ", subsequent_indent="    "))
-    return 0
+        close = get_close_matches((wanted or "")[:100], [each.path for each in keys], n=3)
+        raise KlawError(f"there is no key {wanted}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
+    return chosen
 
 
-def schema_command(args: argparse.Namespace) -> int:  # noqa: ARG001  commands share one signature; it is JSON anyway
-    """Print the JSON schema of the configuration file."""
+@NOUN.operation("config_schema", cli="schema", show=lambda answer: json.dumps(answer, indent=2).splitlines())
+def schema() -> dict[str, Any]:
+    """Print the JSON schema of the configuration."""
     from klaw.config.describe import json_schema
 
-    _print_json(json_schema())
-    return 0
-
-
-def _file(args: argparse.Namespace) -> Path:
-    return Path(args.config) if args.config else Paths.resolve(args.home).config_file
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    return json_schema()

@@ -1,78 +1,68 @@
 """``klaw doctor``: checks an installation, running or stopped."""
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, Refused, call, line, print_json, table
+from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.config.paths import Paths
+from klaw.domain.text import plural
+from klaw.operations.operation import Noun, argument
+from klaw.operations.text import Line, Shown, Table
 
 if TYPE_CHECKING:
-    from klaw.doctor.checkup import Checkup
     from klaw.doctor.places import Server
 
+NOUN = Noun("doctor", "check an installation, running or stopped (docs/operations.md)", local=True)
 SHOWN_CHATS = 20
+_COLUMNS = ("messages", "not_searchable", "in_text", "with_vector", "wordless", "uncovered")
 
 
-def doctor_command(args: argparse.Namespace) -> int:
-    """Prints what was found; 1 when something is wrong, 0 when all is well or there are warnings only."""
+@attrs.frozen(kw_only=True)
+class Doctor:
+    full: bool = argument("read every log line, index and model file; slower", default=False)
+
+
+def _shown(answer: dict[str, Any]) -> Shown:
+    """A line for each check, below it what to do, then the chats and the sum."""
+    rows = []
+    for finding in answer["findings"]:
+        rows.append([finding["level"], finding["name"], finding["text"]])
+        rows += [["", "", f"-> {finding['todo']}"]] if finding["todo"] else []
+    lines: list[Line] = [Table(rows), ""]
+    if chats := answer["chats"]:
+        head = ["chat", *(column.replace("_", " ") for column in _COLUMNS)]
+        shown = [[chat, *(str(counts[column]) for column in _COLUMNS)] for chat, counts in chats.items()]
+        lines.append(Table([head, *shown[:SHOWN_CHATS]], right=frozenset(range(1, 7))))
+        more = len(chats) - SHOWN_CHATS
+        lines += [f"and {plural(more, 'more chat')}; --json has all", ""] if more > 0 else [""]
+    problems, warnings = answer["problems"], answer["warnings"]
+    total = f"{plural(problems, 'problem')}, {plural(warnings, 'warning')}"
+    return Shown([*lines, total if problems or warnings else "All is well."], found=answer["ok"])
+
+
+@NOUN.operation("doctor", Doctor, cli="", show=_shown)
+def doctor(asked: Doctor, paths: Paths) -> dict[str, Any]:
+    """Check the installation and say what to do. It changes nothing. The exit code is 1 if there is a problem."""
     from klaw import __version__
     from klaw.doctor.checkup import check_up
     from klaw.doctor.finding import Level
 
-    paths = Paths.resolve(args.home)
-    done = check_up(paths, _ask(paths), whole=args.full, version=__version__)
-    if args.json:
-        print_json(as_json(done))
-    else:
-        print("\n".join(lines(done)))
-    return 1 if done.count(Level.PROBLEM) else 0
+    done = check_up(paths, _server(paths), whole=asked.full, version=__version__)
+    problems = done.count(Level.PROBLEM)
+    return {
+        "ok": not problems,
+        "problems": problems,
+        "warnings": done.count(Level.WARNING),
+        "findings": done.findings,
+        "chats": done.chats,
+    }
 
 
-def _ask(paths: Paths) -> "Server":
+def _server(paths: Paths) -> "Server":
     from klaw.doctor.places import Server
 
     try:
         return Server(status=call(paths, "status"), health=call(paths, "health"))
     except (NoServer, Refused) as error:
         return Server(error=str(error))
-
-
-def as_json(done: "Checkup") -> dict[str, Any]:
-    """The outcome as plain JSON values."""
-    from klaw.doctor.finding import Level
-
-    return {
-        "ok": not done.count(Level.PROBLEM),
-        "problems": done.count(Level.PROBLEM),
-        "warnings": done.count(Level.WARNING),
-        "findings": [attrs.asdict(finding) for finding in done.findings],
-        "chats": done.chats,
-    }
-
-
-def lines(done: "Checkup") -> list[str]:
-    """The outcome as text: a line for each check, below it what to do, then the chats and the sum."""
-    from klaw.doctor.finding import Level
-
-    rows = []
-    for finding in done.findings:
-        rows.append([finding.level.value, finding.name, line(finding.text)])
-        rows += [["", "", "-> " + line(finding.todo)]] if finding.todo else []
-    out = table(rows)
-    if done.chats:
-        out += ["", *_chats(done)]
-    problems, warnings = done.count(Level.PROBLEM), done.count(Level.WARNING)
-    return [*out, "", f"{problems} problems, {warnings} warnings" if problems or warnings else "All is well."]
-
-
-def _chats(done: "Checkup") -> list[str]:
-    columns = ["messages", "not_searchable", "in_text", "with_vector", "wordless", "uncovered"]
-    rows = [["chat", *(column.replace("_", " ") for column in columns)]]
-    rows += [
-        [line(chat), *(str(counts[column]) for column in columns)]
-        for chat, counts in list(done.chats.items())[:SHOWN_CHATS]
-    ]
-    more = len(done.chats) - SHOWN_CHATS
-    return table(rows, right=frozenset(range(1, 7))) + ([f"and {more} more chats; --json has all"] if more > 0 else [])

@@ -47,9 +47,10 @@ def init_command(args: argparse.Namespace) -> int:
     config = make_config(paths, model, dry_run=args.dry_run)
     _report(args, paths, steps, config, model)
     if config.outcome == "made" and not (args.yes or args.json or args.dry_run):
-        from klaw.cli.models_test import offer_test
+        from klaw.cli.models import offer_test
+        from klaw.cli.operations import say
 
-        offer_test(args.home, model, lambda question, default: _answer(args, None, question, default, str))
+        offer_test(paths, model, lambda question, default: _answer(args, None, question, default, str), say)
     return 0
 
 

@@ -5,12 +5,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from klaw import __version__
 from klaw.cli.arguments import Parser, add_config, add_home, port
 
+LOCAL = ("config", "doctor", "models", "reindex", "token")
+"""Modules of this package with commands that need no server."""
 EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
 
 
@@ -45,11 +46,6 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     commands = root.new_group()
     _init_command(commands)
     _server_commands(commands)
-    _looking_commands(commands)
-    _repair_commands(commands)
-    _config_commands(commands)
-    _models_commands(commands)
-    _token_commands(commands)
     _operation_commands(commands, given)
     return root
 
@@ -62,9 +58,11 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     from klaw.cli import operations
     from klaw.operations import table
 
+    modules = {each: f"klaw.operations.{each}" for each in table.modules()}
+    modules |= {each: f"klaw.cli.{each}" for each in LOCAL}
     named = (each.replace("-", "_") for each in words[:2])
-    own = [each for each in named if each in table.modules()]
-    for module in own or table.modules():
+    own = [modules[each] for each in named if each in modules]
+    for module in own or modules.values():
         for noun in table.nouns_of(module):
             operations.add(commands, noun)
 
@@ -127,89 +125,6 @@ def _init_command(commands: Any) -> None:
     init.add_argument("--model", metavar="NAME", help="as the provider calls it")
     init.add_argument("--base-url", metavar="URL", help="address of the provider's API")
     init.add_argument("--key-env", metavar="VARIABLE", help="environment variable that holds the provider's key")
-
-
-def _looking_commands(commands: Any) -> None:
-    doctor = _command(commands, "doctor", "check an installation, running or stopped", "doctor", "doctor_command")
-    doctor.add_argument("--full", action="store_true", help="read every log line, index and model file in full")
-
-
-def _repair_commands(commands: Any) -> None:
-    text = "rebuild the database from the logs, compare the two, and swap them"
-    reindex = _command(commands, "reindex", text, "reindex", "reindex_command")
-    reindex.add_argument("--accept-differences", action="store_true", help="swap although the new one differs")
-    reindex.add_argument("--embed-again", action="store_true", help="make all vectors again (default: take them over)")
-    reindex.add_argument("--drop-old", action="store_true", help="only remove the old database of the last reindex")
-
-
-def _group(commands: Any, name: str, text: str) -> Any:
-    group: Parser = commands.add_parser(name, help=text, description=text)
-    add_home(group)
-
-    def run(_arguments: argparse.Namespace) -> int:
-        group.print_help()
-        return 2
-
-    group.set_defaults(run=run)
-    return group.new_group()
-
-
-def _config_commands(commands: Any) -> None:
-    group = _group(commands, "config", "check, show or describe the configuration")
-    check = _command(group, "check", "check the configuration and name every problem", "config", "check_command")
-    show = _command(group, "show", "show the configuration as it takes effect", "config", "show_command")
-    for made in (check, show):
-        add_config(made)
-    describe = _command(
-        group, "describe", "tell of each key its type, default and meaning", "config", "describe_command"
-    )
-    describe.add_argument("key", metavar="KEY", nargs="?", help="this one, or a section with all in it (default: all)")
-    _command(group, "schema", "print the JSON schema of the configuration", "config", "schema_command")
-
-
-def _models_commands(commands: Any) -> None:
-    group = _group(commands, "models", "fetch, list, test and calibrate models")
-    pull = _command(group, "pull", "fetch models and make them usable", "models", "pull_command")
-    pull.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
-    pull.add_argument("--verify", action="store_true", help="check the checksums of what is there already")
-    listing = _command(group, "list", "list known models and whether they are here", "models", "list_command")
-    listing.add_argument("--verify", action="store_true", help="check the checksums")
-    listing.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
-    test = _command(group, "test", "ask models a few tiny questions, and say what works", "models_test", "test_command")
-    test.add_argument(
-        "names", nargs="*", metavar="NAME", help="PROVIDER/MODEL or PROVIDER (default: all models of routing)"
-    )
-    calibrate = _command(
-        group,
-        "calibrate",
-        "measure how alike unrelated texts are to an embedding model",
-        "calibrate",
-        "calibrate_command",
-    )
-    calibrate.add_argument(
-        "model", nargs="?", metavar="NAME_OR_FOLDER", help="which model (default: the one that the configuration names)"
-    )
-    calibrate.add_argument(
-        "--texts",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="measure on these instead of the built-in ones: one text a line, or a conversation as JSON",
-    )
-    calibrate.add_argument("--dry-run", action="store_true", help="measure and store nothing")
-
-
-def _token_commands(commands: Any) -> None:
-    group = _group(commands, "token", "make, list and revoke access tokens")
-    add = _command(group, "add", "make a token for a user and print it once", "token", "add_command")
-    add.add_argument("name", metavar="NAME", help="the user: a-z, 0-9, _ and -")
-    _command(group, "list", "list the tokens", "token", "list_command")
-    revoke = _command(group, "revoke", "revoke a user's tokens", "token", "revoke_command")
-    revoke.add_argument("name", metavar="NAME_OR_ID", help="all tokens of a user, or one token by its id")
-    allow = "let connections from this machine in without a token, as user local"
-    _command(group, "allow-local", allow, "token", "allow_local_command")
-    deny = "ask connections from this machine for a token too (so it is after the first token add)"
-    _command(group, "deny-local", deny, "token", "deny_local_command")
 
 
 if __name__ == "__main__":

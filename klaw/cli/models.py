@@ -1,22 +1,32 @@
-"""``klaw models pull`` and ``klaw models list``."""
+"""``klaw models``: fetch, list, test and calibrate models. None of it needs a running server."""
 
-import argparse
-import json
-import sys
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from klaw.cli.progress import ProgressLine, bar
+from klaw.cli.progress import ProgressLine
+from klaw.config.paths import Paths
+from klaw.errors import ModelError
+from klaw.operations.operation import Noun, OperationError, argument
+from klaw.operations.text import Shown, size
 
 if TYPE_CHECKING:
+    from klaw.config.schema import EngineConfig
+    from klaw.llm.router import Router
+    from klaw.llm.trial import Check, Tried
     from klaw.models.build import Step
     from klaw.models.catalogue import ModelSpec
     from klaw.models.manifest import Calibration
+    from klaw.setup.answers import Model
 
-_MEBI = 1 << 20
-_LABELS = {
+Say: TypeAlias = Callable[..., None]
+NOUN = Noun("models", "fetch, list, test and calibrate models (docs/models.md)", local=True)
+CALIBRATION_THREADS = 2
+_PHASES = {
     "wait": "waiting for another pull",
     "download": "downloading",
     "check": "checking the kept download",
@@ -25,131 +35,297 @@ _LABELS = {
     "done": "installed",
     "present": "already here",
 }
+_CALIBRATED = {"catalogue": "by Klaw's makers", "built-in": "here, on the built-in texts", "own": "here, on your texts"}
 
 
-def pull_command(args: argparse.Namespace) -> int:
-    """Pulls the named models, all if none is named. Returns 1 if one could not be had; the others are still pulled."""
-    from klaw.errors import ModelError
+@attrs.frozen(kw_only=True)
+class Known:
+    names: tuple[str, ...] = argument("which models (default: all)", default=(), positional=True, metavar="NAME")
+    verify: bool = argument("check the checksums of what is installed", default=False)
+
+    def chosen(self) -> "list[ModelSpec]":
+        """Raises OperationError."""
+        from klaw.models.catalogue import catalogue
+
+        known = {spec.id: spec for spec in catalogue()}
+        if unknown := [name for name in self.names if name not in known]:
+            text = f"unknown model {', '.join(unknown)}; known: {', '.join(known)}"
+            raise OperationError("bad_args", text, field="names")
+        return [known[name] for name in dict.fromkeys(self.names)] if self.names else list(known.values())
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    names: tuple[str, ...] = argument(
+        "PROVIDER/MODEL or PROVIDER (default: all models of routing)", default=(), positional=True, metavar="NAME"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Calibrate:
+    model: str | None = argument(
+        "a name or a folder (default: the configured model)", positional=True, metavar="NAME_OR_FOLDER"
+    )
+    texts: tuple[str, ...] = argument(
+        "measure on these instead of the built-in texts: one text a line, or a conversation as JSON",
+        default=(),
+        metavar="FILE",
+        words=True,
+    )
+    dry_run: bool = argument("measure and store nothing", default=False)
+
+
+# -- pull and list ----------------------------------------------------------------------------------------------------
+
+
+def _pulled(answer: dict[str, Any]) -> Shown:
+    return Shown((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
+
+
+@NOUN.operation("models_pull", Known, cli="pull", show=_pulled)
+def pull(asked: Known, paths: Paths, progress: ProgressLine, warn: Say) -> dict[str, Any]:
+    """Download models and install them. If one cannot be had, the others are still fetched."""
     from klaw.models.pull import pull, status
 
-    chosen = _choose(args.names)
-    if chosen is None:
-        return 2
-    models_dir = _models_dir(args.home)
-    failed = 0
-    report: list[dict[str, object]] = []
-    for spec in chosen:
-        # With --json stdout belongs to the answer.
-        painter = ProgressPainter(sys.stderr if args.json else sys.stdout)
+    def tell(step: "Step", /) -> None:
+        last = step.phase in ("done", "present")
+        progress.show(f"{step.model}: {_PHASES[step.phase]}", step.done_bytes, step.total_bytes, size, last=last)
+
+    rows = []
+    for spec in asked.chosen():
         try:
-            pull(spec, models_dir, painter, verify=args.verify)
-        except ModelError as exc:
-            failed = 1
-            painter.finish()
-            print(f"klaw: {exc}", file=sys.stderr)
-            report.append(_as_json(spec, models_dir, "failed", 0, str(exc)))
+            pull(spec, paths.models_dir, tell, verify=asked.verify)
+        except ModelError as error:
+            progress.finish()
+            warn(str(error))
+            rows.append(_json(spec, paths, "failed", 0, str(error)))
         else:
-            done = status(spec, models_dir)
-            report.append(_as_json(spec, models_dir, "complete", done.bytes, "", done.calibration))
-    if args.json:
-        print(json.dumps({"models": report}, indent=2, ensure_ascii=False))
-    return failed
+            done = status(spec, paths.models_dir)
+            rows.append(_json(spec, paths, "complete", done.bytes, "", done.calibration))
+    return {"models": rows}
 
 
-def list_command(args: argparse.Namespace) -> int:
-    """Prints known models and their state. Returns 1 if one of them is damaged."""
+@NOUN.operation("models_list", Known, cli="list", show=_pulled)
+def listed(asked: Known, paths: Paths, say: Say) -> dict[str, Any]:
+    """List the known models and whether they are installed. The exit code is 1 if one is damaged."""
     from klaw.models.pull import status
 
-    chosen = _choose(args.names)
-    if chosen is None:
-        return 2
-    models_dir = _models_dir(args.home)
-    found = [(spec, status(spec, models_dir, verify=args.verify)) for spec in chosen]
-    if args.json:
-        rows = [
-            _as_json(spec, models_dir, each.state, each.bytes, each.problem, each.calibration) for spec, each in found
-        ]
-        print(json.dumps({"models": rows}, indent=2, ensure_ascii=False))
-    else:
-        print(f"models in {models_dir}")
-        for spec, each in found:
-            size = each.bytes or spec.member_bytes
-            print(f"  {spec.id:<24} {each.state:<9} {size / _MEBI:6.1f} MiB  {spec.summary}")
-            if each.calibration is not None:
-                print(f"  {'':<24} {_calibration(each.calibration)}")
-            if each.problem:
-                print(f"  {'':<24} {each.problem}")
-    return 1 if any(each.state == "damaged" for _spec, each in found) else 0
+    rows, chosen = [], asked.chosen()
+    say(f"models in {paths.models_dir}")
+    for spec in chosen:
+        found = status(spec, paths.models_dir, verify=asked.verify)
+        say(f"  {spec.id:<24} {found.state:<9} {size(found.bytes or spec.member_bytes):>10}  {spec.summary}")
+        if (made := found.calibration) is not None:
+            about = f"calibrated {_CALIBRATED[made.texts]}: mean cosine of unrelated texts {made.random_cosine:.4f}"
+            say(f"  {'':<24} {about}")
+        if found.problem:
+            say(f"  {'':<24} {found.problem}")
+        rows.append(_json(spec, paths, found.state, found.bytes, found.problem, found.calibration))
+    return {"models": rows}
 
 
-def _choose(names: list[str]) -> "list[ModelSpec] | None":
-    """The specs of ``names``; None, after saying so, if one is unknown."""
-    from klaw.models.catalogue import catalogue
-
-    known = {spec.id: spec for spec in catalogue()}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        print(f"klaw: unknown model {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
-        return None
-    return [known[name] for name in dict.fromkeys(names)] if names else list(known.values())
-
-
-def _models_dir(home: str | None) -> Path:
-    from klaw.config.paths import Paths
-
-    return Paths.resolve(home).models_dir
-
-
-def _calibration(calibration: "Calibration") -> str:
-    on = {"catalogue": "by Klaw's makers", "built-in": "here, on the built-in texts", "own": "here, on your texts"}
-    return f"calibrated {on[calibration.texts]}: mean cosine of unrelated texts {calibration.random_cosine:.4f}"
-
-
-def _as_json(
-    spec: "ModelSpec",
-    models_dir: Path,
-    state: str,
-    size: int,
-    problem: str,
-    calibration: "Calibration | None" = None,
-) -> dict[str, object]:
+def _json(
+    spec: "ModelSpec", paths: Paths, state: str, count: int, problem: str, calibration: "Calibration | None" = None
+) -> dict[str, Any]:
     return {
         "id": spec.id,
         "kind": spec.kind,
         "state": state,
-        "bytes": size,
-        "path": str(models_dir / spec.id),
+        "bytes": count,
+        "path": str(paths.models_dir / spec.id),
         "problem": problem,
-        "calibration": attrs.asdict(calibration) if calibration is not None else None,
+        "calibration": calibration,
     }
 
 
-class ProgressPainter:
-    """A ``Progress`` that draws a bar on a terminal, and prints one line a phase elsewhere."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._line = ProgressLine(stream)
-
-    def __call__(self, step: "Step", /) -> None:
-        """Shows one report."""
-        label = _LABELS[step.phase]
-        size = f" ({step.total_bytes / _MEBI:.1f} MiB)" if step.total_bytes else ""
-        self._line.show(
-            step.phase,
-            f"{step.model}: {label}{size}",
-            lambda: f"{step.model}  {label}{_bar(step)}",
-            last=step.phase in ("done", "present"),
-        )
-
-    def finish(self) -> None:
-        """Ends an unfinished line, so that a message can follow."""
-        self._line.finish()
+# -- test -------------------------------------------------------------------------------------------------------------
 
 
-def _bar(step: "Step") -> str:
-    if not step.total_bytes:
-        return ""
-    if step.phase in ("done", "present"):
-        return f", {step.total_bytes / _MEBI:.1f} MiB"
-    size = f"{step.done_bytes / _MEBI:.1f} / {step.total_bytes / _MEBI:.1f} MiB"
-    return f"  {bar(step.done_bytes, step.total_bytes)} {size}"
+def _tested(answer: dict[str, Any]) -> Shown:
+    return Shown((), found=all(each["checks"][0]["state"] == "works" for each in answer["models"]))
+
+
+@NOUN.operation("models_test", Asked, cli="test", show=_tested)
+def test(asked: Asked, paths: Paths, say: Say) -> dict[str, Any]:
+    """Ask models a few tiny questions and say what works. The exit code is 1 if one of them does not chat."""
+    import trio
+
+    from klaw.actor import log as logging
+    from klaw.config.load import load
+
+    config, _ = load(paths.config_file)
+    logging.configure("error", "auto")  # what fails stands in the report
+    rows: list[dict[str, Any]] = []
+
+    def tell(name: str, checks: "list[Check]") -> None:
+        provider = config.providers.get(name.partition("/")[0])
+        where = provider.base_url if provider is not None else None
+        rows.append({"model": name, "checks": checks})
+        say(f"{name} at {where}" if where else name, *map(_check, checks))
+
+    trio.run(_test, config, paths, _names(config, asked.names), tell)
+    return {"models": rows}
+
+
+def offer_test(paths: Paths, model: "Model", ask: Callable[[str, str], str], say: Say) -> None:
+    """Test the model of a new configuration, if it can be asked already and the person wants it.
+
+    Args:
+        paths: of the installation.
+        model: what was chosen.
+        ask: puts a question with a default to the person.
+        say: prints lines.
+    """
+    from klaw.config.schema import LOCAL_PROVIDER
+
+    if model.provider == LOCAL_PROVIDER or (model.key_env and model.key_env not in os.environ):
+        return
+    with suppress(EOFError, KeyboardInterrupt):
+        wanted = ask("Ask the model now whether it works? It costs a few tokens. yes or no", "yes")
+        if wanted.lower() in ("y", "yes", "д", "да"):
+            test(Asked(), paths, say)
+
+
+def _check(check: "Check") -> str:
+    took = "" if check.seconds is None else f", {check.seconds:.1f} s"
+    said = check.state if check.name == "chat" and check.state == "works" else f"{check.state}: {check.text}"
+    return f"  {check.name:<8} {said}{took}"
+
+
+def _names(config: "EngineConfig", asked: Sequence[str]) -> list[str]:
+    """Whole names of models; a provider's name stands for its models in ``routing`` and ``models``."""
+    routed = [name for _, name in config.routing.places()]
+    if not asked:
+        return list(dict.fromkeys(routed))
+    found: list[str] = []
+    for name in asked:
+        known = config.providers.get(name)
+        listed = [f"{name}/{model}" for model in known.models] if known else []
+        own = [each for each in routed if each.partition("/")[0] == name]
+        found += [*own, *listed] or [name]
+    return list(dict.fromkeys(found))
+
+
+async def _test(
+    config: "EngineConfig", paths: Paths, names: Sequence[str], tell: "Callable[[str, list[Check]], None]"
+) -> None:
+    import trio
+
+    from klaw.actor.clock import SystemClock
+    from klaw.actor.supervisor import Supervisor
+    from klaw.config.schema import LOCAL_PROVIDER
+    from klaw.llm.local.process import ACTOR_NAME, LocalProcess, local_settings
+    from klaw.llm.local.provider import LocalProvider
+    from klaw.llm.local.state import LocalModel
+    from klaw.llm.router import Router
+
+    local = LocalModel()
+    router = Router(config, lambda: LocalProvider(local, ready_within_s=config.local_model.start_timeout_s))
+    trials = [(name, _trial(config, router, name)) for name in names]
+    async with trio.open_nursery() as nursery:
+        supervisor = Supervisor(nursery, SystemClock())
+        if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):
+            await supervisor.start(LocalProcess(local_settings(config.local_model, paths.models_dir), local).spec())
+        for name, trial in trials:
+            tell(name, await trial.run())
+        await router.aclose()
+        if supervisor.report():
+            await supervisor.stop(ACTOR_NAME, "the test is over")
+        nursery.cancel_scope.cancel(reason="the test is over")
+
+
+def _trial(config: "EngineConfig", router: "Router", name: str) -> "Tried":
+    from klaw.config.document import join_path
+    from klaw.config.schema import LOCAL_PROVIDER
+    from klaw.llm.trial import Tried
+
+    route = router.route(name, key="NAME", alone=True)
+    provider = name.partition("/")[0]
+    key = "localModel" if provider == LOCAL_PROVIDER else join_path(f"providers.{provider}.models", route.model)
+    return Tried(
+        provider=route.provider,
+        model=route.model,
+        max_tokens=route.max_output_tokens,
+        temperature=config.llm.temperature,
+        tools="" if route.tools else f"{key}.tools is false",
+        images="" if route.images else "it takes none" if provider == LOCAL_PROVIDER else f"{key}.images is false",
+    )
+
+
+# -- calibrate --------------------------------------------------------------------------------------------------------
+
+
+def _calibrated(answer: dict[str, Any]) -> list[str]:
+    new, before = answer["calibration"], answer["before"]
+    spread = f"standard deviation {new['deviation']:.4f}, {new['pairs']} pairs"
+    if before is None:
+        change = f"none was stored; now {new['random_cosine']:.4f}"
+    else:
+        moved = new["random_cosine"] - before["random_cosine"]
+        change = f"{before['random_cosine']:.4f} ({before['texts']}) -> {new['random_cosine']:.4f} ({moved:+.4f})"
+    path = answer["stored"]
+    stored = f"{path}; takes effect when the server is started again" if path else "nothing (--dry-run)"
+    texts = f"{answer['conversations']} conversations, {answer['queries']} queries, {answer['messages']} messages"
+    return [
+        f"model     {answer['model']}",
+        f"texts     {new['texts']}: {texts}",
+        f"measured  mean cosine {new['random_cosine']:.4f} of unrelated texts, {spread}",
+        f"change    {change}",
+        f"stored    {stored}",
+        "No vector changes: no message has to be embedded again.",
+    ]
+
+
+@NOUN.operation("models_calibrate", Calibrate, cli="calibrate", show=_calibrated)
+def calibrate(asked: Calibrate, paths: Paths) -> dict[str, Any]:
+    """Measure how similar unrelated texts look to an embedding model, and store it."""
+    # Imported here: they load ONNX Runtime, which no other command needs.
+    from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure
+    from klaw.memory.embed.describe import describe
+    from klaw.memory.embed.model import EmbeddingModel
+    from klaw.memory.embed.passage import RECIPE
+    from klaw.memory.embed.texts import read_talk
+    from klaw.models.manifest import Calibration, store
+
+    folder = _folder(asked.model, paths)
+    talks = [read_talk(Path(path)) for path in asked.texts] if asked.texts else built_in()
+    stored = describe(folder).calibration
+    model = EmbeddingModel.load(folder, threads=CALIBRATION_THREADS)
+    try:
+        found = measure(lambda texts, kind: model.embed(texts, kind=kind), talks)
+    finally:
+        model.close()
+    if found.mean >= TOO_ALIKE:
+        raise ModelError(f"{folder}: all texts are alike to this model (mean cosine {found.mean:.4f}): it is of no use")
+    new = Calibration(
+        random_cosine=round(found.mean, 4),
+        deviation=round(found.deviation, 4),
+        pairs=found.pairs,
+        recipe=RECIPE,
+        texts="own" if asked.texts else "built-in",
+    )
+    path = None if asked.dry_run else store(folder, model.model_id, new)
+    return {
+        "model": model.model_id,
+        "folder": str(folder),
+        "conversations": len(talks),
+        "queries": found.queries,
+        "messages": found.messages,
+        "calibration": new,
+        "before": stored,
+        "stored": str(path) if path is not None else None,
+    }
+
+
+def _folder(wanted: str | None, paths: Paths) -> Path:
+    """The folder of a name or path; without one, that of the configured model."""
+    if wanted is None:
+        from klaw.config.load import load
+
+        config = load(paths.config_file)[0].embedding
+        return config.path or paths.models_dir / config.model
+    path = Path(wanted)
+    folder = path if path.is_dir() or len(path.parts) > 1 else paths.models_dir / wanted
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such model folder; `klaw models list` names the known models")
+    return folder

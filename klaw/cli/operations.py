@@ -16,15 +16,16 @@ from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, Refused, call, fail, line, print_json, table
+from klaw.cli.admin_call import NoServer, Refused, call, line, print_json, table
 from klaw.cli.arguments import Words, add_home
+from klaw.cli.progress import ProgressLine
 from klaw.config.owner import enter
 from klaw.config.paths import Paths
 from klaw.convert import wire_name
-from klaw.errors import KlawError, Problem
-from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain, plain_type, supplied, told
-from klaw.operations.perform import OPERATOR, Call, perform, read
-from klaw.operations.text import Marked, Shown, Table
+from klaw.errors import Problem
+from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain_type, supplied, told, without_none
+from klaw.operations.perform import OPERATOR, Call, perform, plain, read
+from klaw.operations.text import Line, Marked, Shown, Table
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
 REFRESH_S = 2.0
@@ -145,16 +146,17 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
     try:
         given = _given(operation, arguments)
         asked = read(operation, given)
-        answer = _ask(paths, asked, given)
+        if operation.noun.local:
+            answer = _here(paths, asked, quiet=getattr(arguments, "json", False))
+        else:
+            answer = _ask(paths, asked, given)
         done = operation.confirm is None or "dry_run" in given
         if not done and (arguments.yes or _agreed(operation, answer)):
             answer, done = _ask(paths, asked, {**given, "dry_run": False}), True
     except (OperationError, Refused) as error:
         for problem in _said(operation, error):
-            print(f"klaw: {line(problem)}", file=sys.stderr)
+            warn(problem)
         return 2 if error.code in _WRONG_USAGE else 1
-    except KlawError as error:
-        return fail(error)
     known = {"answer": answer, "again": partial(again, operation, arguments)}
     shown = operation.show(**supplied(operation.show, known))
     shown = shown if isinstance(shown, Shown) else Shown(shown)
@@ -162,9 +164,31 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
         print_json(answer)
     elif done:
         for note in shown.notes:
-            print(f"klaw: {line(note)}", file=sys.stderr)
-        print(before + "".join(f"{each}\n" for each in written(shown.lines)), end="")
+            warn(note)
+        print(before, end="")
+        say(*shown.lines)
     return 0 if done and shown.found else 1
+
+
+def _here(paths: Paths, asked: Call, *, quiet: bool) -> Any:
+    """Carry out what needs no server. ``quiet``: standard output belongs to the result."""
+    progress, handler = ProgressLine(sys.stderr if quiet else sys.stdout), asked.operation.handler
+    tell = (lambda *_lines: None) if quiet else say
+    available = {"asked": asked.asked, "paths": paths, "progress": progress, "say": tell, "warn": warn}
+    try:
+        return plain(handler(**supplied(handler, available)))
+    finally:
+        progress.finish()
+
+
+def say(*lines: Line) -> None:
+    """Print lines at once."""
+    print("".join(f"{each}\n" for each in written(lines)), end="", flush=True)
+
+
+def warn(text: str) -> None:
+    """Tell the person beside what is printed."""
+    print(f"klaw: {line(text)}", file=sys.stderr)
 
 
 def _ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +279,7 @@ def _value(field: "attrs.Attribute[Any]", value: Any) -> Any:
     if not isinstance(value, str):
         return value
     kind, about = plain_type(field), told(field)
-    if int in (kind, *map(plain, get_args(kind))) and get_origin(kind) is not Literal:
+    if int in (kind, *map(without_none, get_args(kind))) and get_origin(kind) is not Literal:
         if not re.fullmatch(r"-?[0-9]{1,15}", value):
             raise OperationError("bad_args", "must be a whole number", field=field.name)
         return int(value)

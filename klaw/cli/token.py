@@ -1,147 +1,113 @@
-"""``klaw token``: add, list, revoke, allow-local and deny-local."""
+"""``klaw token``: add, list, revoke, allow-local and deny-local. They change a file that a running server watches."""
 
-import argparse
-import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-OPEN = "This machine is served without a token, as user local"
-NOBODY = "nobody can connect until you say 'klaw token add USER' or 'klaw token allow-local'"
+import attrs
+
+from klaw.config.paths import Paths
+from klaw.convert import Check
+from klaw.domain.names import LOCAL_USER, user_id
+from klaw.errors import KlawError
+from klaw.operations.operation import Noun, required
 
 if TYPE_CHECKING:
     from klaw.gateway.auth import Token
 
+NOUN = Noun("token", "make, list and revoke access tokens (docs/security.md)", local=True)
+OPEN = "This machine is served without a token, as user local"
+NOBODY = "nobody can connect until you say 'klaw token add USER' or 'klaw token allow-local'"
 
-def add_command(args: argparse.Namespace) -> int:
-    """Makes a token and prints it; it is shown this once."""
+
+@attrs.frozen(kw_only=True)
+class OfUser:
+    name: Annotated[str, Check(user_id)] = required("the user: a-z, 0-9, _ and -")
+
+
+@attrs.frozen(kw_only=True)
+class Revoked:
+    name: str = required("all tokens of this user, or one token by its id", metavar="NAME_OR_ID")
+
+
+@NOUN.operation("token_add", OfUser, cli="add")
+def add(asked: OfUser, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+    """Make a token for a user and print it, this once."""
     from klaw.actor.clock import SystemClock, iso
-    from klaw.gateway.auth import add_token
+    from klaw.gateway.auth import add_token, load_access, tokens_file
 
-    def add() -> int:
-        token, secret = add_token(_file(args.home), args.name, iso(SystemClock().now()))
-        if args.json:
-            _print_json({**_as_json(token), "token": secret})
-        else:
-            print(secret)
-            print(f"Token {token.id} of user {token.user}. It is not stored and will not be shown again.")
-            _say_how_local_comes_in(args.home)
-        return 0
-
-    return _reporting(add)
-
-
-def list_command(args: argparse.Namespace) -> int:
-    """Prints the tokens' ids, users and dates."""
-    from klaw.gateway.auth import load_access
-
-    def show() -> int:
-        access = load_access(_file(args.home))
-        if args.json:
-            _print_json({"allow_local": access.local, "tokens": [_as_json(token) for token in access.tokens]})
-            return 0
-        for token in access.tokens:
-            print(f"{token.id}  {token.user:<32}  {token.created_at}")
-        if not access.tokens and access.local:
-            print("no tokens: only this machine is served, as user local; make one with: klaw token add USER")
-        elif not access.tokens:
-            print(f"no tokens: {NOBODY}")
-        elif access.local:
-            print(f"{OPEN}; klaw token deny-local ends that")
-        return 0
-
-    return _reporting(show)
-
-
-def revoke_command(args: argparse.Namespace) -> int:
-    """Removes tokens; a running server closes their connections. Returns 1 if there is none."""
-    from klaw.gateway.auth import revoke_tokens
-
-    def revoke() -> int:
-        revoked = revoke_tokens(_file(args.home), args.name)
-        if args.json:
-            _print_json({"revoked": [_as_json(token) for token in revoked]})
-        elif revoked:
-            print("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))
-            _say_who_is_left(args.home)
-        if not revoked:
-            print("klaw: no token of this user or id", file=sys.stderr)
-        return 0 if revoked else 1
-
-    return _reporting(revoke)
-
-
-def allow_local_command(args: argparse.Namespace) -> int:
-    """Lets this machine in without a token."""
-    return _set_local(args, allowed=True)
-
-
-def deny_local_command(args: argparse.Namespace) -> int:
-    """Asks this machine for a token too."""
-    return _set_local(args, allowed=False)
-
-
-def _set_local(args: argparse.Namespace, *, allowed: bool) -> int:
-    from klaw.gateway.auth import allow_local
-
-    def change() -> int:
-        access = allow_local(_file(args.home), allowed=allowed)
-        if args.json:
-            _print_json({"allow_local": access.local})
-        elif access.local:
-            print(f"{OPEN}. Behind a proxy on this machine that adds no forwarding headers, so is everybody.")
-        else:
-            print("Every connection needs a token now, also from this machine.")
-            _say_who_is_left(args.home)
-        return 0
-
-    return _reporting(change)
-
-
-def _say_how_local_comes_in(home: str | None) -> None:
-    """After a token was made: what that means for who made it."""
-    from klaw.domain.names import LOCAL_USER
-    from klaw.gateway.auth import load_access
-
-    access = load_access(_file(home))
-    if not access.local and all(token.user != LOCAL_USER for token in access.tokens):
-        print(
-            "Every connection needs a token from now on, and chats that are open without one end. For your own chats"
-            " on this machine (user local):\n  klaw token add local      makes a token; give it as $KLAW_TOKEN\n"
-            "  klaw token allow-local    lets this machine in without one"
+    file = tokens_file(paths.config_dir)
+    token, secret = add_token(file, asked.name, iso(SystemClock().now()))
+    say(secret, f"Token {token.id} of user {token.user}. It is not stored and will not be shown again.")
+    access = load_access(file)
+    if not access.local and all(each.user != LOCAL_USER for each in access.tokens):
+        say(
+            "Every connection needs a token from now on; open chats without one end. For your own chats on this machine"
+            " (user local):",
+            "  klaw token add local      makes a token; give it as $KLAW_TOKEN",
+            "  klaw token allow-local    lets this machine in without one",
         )
+    return {**_json(token), "token": secret}
 
 
-def _say_who_is_left(home: str | None) -> None:
-    from klaw.gateway.auth import load_access
+@NOUN.operation("token_list", cli="list")
+def show(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+    """List the tokens: their ids, users and dates."""
+    from klaw.gateway.auth import load_access, tokens_file
 
-    access = load_access(_file(home))
+    access = load_access(tokens_file(paths.config_dir))
+    say(*(f"{token.id}  {token.user:<32}  {token.created_at}" for token in access.tokens))
     if not access.tokens:
-        print(f"{OPEN}." if access.local else f"No token is left: {NOBODY}.")
+        only = "only this machine is served, as user local; make one with: klaw token add USER"
+        say(f"no tokens: {only if access.local else NOBODY}")
+    elif access.local:
+        say(f"{OPEN}; klaw token deny-local ends that")
+    return {"allow_local": access.local, "tokens": [_json(token) for token in access.tokens]}
 
 
-def _reporting(command: Callable[[], int]) -> int:
-    from klaw.domain.names import InvalidName
-    from klaw.errors import ConfigError
+@NOUN.operation("token_revoke", Revoked, cli="revoke")
+def revoke(asked: Revoked, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+    """Revoke the tokens of a user, or one token. A running server closes their connections."""
+    from klaw.gateway.auth import revoke_tokens, tokens_file
 
-    try:
-        return command()
-    except (ConfigError, InvalidName) as error:
-        print(f"klaw: {error}", file=sys.stderr)
-        return 1
-
-
-def _file(home: str | None) -> Path:
-    from klaw.config.paths import Paths
-    from klaw.gateway.auth import tokens_file
-
-    return tokens_file(Paths.resolve(home).config_dir)
+    revoked = revoke_tokens(tokens_file(paths.config_dir), asked.name)
+    if not revoked:
+        raise KlawError("no token has this user or id; `klaw token list` shows them")
+    say("revoked: " + ", ".join(f"{token.id} ({token.user})" for token in revoked))
+    _say_who_is_left(paths, say)
+    return {"revoked": [_json(token) for token in revoked]}
 
 
-def _as_json(token: "Token") -> dict[str, str]:
+@NOUN.operation("token_allow_local", cli="allow-local")
+def allow_local(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+    """Let connections from this machine in without a token, as user local."""
+    return _set_local(paths, say, allowed=True)
+
+
+@NOUN.operation("token_deny_local", cli="deny-local")
+def deny_local(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
+    """Ask connections from this machine for a token too, as after the first ``token add``."""
+    return _set_local(paths, say, allowed=False)
+
+
+def _set_local(paths: Paths, say: Callable[..., None], *, allowed: bool) -> dict[str, Any]:
+    from klaw.gateway.auth import allow_local, tokens_file
+
+    access = allow_local(tokens_file(paths.config_dir), allowed=allowed)
+    if access.local:
+        say(f"{OPEN}. If a proxy on this machine adds no forwarding headers, everybody who reaches it is.")
+    else:
+        say("Every connection needs a token now, also from this machine.")
+        _say_who_is_left(paths, say)
+    return {"allow_local": access.local}
+
+
+def _say_who_is_left(paths: Paths, say: Callable[..., None]) -> None:
+    from klaw.gateway.auth import load_access, tokens_file
+
+    access = load_access(tokens_file(paths.config_dir))
+    if not access.tokens:
+        say(f"{OPEN}." if access.local else f"No token is left: {NOBODY}.")
+
+
+def _json(token: "Token") -> dict[str, str]:
     return {"id": token.id, "user": token.user, "created_at": token.created_at}
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))

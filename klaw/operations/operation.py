@@ -18,7 +18,7 @@ imports what is heavy itself, because the command line imports this module only 
 """
 
 import enum
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import attrs
@@ -38,7 +38,7 @@ Whole: TypeAlias = Annotated[int, Bounds(1)]
 """Number of a page, or of an entry."""
 
 T = TypeVar("T")
-Handler: TypeAlias = Callable[..., Awaitable[Any]]
+Handler: TypeAlias = Callable[..., Any]
 Lines: TypeAlias = Sequence[Line]
 
 _OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
@@ -75,62 +75,38 @@ class Scope(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Argument:
-    """How the command line shows one argument. See ``argument``."""
+    """How the command line shows one argument."""
 
     help: str
-    metavar: str | None
-    positional: bool
-    option: str | None
-    words: bool
-    stdin: bool
-    file: bool
-    most_bytes: int
-    hidden: bool
-    id_of: str | None
+    """What it means, for ``--help``."""
+    metavar: str | None = None
+    """What stands for its value in ``--help``; the field's name in capitals if None."""
+    positional: bool = False
+    """It has no option."""
+    option: str | None = None
+    """Another option than ``--field-name``; of what is true by default it is the one that makes it false."""
+    words: bool = False
+    """Several words are one text, so that no quotes are needed; an option with several values takes them all."""
+    stdin: bool = False
+    """``-`` reads it from standard input."""
+    file: bool = False
+    """``@FILE`` reads it from a file."""
+    most_bytes: int = 65_536
+    """How long a text may be in UTF-8."""
+    hidden: bool = False
+    """The command line does not have it."""
+    id_of: str | None = None
+    """It is an id of this kind, which may be shortened (``store.sql.short_ids``)."""
 
 
-def argument(
-    help: str,  # noqa: A002  as argparse calls it
-    *,
-    default: Any = None,
-    metavar: str | None = None,
-    positional: bool = False,
-    option: str | None = None,
-    words: bool = False,
-    stdin: bool = False,
-    file: bool = False,
-    most_bytes: int = 65_536,
-    hidden: bool = False,
-    id_of: str | None = None,
-) -> Any:
+def argument(help: str, *, default: Any = None, **how: Any) -> Any:  # noqa: A002  as argparse calls it
     """A field of a class of arguments.
 
     Args:
-        help: what it means, for ``--help``.
+        help, how: see ``Argument``.
         default: when it is not given; ``attrs.NOTHING``: it must be given.
-        metavar: what stands for its value in ``--help``; the field's name in capitals if None.
-        positional: on the command line it has no option.
-        option: another option than ``--field-name``; of what is true by default it is the one that makes it false.
-        words: several words are one text, so that no quotes are needed (positional only).
-        stdin: ``-`` reads it from standard input.
-        file: ``@FILE`` reads it from a file.
-        most_bytes: how long a text may be in UTF-8.
-        hidden: the command line does not have it.
-        id_of: it is an id of this kind, which may be shortened (``store.overview``).
     """
-    told = Argument(
-        help=help,
-        metavar=metavar,
-        positional=positional,
-        option=option,
-        words=words,
-        stdin=stdin,
-        file=file,
-        most_bytes=most_bytes,
-        hidden=hidden,
-        id_of=id_of,
-    )
-    return attrs.field(default=default, metadata={"argument": told})
+    return attrs.field(default=default, metadata={"argument": Argument(help=help, **how)})
 
 
 def required(help: str, **how: Any) -> Any:  # noqa: A002
@@ -252,31 +228,35 @@ class Operation:
 
     name: str
     """In requests: ``fact_add``."""
-    help: str
+    noun: "Noun"
     arguments: type[Any]
     handler: Handler
-    scope: Scope
-    changes: bool
+    """A coroutine function; a plain one where the noun is local."""
+    scope: Scope = Scope.OWN
+    changes: bool = False
     """Whether it changes something; what only reads may be repeated."""
-    offline: bool
+    offline: bool = False
     """Whether the command line may carry it out without a server, over the database: its handler takes only what
     ``cli.operations`` can open."""
-    alone: bool
+    alone: bool = False
     """Whether a running server is never asked: the command line carries it out over the database."""
-    deadline_s: float
-    watch: bool
+    deadline_s: float = 10.0
+    watch: bool = False
     """Whether the command line may repeat it until it is stopped."""
-    confirm: str | None
+    confirm: str | None = None
     """What a person is asked before it is done. It has an argument ``dry_run``, which is true unless it is given: the
     command line asks first with it."""
-    cli: str | None
+    cli: str | None = None
     """Its word behind the noun's; empty: the noun's own command; None: not on the command line."""
-    show: Callable[..., Lines | Shown]
+    show: Callable[..., Lines | Shown] = lambda: ()
     """What a terminal shows of the result as JSON has it. It may also take ``again(field=value)``, the command as it
     was given, but for some arguments."""
-    slash: Slash | None
-    invalid: str
-    """Code of what is wrong in the nested ``fields``."""
+    slash: Slash | None = None
+
+    @property
+    def help(self) -> str:
+        """The first paragraph of the handler's docstring."""
+        return " ".join((self.handler.__doc__ or "").split("\n\n")[0].split())
 
 
 @attrs.frozen(kw_only=True)
@@ -287,47 +267,16 @@ class Noun:
     help: str = attrs.field(kw_only=False)
     invalid: str = "bad_args"
     """Code of what is wrong in the nested ``fields`` of its operations."""
-    operations: list[Operation] = attrs.field(factory=list, init=False)
+    local: bool = False
+    """Its operations need no server, and only the command line has them: their handlers get ``asked``, ``paths`` and
+    what ``cli.operations`` gives them."""
+    operations: list[Operation] = attrs.field(factory=list, init=False, repr=False, eq=False)
 
-    def operation(
-        self,
-        name: str,
-        arguments: type[Any] = Nothing,
-        *,
-        cli: str | None = None,
-        show: Callable[..., Lines | Shown] = lambda: (),
-        scope: Scope = Scope.OWN,
-        changes: bool = False,
-        offline: bool = False,
-        alone: bool = False,
-        deadline_s: float = 10.0,
-        watch: bool = False,
-        confirm: str | None = None,
-        slash: Slash | None = None,
-    ) -> Callable[[Handler], Handler]:
-        """Declare a handler to be an operation; its docstring's first paragraph is the help. See ``Operation``."""
+    def operation(self, name: str, arguments: type[Any] = Nothing, **how: Any) -> Callable[[Handler], Handler]:
+        """Declare a handler to be an operation; its docstring's first paragraph is the help. ``how``: see there."""
 
         def declare(handler: Handler) -> Handler:
-            text = " ".join((handler.__doc__ or "").split("\n\n")[0].split())
-            self.operations.append(
-                Operation(
-                    name=name,
-                    help=text,
-                    arguments=arguments,
-                    handler=handler,
-                    scope=scope,
-                    changes=changes,
-                    offline=offline or alone,
-                    alone=alone,
-                    deadline_s=deadline_s,
-                    watch=watch,
-                    confirm=confirm,
-                    cli=cli,
-                    show=show,
-                    slash=slash,
-                    invalid=self.invalid,
-                )
-            )
+            self.operations.append(Operation(name=name, noun=self, arguments=arguments, handler=handler, **how))
             return handler
 
         return declare
@@ -341,10 +290,10 @@ def told(field: "attrs.Attribute[Any]") -> Argument:
 
 def plain_type(field: "attrs.Attribute[Any]") -> Any:
     """The type of a field's value, without None and what is annotated."""
-    return plain(field.type)
+    return without_none(field.type)
 
 
-def plain(found: Any) -> Any:
+def without_none(found: Any) -> Any:
     """A type without None and what is annotated."""
     while True:
         if get_origin(found) is Annotated:

@@ -51,7 +51,7 @@ def read(operation: Operation, given: Mapping[str, Any]) -> Call:
         problems = error.problems
     if all(each.path.partition(".")[0] == "fields" for each in problems):
         inner = [Problem(each.path.removeprefix("fields").lstrip(".") or "fields", each.message) for each in problems]
-        raise OperationError(operation.invalid, problems=inner)
+        raise OperationError(operation.noun.invalid, problems=inner)
     raise OperationError("bad_args", problems=problems)
 
 

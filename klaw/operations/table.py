@@ -16,14 +16,14 @@ def modules() -> tuple[str, ...]:
 
 
 def nouns_of(module: str) -> list[Noun]:
-    """The nouns that a module of this package makes."""
-    return [each for each in vars(import_module(f"klaw.operations.{module}")).values() if isinstance(each, Noun)]
+    """The nouns that a module makes."""
+    return [each for each in vars(import_module(module)).values() if isinstance(each, Noun)]
 
 
 @cache
 def nouns() -> tuple[Noun, ...]:
     """All nouns."""
-    return tuple(noun for module in modules() for noun in nouns_of(module))
+    return tuple(noun for module in modules() for noun in nouns_of(f"klaw.operations.{module}"))
 
 
 @cache

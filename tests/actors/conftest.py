@@ -1,5 +1,5 @@
 """A server without its listeners, for the tests of admin commands, operations and the command line."""
 
-from tests.support.admin import app, commands, home, sources
+from tests.support.admin import app, commands, home
 
-__all__ = ["app", "commands", "home", "sources"]
+__all__ = ["app", "commands", "home"]

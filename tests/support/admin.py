@@ -1,7 +1,7 @@
 """A real server without its listeners, and a private folder with a short name for sockets."""
 
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,15 @@ import pytest
 import trio
 import trio.testing
 
-import klaw.app.serve
 from klaw.actor.supervisor import ActorSpec
 from klaw.admin import socket as admin_socket
-from klaw.admin.commands import Commands, Sources
-from klaw.app.app import App, running
+from klaw.app.app import App, operation_parts, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.domain.events import Noticed, TurnEnded
 from klaw.domain.names import UserId, chat_id
 from klaw.gateway.hub import ChatEvent, StoredOnce
+from klaw.operations.perform import OPERATOR, Call, perform
 from tests.support.waiting import HANG_S
 
 ANNA, BORIS = UserId("anna"), UserId("boris")
@@ -42,19 +41,24 @@ async def app(home: Path) -> AsyncIterator[App]:
             yield app
 
 
+class Commands:
+    """Asks operations as the admin socket does. ``parts``: of the server."""
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self.parts = parts
+
+    async def run(self, call: Call) -> dict[str, Any]:
+        return await perform(call, OPERATOR, self.parts)
+
+
+def parts_of(app: App) -> Mapping[str, Any]:
+    """What operations may ask for, of a server without listeners."""
+    return {**operation_parts(app), "connections": list, "address": lambda: "127.0.0.1:8181"}
+
+
 @pytest.fixture
-def sources(app: App) -> Sources:
-    return sources_of(app)
-
-
-def sources_of(app: App) -> Sources:
-    """What the commands read, of a server without listeners."""
-    return klaw.app.serve.sources_of(app, list, lambda: "127.0.0.1:8181")
-
-
-@pytest.fixture
-def commands(sources: Sources) -> Commands:
-    return Commands(sources)
+def commands(app: App) -> Commands:
+    return Commands(parts_of(app))
 
 
 @asynccontextmanager
@@ -62,7 +66,7 @@ async def served(app: App, commands: Commands) -> AsyncIterator[None]:
     """The admin socket under the server's own supervisor."""
 
     async def run(vitals: Any, started: Any) -> None:
-        await admin_socket.run(vitals, started, path=app.core.paths.admin_socket, commands=commands)
+        await admin_socket.run(vitals, started, path=app.core.paths.admin_socket, perform=commands.run)
 
     await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
     yield

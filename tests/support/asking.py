@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from klaw.actor.clock import Clock
-from klaw.admin.commands import Commands
-from klaw.admin.requests import parse
-from klaw.cli.main import parser
+from klaw.admin.socket import parse
+from klaw.cli.main import main
 from klaw.cli.operations import written
 from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
@@ -17,6 +16,7 @@ from klaw.operations.explain import receipt_text
 from klaw.operations.perform import OPERATOR, perform, read
 from klaw.operations.slash import OperationCommands
 from klaw.operations.table import operations
+from tests.support.admin import Commands
 
 
 async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
@@ -31,9 +31,7 @@ async def ask_operation(name: str, parts: Mapping[str, Any], **args: Any) -> dic
 
 def klaw_here(home: Path, *words: str) -> int:
     """A command in this process: its exit code."""
-    given = [*words, "--home", str(home)]
-    arguments = parser(given).parse_args(given)
-    return int(arguments.run(arguments))
+    return main([*words, "--home", str(home)])
 
 
 def receipt_lines(answer: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -11,11 +10,10 @@ import trio.testing
 from klaw import __version__
 from klaw.actor import log as logging
 from klaw.actor.supervisor import ActorSpec, Vitals
-from klaw.admin.commands import Commands, Sources
 from klaw.app.app import App
 from klaw.gateway.session import SessionReport
 from tests.conftest import CANARY
-from tests.support.admin import ANNA, BORIS, fail_a_turn
+from tests.support.admin import ANNA, BORIS, Commands, fail_a_turn, parts_of
 from tests.support.asking import ask
 
 
@@ -45,15 +43,14 @@ async def test_status(app: App, commands: Commands) -> None:
     assert CANARY not in json.dumps(status, ensure_ascii=False)
 
 
-async def test_actors(app: App, sources: Sources) -> None:
+async def test_actors(app: App) -> None:
     """Every actor of the supervisor is in the tree, and the connections are below the gateway."""
     await fail_a_turn(app, ANNA, "main", "hi")
     session = SessionReport(
         id="c1", user="anna", client="test", peer="loopback", since=1.0, frames_in=1, frames_out=2, outbox=0,
         outbox_high_water=3, watched=1, in_flight=0,
     )  # fmt: skip
-    connected = attrs.evolve(sources, parts={**sources.parts, "connections": lambda: [session]})
-    answer = await ask(Commands(connected), "actors")
+    answer = await ask(Commands({**parts_of(app), "connections": lambda: [session]}), "actors")
     found = {node["name"]: node for node in walk(answer["tree"])}
     assert {report.name for report in app.core.supervisor.report()} <= set(found)
     assert found["store.writer"]["mailbox"]["handled"] >= 2
@@ -108,13 +105,12 @@ async def test_health_pings_the_writer(app: App, commands: Commands) -> None:
     assert answer["failed_actors"] == []
 
 
-async def test_health_is_ok_when_nothing_is_wrong(sources: Sources) -> None:
+async def test_health_is_ok_when_nothing_is_wrong(app: App) -> None:
     class Well:
         def problems(self) -> dict[str, str]:
             return {}
 
-    well = attrs.evolve(sources, parts={**sources.parts, "health": Well()})
-    assert (await ask(Commands(well), "health"))["state"] == "ok"
+    assert (await ask(Commands({**parts_of(app), "health": Well()}), "health"))["state"] == "ok"
 
 
 async def test_a_stuck_writer_is_failing(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

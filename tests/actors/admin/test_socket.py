@@ -54,7 +54,7 @@ async def serving(path: Path, *, guard_s: float = HANG_S) -> AsyncIterator[Super
             supervisor = Supervisor(nursery, SystemClock())
 
             async def run(vitals: Vitals, started: Any) -> None:
-                await admin_socket.run(vitals, started, path=path, commands=Answers())
+                await admin_socket.run(vitals, started, path=path, perform=Answers().run)
 
             await supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run, stop_budget_s=2))
             yield supervisor
@@ -168,7 +168,7 @@ async def test_a_stale_socket_is_replaced(path: Path) -> None:
 async def test_a_live_server_is_left_alone(path: Path) -> None:
     async with serving(path):
         with pytest.raises(SocketTaken, match="another Klaw server answers"):
-            await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, commands=Answers())
+            await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, perform=Answers().run)
         assert (await (await Peer.connect(path)).ask(b'{"command": "actors"}'))["ok"]
 
 
@@ -176,7 +176,7 @@ async def test_a_file_that_is_no_socket_is_not_removed(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("mine")
     with pytest.raises(SocketTaken, match="is not a socket"):
-        await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, commands=Answers())
+        await admin_socket.run(Vitals(SystemClock()), Unstarted(), path=path, perform=Answers().run)
     assert path.read_text() == "mine"
 
 

@@ -10,14 +10,13 @@ import trio
 from klaw import __version__
 from klaw.actor import log as logging
 from klaw.admin import socket as admin_socket
-from klaw.admin.commands import Commands
 from klaw.app.app import App, running
 from klaw.cli import admin_call, operations
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.main import main
 from klaw.config.load import parse
 from klaw.config.paths import Paths
-from tests.support.admin import ANNA, BORIS, SETTINGS, fail_a_turn, served
+from tests.support.admin import ANNA, BORIS, SETTINGS, Commands, fail_a_turn, served
 from tests.support.asking import klaw_here
 
 

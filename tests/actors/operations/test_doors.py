@@ -12,11 +12,10 @@ import pytest
 import trio
 
 import klaw.operations
-from klaw.admin.commands import Commands
-from klaw.admin.requests import parse
+from klaw.admin.socket import parse
 from klaw.app.app import App, operation_parts, running
 from klaw.chats.commands import SlashAnswer
-from klaw.cli.main import parser
+from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.names import ChatId
@@ -24,7 +23,7 @@ from klaw.operations import table
 from klaw.operations.operation import OperationError, Scope, plain_type, told
 from klaw.operations.perform import Asker, Call, perform, read
 from klaw.operations.slash import OperationCommands
-from tests.support.admin import SETTINGS, served, sources_of
+from tests.support.admin import SETTINGS, Commands, parts_of, served
 
 MODULE = '''
 """How many facts there are."""
@@ -86,13 +85,12 @@ async def test_a_new_operation_is_one_module_and_every_door_has_it(
 
     async def klaw(*words: str) -> tuple[int, str, str]:
         given = ["tally", "--home", str(home), *words]
-        args = parser(given).parse_args(given)
-        code = await trio.to_thread.run_sync(args.run, args)
+        code = await trio.to_thread.run_sync(main, given)
         said = capsys.readouterr()
         return code, said.out, said.err
 
     async with running(config, Paths.resolve(home, {})) as app:
-        commands = Commands(sources_of(app))
+        commands = Commands(parts_of(app))
         await asked(commands, "fact_add", user="anna", fields={"text": "Чай вечером"})
         assert await asked(commands, "tally", user="anna") == {"user": "anna", "word": "facts", "count": 1}
         with pytest.raises(OperationError, match=r"args\.at_least: must be 0 to 9"):
@@ -137,7 +135,7 @@ async def test_every_handler_gets_what_it_names(app: App) -> None:
     for operation in table.operations().values():
         assert set(inspect.signature(operation.handler).parameters) <= known, operation.name
         assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
-        if operation.offline:
+        if operation.offline or operation.alone:
             assert set(inspect.signature(operation.handler).parameters) <= {
                 *(
                     "asked",

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, parse
+from klaw.admin.socket import parse
 from klaw.app.app import App, running
-from klaw.cli.main import parser
+from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.fact import MAX_TEXT
 from klaw.domain.names import UserId
+from klaw.operations.operation import OperationError
 from klaw.store.kinds import facts
-from tests.support.admin import SETTINGS, served, sources_of
+from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.facts import fact
 
 
@@ -32,8 +32,8 @@ async def texts(commands: Commands, user: str = "local", **args: Any) -> list[st
     return [each["text"] for each in (await ask(commands, "fact_list", user=user, **args))["facts"]]
 
 
-async def refused(commands: Commands, command: str, **args: Any) -> BadRequest:
-    with pytest.raises(BadRequest) as caught:
+async def refused(commands: Commands, command: str, **args: Any) -> OperationError:
+    with pytest.raises(OperationError) as caught:
         await ask(commands, command, **args)
     return caught.value
 
@@ -188,13 +188,12 @@ async def test_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) 
     paths = Paths.resolve(home, {})
 
     async def klaw(*words: str) -> tuple[int, str, str]:
-        args = parser().parse_args(["facts", words[0], "--home", str(home), *words[1:]])
-        code = await trio.to_thread.run_sync(args.run, args)
+        code = await trio.to_thread.run_sync(main, ["facts", words[0], "--home", str(home), *words[1:]])
         said = capsys.readouterr()
         return code, said.out, said.err
 
     assert (await klaw("list"))[0] == 1
-    async with running(config, paths) as app, served(app, Commands(sources_of(app))):
+    async with running(config, paths) as app, served(app, Commands(parts_of(app))):
         assert await klaw("list") == (0, "no facts\n", "")
         code, out, err = await klaw("add", "Кошку зовут Мурка", "--category", "identity", "--importance", "90")
         assert (code, err) == (0, "")

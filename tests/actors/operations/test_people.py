@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, parse
+from klaw.admin.socket import parse
 from klaw.app.app import App
-from klaw.cli.main import parser
+from klaw.cli.main import main
 from klaw.domain.person import MAX_NAME, MAX_RELATION
-from tests.support.admin import served
+from klaw.operations.operation import OperationError
+from tests.support.admin import Commands, served
 
 
 async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
@@ -27,8 +27,8 @@ async def names(commands: Commands, user: str = "local") -> list[str]:
     return sorted(each["name"] for each in (await ask(commands, "person_list", user=user))["people"])
 
 
-async def refused(commands: Commands, command: str, **args: Any) -> BadRequest:
-    with pytest.raises(BadRequest) as caught:
+async def refused(commands: Commands, command: str, **args: Any) -> OperationError:
+    with pytest.raises(OperationError) as caught:
         await ask(commands, command, **args)
     return caught.value
 
@@ -147,8 +147,7 @@ async def test_a_list_has_pages(commands: Commands) -> None:
 
 async def test_the_commands(app: App, home: Path, commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:
     async def klaw(*words: str) -> tuple[int, str]:
-        args = parser().parse_args(["people", *words, "--home", str(home)])
-        code = await trio.to_thread.run_sync(args.run, args)
+        code = await trio.to_thread.run_sync(main, ["people", *words, "--home", str(home)])
         told = capsys.readouterr()
         return code, told.out + told.err
 

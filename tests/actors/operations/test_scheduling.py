@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from klaw.actor.clock import iso
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, parse
+from klaw.admin.socket import parse
 from klaw.app.app import App
+from klaw.operations.operation import OperationError
+from tests.support.admin import Commands
 from tests.support.waiting import until
 
 DAILY = {"cron": "0 9 * * *", "zone": "Europe/Berlin"}
@@ -34,8 +35,8 @@ async def add(commands: Commands, name: str = "day", user: str | None = None, **
     return (await commands.run(asked("schedule_add", **given)))["task"]
 
 
-async def refused(commands: Commands, command: str, **args: Any) -> BadRequest:
-    with pytest.raises(BadRequest) as caught:
+async def refused(commands: Commands, command: str, **args: Any) -> OperationError:
+    with pytest.raises(OperationError) as caught:
         await commands.run(asked(command, **args))
     return caught.value
 
@@ -101,7 +102,7 @@ async def test_what_is_not_there_is_said(commands: Commands) -> None:
     assert (wrong.code, str(wrong)[:12]) == ("bad_args", "args.status:")
     assert (await refused(commands, "schedule_list", user="A/B")).code == "bad_args"
     await add(commands)
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(OperationError) as caught:
         await add(commands)
     assert caught.value.code == "task_exists"
 

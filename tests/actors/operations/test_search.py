@@ -9,10 +9,9 @@ import pytest
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, parse
+from klaw.admin.socket import parse
 from klaw.app.app import App, running
-from klaw.cli.main import parser
+from klaw.cli.main import main, parser
 from klaw.cli.operations import again
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
@@ -21,13 +20,14 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
+from klaw.operations.operation import OperationError
 from klaw.operations.search import notes
 from klaw.operations.table import operations
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
 from klaw.store.kinds.memory_files import Chunk, MemoryFile
 from tests.conftest import CANARY
-from tests.support.admin import SETTINGS, served, sources_of
+from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.asking import ask_operation
 from tests.support.asking import search_lines as lines
 from tests.support.facts import fact
@@ -124,7 +124,7 @@ async def test_filters(app: App, commands: Commands, given: dict[str, Any], expe
 async def test_bad_arguments_are_named(app: App, commands: Commands, args: dict[str, Any], said: str) -> None:
     await fill(app)
     line = json.dumps({"command": "search", "args": {"query": "x", **args} if args else {}}).encode()
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(OperationError) as refused:
         await commands.run(parse(line))
     assert str(refused.value).startswith(said)
 
@@ -137,8 +137,7 @@ def arguments(home: Path, *given: str) -> argparse.Namespace:
 
 
 async def command(home: Path, *given: str) -> int:
-    parsed = arguments(home, *given)
-    return int(await trio.to_thread.run_sync(parsed.run, parsed))
+    return await trio.to_thread.run_sync(main, ["search", "--home", str(home), *given])
 
 
 async def test_the_same_with_and_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +147,7 @@ async def test_the_same_with_and_without_a_server(home: Path, capsys: pytest.Cap
     (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
     async with running(config, paths) as app:
         await fill(app)
-        async with served(app, Commands(sources_of(app))):
+        async with served(app, Commands(parts_of(app))):
             assert await command(home, "gate code", "--json") == 0
             asked = json.loads(capsys.readouterr().out)
             assert await command(home, "gate code") == 0
@@ -174,7 +173,7 @@ async def test_pages_on_the_command_line(home: Path, capsys: pytest.CaptureFixtu
     config, _ = parse_config(SETTINGS, {})
     async with running(config, Paths.resolve(home, {})) as app:
         await app.core.writer.run(messages.append, [new(f"needle {number}") for number in range(5)])
-        async with served(app, Commands(sources_of(app))):
+        async with served(app, Commands(parts_of(app))):
             seen = []
             given = ["--limit", "2", "--", "-needle"]
             for _ in range(3):
@@ -213,7 +212,7 @@ async def test_exit_codes(
     (home / "config" / "engine.json").write_text('{"embedding": {"enabled": false}}')
     async with running(config, Paths.resolve(home, {})) as app:
         await fill(app)
-        async with served(app, Commands(sources_of(app))):
+        async with served(app, Commands(parts_of(app))):
             assert await command(home, *given) == code
             with_server = capsys.readouterr()
     assert await command(home, *given) == code

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest
 from klaw.app.app import running
-from klaw.cli.main import parser
+from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
+from klaw.operations.operation import OperationError
 from tests.actors.operations.test_facts import add, ask, refused
-from tests.support.admin import SETTINGS
+from tests.support.admin import SETTINGS, Commands
 
 
 async def test_a_beginning_that_only_one_has_stands_for_the_id(commands: Commands) -> None:
@@ -39,7 +38,7 @@ async def test_people_are_found_by_name_before_an_id_is_tried(commands: Commands
 
 async def test_ids_of_another_user_are_not_found(commands: Commands) -> None:
     one = (await add(commands, "Anna likes tea", user="anna"))["fact"]["id"]
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(OperationError) as caught:
         await ask(commands, "fact_delete", fact=one[:12])
     assert caught.value.code == "unknown_fact"
 
@@ -49,15 +48,14 @@ async def test_lists_are_read_without_a_server(home: Path, capsys: pytest.Captur
 
     config, _ = parse_config(SETTINGS, {})
     async with running(config, Paths.resolve(home, {})) as app:
-        from tests.support.admin import sources_of
+        from tests.support.admin import parts_of
 
-        commands = Commands(sources_of(app))
+        commands = Commands(parts_of(app))
         await add(commands, "Аня любит чай")
         await ask(commands, "person_add", fields={"name": "Борис"})
 
     def run(*words: str) -> tuple[int, str, str]:
-        arguments = parser().parse_args([*words, "--home", str(home)])
-        code = arguments.run(arguments)
+        code = main([*words, "--home", str(home)])
         out, errors = capsys.readouterr()
         return code, out, errors
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, parse
+from klaw.admin.socket import parse
 from klaw.app.app import App, running
-from klaw.cli.main import parser
+from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
+from klaw.operations.operation import OperationError
 from klaw.operations.topics import MOST_TOLD
 from klaw.store.kinds import topics
-from tests.support.admin import SETTINGS, served, sources_of
+from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.topics import archive, say
 from tests.support.waiting import HANG_S
 
@@ -25,7 +25,7 @@ async def ask(commands: Commands, command: str, **args: Any) -> dict[str, Any]:
 
 
 async def refused(commands: Commands, command: str, **args: Any) -> tuple[str, str]:
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(OperationError) as caught:
         await ask(commands, command, **args)
     return caught.value.code, str(caught.value)
 
@@ -74,13 +74,12 @@ async def test_the_command_line_changes_topics_and_takes_it_back(
     paths = Paths.resolve(home, {})
 
     async def klaw(*words: str) -> tuple[int, str, str]:
-        arguments = parser().parse_args(["topics", *words, "--home", str(home)])
-        code = await trio.to_thread.run_sync(arguments.run, arguments)
+        code = await trio.to_thread.run_sync(main, ["topics", *words, "--home", str(home)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
     with trio.fail_after(HANG_S):
-        async with running(config, paths) as app, served(app, Commands(sources_of(app))):
+        async with running(config, paths) as app, served(app, Commands(parts_of(app))):
             assert (await klaw("history"))[:2] == (0, "no changes of topics\n")
             rowids = await say(app.core.store, "поезд", "билет", "хлеб", user="local")
             await archive(app.core.store, rowids[:2], rowids[2:], user="local", consolidated=True, facts=True)
@@ -133,19 +132,17 @@ async def test_answers_about_very_many_topics_are_bounded(home: Path, capsys: py
     config, _ = parse_config(SETTINGS[:-1] + ", topics: {enabled: true}}", {})
     many = MOST_TOLD + 20
     with trio.fail_after(HANG_S):
-        async with running(config, Paths.resolve(home, {})) as app, served(app, Commands(sources_of(app))):
-            commands = Commands(sources_of(app))
+        async with running(config, Paths.resolve(home, {})) as app, served(app, Commands(parts_of(app))):
+            commands = Commands(parts_of(app))
             rowids = await say(app.core.store, *(f"слово {number}" for number in range(many)), user="local")
             await archive(app.core.store, *([each] for each in rowids), user="local", consolidated=True, facts=True)
             told = await ask(commands, "topics_rebuild", dry_run=True)
             assert (told["count"], told["messages"], len(told["topics"])) == (many, many, MOST_TOLD)
-            arguments = parser().parse_args(["topics", "rebuild", "--yes", "--home", str(home)])
-            assert await trio.to_thread.run_sync(arguments.run, arguments) == 0
+            assert await trio.to_thread.run_sync(main, ["topics", "rebuild", "--yes", "--home", str(home)]) == 0
             assert f"dropped {many} topics of {many} messages" in capsys.readouterr().out
             (change,) = (await ask(commands, "topics_history"))["changes"]
             assert (len(change["before"]), change["before_count"]) == (MOST_TOLD, many)
-            arguments = parser().parse_args(["topics", "history", "--home", str(home)])
-            assert await trio.to_thread.run_sync(arguments.run, arguments) == 0
+            assert await trio.to_thread.run_sync(main, ["topics", "history", "--home", str(home)]) == 0
             assert "and 20 more -> -" in capsys.readouterr().out
             done = await ask(commands, "topics_undo")
             assert (done["count"], len(done["topics"])) == (many, MOST_TOLD)

@@ -9,17 +9,17 @@ import attrs
 import pytest
 import trio
 
-from klaw.admin.commands import Commands
-from klaw.admin.requests import BadRequest, parse
+from klaw.admin.socket import parse
 from klaw.app.app import App, running
 from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind
 from klaw.domain.usage import NANO, Spent, record
+from klaw.operations.operation import OperationError
 from klaw.store.kinds import messages
 from klaw.store.kinds.usage import UsageFilters, total
-from tests.support.admin import SETTINGS, served, sources_of
+from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.stores import new
 from tests.support.turns import record as turn_record
 from tests.support.waiting import HANG_S
@@ -85,13 +85,13 @@ async def test_sums_by_every_key(app: App, commands: Commands) -> None:
     ],
 )
 def test_a_wrong_request_names_the_field(args: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadRequest, match="args") as caught:
+    with pytest.raises(OperationError, match="args") as caught:
         parse(json.dumps({"command": "usage", "args": args}).encode())
     assert said in str(caught.value)
 
 
 async def test_a_wrong_user_is_refused(commands: Commands) -> None:
-    with pytest.raises(BadRequest, match=r"args\.user"):
+    with pytest.raises(OperationError, match=r"args\.user"):
         await commands.run(asked(user="Анна Ивановна"))
 
 
@@ -106,7 +106,7 @@ async def test_the_command_with_a_server_and_without_one(home: Path, capsys: pyt
                 assert await trio.to_thread.run_sync(command, arguments(home, **values)) == 0
                 return capsys.readouterr().out
 
-            async with served(app, Commands(sources_of(app))):
+            async with served(app, Commands(parts_of(app))):
                 told = await output(usage_command, by="chat")
                 assert "today: $0.2500 of $1.00 and 50 of 500 tokens of unknown price used" in told
                 assert json.loads(await output(usage_command, json=True))["budget"]["share"] == 0.25

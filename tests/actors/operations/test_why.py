@@ -9,7 +9,6 @@ import attrs
 import pytest
 import trio
 
-from klaw.admin.commands import Commands
 from klaw.app.app import App, operation_parts, running
 from klaw.cli.operations import written
 from klaw.config.load import parse as parse_config
@@ -22,7 +21,7 @@ from klaw.operations.why import lines as shown
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors
 from tests.conftest import CANARY
-from tests.support.admin import SETTINGS, served, sources_of
+from tests.support.admin import SETTINGS, Commands, parts_of, served
 from tests.support.asking import ask_operation, klaw_here
 from tests.support.stores import new
 from tests.support.turns import record
@@ -256,7 +255,7 @@ async def test_the_command_with_and_without_a_server(
     async with running(config, paths) as app:
         await put(app, new(f"{CANARY} is the word", id="canary"))
         await talk(app)
-        commands = Commands(sources_of(app))
+        commands = Commands(parts_of(app))
         async with served(app, commands):
             assert await trio.to_thread.run_sync(klaw_here, home, "why", "canary", "--json") == 0
             with_server = json.loads(capsys.readouterr().out)

@@ -6,8 +6,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from klaw.cli import reindex as command
-from klaw.cli.reindex import Painter, lines
+from klaw.cli import progress
+from klaw.cli.operations import written
+from klaw.cli.progress import ProgressLine
+from klaw.cli.reindex import lines
+from klaw.operations.text import size
 from klaw.store.rebuild.values import Report, Side, TableComparison, Tally, Vectors
 
 
@@ -19,17 +22,17 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(command.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_a_terminal_gets_rate_and_time_left(clock: list[float]) -> None:
     stream = Terminal()
-    painter = Painter(stream)
+    painter = ProgressLine(stream)
     for done in (1000, 3000, 5000):
         painter.show("messages", done, 21_000)
         clock[0] += 2
-    painter.show("turns", 1 << 20, 4 << 20)
+    painter.show("turns", 1 << 20, 4 << 20, size)
     painter.finish()
     drawn = stream.getvalue().split("\r\x1b[K")
     assert drawn[1].startswith("messages")
@@ -44,11 +47,16 @@ def test_a_terminal_gets_rate_and_time_left(clock: list[float]) -> None:
 
 def test_elsewhere_one_line_a_phase() -> None:
     stream = io.StringIO()
-    painter = Painter(stream)
-    for phase, done, total in (("scan", 0, 1 << 20), ("scan", 9, 1 << 20), ("compare", 100, 0), ("swap", 0, 0)):
-        painter.show(phase, done, total)
+    painter = ProgressLine(stream)
+    for label, done, total in (
+        ("reading the logs", 0, 1 << 20),
+        ("reading the logs", 9, 1 << 20),
+        ("comparing", 100, 0),
+    ):
+        painter.show(label, done, total, size)
+    painter.show("m: installed", 4 << 20, 4 << 20, size, last=True)
     painter.finish()
-    assert stream.getvalue() == "reading the logs (1.0 MiB)\ncomparing\nswapping the databases\n"
+    assert stream.getvalue() == "reading the logs (1.0 MiB)\ncomparing\nm: installed (4.0 MiB)\n"
 
 
 def report(*, same: bool) -> dict[str, object]:
@@ -71,9 +79,9 @@ def report(*, same: bool) -> dict[str, object]:
 
 
 def test_the_report_counts_and_advises(tmp_path: Path) -> None:
-    text = "\n".join(lines(report(same=False), tmp_path / "klaw.db"))
+    text = "\n".join(written(lines(report(same=False), tmp_path / "klaw.db")))
     assert "from the logs: 1,199 messages, 5 turns, in 1 min 5 s" in text
-    assert "left out: 1 lines that are no record, 0 records whose place is taken" in text
+    assert "left out: 1 line that cannot be read, 0 records whose place is taken" in text
     assert "vectors: 3 taken over, 4 made, 5 left to the server" in text
     assert "no vectors were made: no model.onnx" in text
     assert "DIFFERS: 17" in text
@@ -83,7 +91,7 @@ def test_the_report_counts_and_advises(tmp_path: Path) -> None:
 
 def test_the_report_names_the_old_database(tmp_path: Path) -> None:
     (tmp_path / "klaw.db.old").touch()
-    text = "\n".join(lines(report(same=True), tmp_path / "klaw.db"))
+    text = "\n".join(written(lines(report(same=True), tmp_path / "klaw.db")))
     assert "the new database is in use" in text
     assert str(tmp_path / "klaw.db.old") in text
     assert "NOT swapped" not in text

@@ -1,13 +1,12 @@
 """The schema, the shipped file, the page and the command say the same about every key."""
 
-import argparse
 import json
 import re
 
 import pytest
 import yaml
 
-from klaw.cli.config import check_command, schema_command, show_command
+from klaw.cli.main import main
 from klaw.config.describe import described, json_schema, key_paths, show
 from klaw.config.load import parse
 from klaw.config.paths import Paths
@@ -129,7 +128,7 @@ def test_what_show_gives_is_a_configuration_again():
 
 
 def run(command, home, *, as_json=False):
-    return command(argparse.Namespace(home=str(home), json=as_json, config=None))
+    return main(["config", command, "--home", str(home), *["--json"] * as_json])
 
 
 @pytest.fixture
@@ -139,10 +138,10 @@ def home(tmp_path):
 
 
 def test_check_says_ok_and_where(home, capsys):
-    assert run(check_command, home) == 0
+    assert run("check", home) == 0
     assert capsys.readouterr().out == f"ok: {home}/config/engine.json (no such file; the defaults apply)\n"
     (home / "config" / "engine.json").write_text("context: {subagentWindow: 3}")
-    assert run(check_command, home) == 0
+    assert run("check", home) == 0
     assert capsys.readouterr().out.splitlines() == [
         "warning: context.subagentWindow: is deprecated; call it context.subagentHistory",
         f"ok: {home}/config/engine.json",
@@ -151,7 +150,7 @@ def test_check_says_ok_and_where(home, capsys):
 
 def test_check_prints_every_problem_on_its_line(home, capsys):
     (home / "config" / "engine.json").write_text("chats: {idleSeconds: -1}\nx: 1")
-    assert run(check_command, home) == 1
+    assert run("check", home) == 1
     assert capsys.readouterr().out.splitlines() == [
         "error: chats.idleSeconds: must be > 0, got -1",
         "error: x: unknown key",
@@ -160,7 +159,7 @@ def test_check_prints_every_problem_on_its_line(home, capsys):
 
 def test_check_for_scripts(home, capsys):
     (home / "config" / "engine.json").write_text("x: 1")
-    assert run(check_command, home, as_json=True) == 1
+    assert run("check", home, as_json=True) == 1
     assert json.loads(capsys.readouterr().out) == {
         "ok": False,
         "file": f"{home}/config/engine.json",
@@ -171,37 +170,33 @@ def test_check_for_scripts(home, capsys):
 
 
 def test_check_reports_places_that_cannot_be(capsys):
-    assert run(check_command, "/" + "d" * 200) == 1
-    assert "admin socket" in capsys.readouterr().out
+    assert run("check", "/" + "d" * 200) == 1
+    assert "admin socket" in capsys.readouterr().err
 
 
 def test_show_prints_yaml_or_json(home, capsys):
-    assert run(show_command, home) == 0
+    assert run("show", home) == 0
     as_yaml = capsys.readouterr().out
-    assert run(show_command, home, as_json=True) == 0
+    assert run("show", home, as_json=True) == 0
     assert parse(as_yaml, {}) == parse(capsys.readouterr().out, {}) == (EngineConfig(), [])
 
 
 def test_show_refuses_a_broken_file(home, capsys):
     (home / "config" / "engine.json").write_text("[")
-    assert run(show_command, home) == 1
+    assert run("show", home) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "not YAML or JSON" in captured.err
 
 
 def test_schema_prints_json(home, capsys):
-    assert run(schema_command, home) == 0
+    assert run("schema", home) == 0
     assert json.loads(capsys.readouterr().out) == json_schema()
 
 
 def test_every_key_is_described_in_words(capsys):
-    from klaw.cli.main import parser
-
     def described(*words):
-        arguments = parser().parse_args(["config", "describe", *words])
-        code = arguments.run(arguments)
-        return code, *capsys.readouterr()
+        return main(["config", "describe", *words]), *capsys.readouterr()
 
     code, out, _ = described()
     assert code == 0
@@ -219,9 +214,9 @@ def test_every_key_is_described_in_words(capsys):
 def test_a_configuration_may_be_called_engine_yaml(tmp_path, capsys):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "engine.yaml").write_text("context: {slidingWindow: 6}")
-    assert run(check_command, tmp_path) == 0
+    assert run("check", tmp_path) == 0
     assert "engine.yaml" in capsys.readouterr().out
     assert Paths.resolve(tmp_path).config_file.name == "engine.yaml"
     (tmp_path / "config" / "engine.json").write_text("{}")
-    assert run(check_command, tmp_path) == 0
+    assert run("check", tmp_path) == 0
     assert "warning: engine.yaml: is not read: engine.json is there too; keep one of them" in capsys.readouterr().out

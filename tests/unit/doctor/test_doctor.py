@@ -1,6 +1,5 @@
 """``klaw doctor`` on a stopped installation: every fault has its finding, with what to do, and nothing is changed."""
 
-import argparse
 import json
 import os
 import struct
@@ -14,7 +13,7 @@ import attrs
 import pytest
 import trio
 
-from klaw.cli.doctor import doctor_command
+from klaw.cli.main import main
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.doctor import places
 from klaw.doctor.checkup import Checkup, check_up
@@ -201,23 +200,20 @@ def test_facts_and_people_that_do_not_fit_their_history(paths: Paths, name: str,
     assert found.todo
 
 
-def arguments(paths: Paths, **values: Any) -> argparse.Namespace:
-    return argparse.Namespace(home=str(paths.data_dir.parent), **{"json": False, "full": False, **values})
-
-
 def test_the_command(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 0 and a table; JSON for programs; 1 when something is wrong. No content in either."""
-    assert doctor_command(arguments(paths)) == 0
+    command = ["doctor", "--home", str(paths.data_dir.parent)]
+    assert main(command) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[-1] == "All is well."
     assert "local:main" in printed
     spoil(paths, "DELETE FROM messages_fts_docsize WHERE id = 2", "DELETE FROM vec_messages WHERE rowid = 2")
-    assert doctor_command(arguments(paths, json=True, full=True)) == 1
+    assert main([*command, "--json", "--full"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["ok"] is False
     assert answer["problems"] == sum(each["level"] == "problem" for each in answer["findings"])
     assert answer["chats"]["local:main"]["uncovered"] == 1
-    assert doctor_command(arguments(paths)) == 1
+    assert main(command) == 1
     printed = capsys.readouterr().out
     assert "local:main#2" in printed
     assert "-> " in printed

@@ -2,11 +2,10 @@
 
 import json
 import stat
-from argparse import Namespace
 
 import pytest
 
-from klaw.cli import token as command
+from klaw.cli.main import main
 from klaw.domain.names import InvalidName
 from klaw.errors import ConfigError
 from klaw.gateway.auth import RECHECK_S, Authenticator, add_token, allow_local, load_tokens, revoke_tokens
@@ -177,44 +176,43 @@ def test_the_lock_is_private_also_when_an_earlier_klaw_made_it(path):
 
 
 def test_the_commands(tmp_path, capsys):
-    def run(function, **fields):
-        code = function(Namespace(home=str(tmp_path), **fields))
-        return code, capsys.readouterr()
+    def run(*words):
+        return main(["token", *words, "--home", str(tmp_path)]), capsys.readouterr()
 
-    code, printed = run(command.add_command, name="anna", json=True)
+    code, printed = run("add", "anna", "--json")
     added = json.loads(printed.out)
     assert (code, added["user"]) == (0, "anna")
     assert Authenticator(tmp_path / "config" / "tokens.json").grant(added["token"], loopback=False).user == "anna"
-    code, printed = run(command.list_command, json=True)
+    code, printed = run("list", "--json")
     assert [each["id"] for each in json.loads(printed.out)["tokens"]] == [added["id"]]
     assert added["token"] not in printed.out
-    code, printed = run(command.list_command, json=False)
+    code, printed = run("list")
     assert "anna" in printed.out
-    code, printed = run(command.add_command, name="Not A Name", json=False)
-    assert code == 1
-    assert "user name" in printed.err
-    assert run(command.revoke_command, name="anna", json=False)[0] == 0
-    assert run(command.revoke_command, name="anna", json=False)[0] == 1
-    code, printed = run(command.list_command, json=False)
+    code, printed = run("add", "Not A Name")
+    assert code == 2
+    assert "NAME: " in printed.err
+    assert run("revoke", "anna")[0] == 0
+    assert run("revoke", "anna")[0] == 1
+    code, printed = run("list")
     assert "no tokens: nobody can connect" in printed.out
 
 
 def test_the_first_token_says_what_it_means_for_this_machine_and_the_last_one_too(tmp_path, capsys):
-    def run(function, **fields):
-        assert function(Namespace(home=str(tmp_path), **{"json": False, **fields})) == 0
+    def run(*words):
+        assert main(["token", *words, "--home", str(tmp_path)]) == 0
         return capsys.readouterr().out
 
-    assert "only this machine is served" in run(command.list_command)
-    first = run(command.add_command, name="anna")
+    assert "only this machine is served" in run("list")
+    first = run("add", "anna")
     assert "Every connection needs a token from now on" in first
     assert "klaw token add local" in first
     assert "klaw token allow-local" in first
-    assert "Every connection" not in run(command.add_command, name="local"), "the owner can come in"
-    assert "nobody" not in run(command.revoke_command, name="local")
-    assert "nobody can connect until" in run(command.revoke_command, name="anna")
-    assert "served without a token" in run(command.allow_local_command)
-    assert "only this machine is served" in run(command.list_command)
-    assert "Every connection" not in run(command.add_command, name="anna"), "the owner said that it stays open"
-    assert "klaw token deny-local ends that" in run(command.list_command)
-    assert json.loads(run(command.deny_local_command, json=True)) == {"allow_local": False}
-    assert "nobody can connect until" in run(command.revoke_command, name="anna")
+    assert "Every connection" not in run("add", "local"), "the owner can come in"
+    assert "nobody" not in run("revoke", "local")
+    assert "nobody can connect until" in run("revoke", "anna")
+    assert "served without a token" in run("allow-local")
+    assert "only this machine is served" in run("list")
+    assert "Every connection" not in run("add", "anna"), "the owner said that it stays open"
+    assert "klaw token deny-local ends that" in run("list")
+    assert json.loads(run("deny-local", "--json")) == {"allow_local": False}
+    assert "nobody can connect until" in run("revoke", "anna")

@@ -1,6 +1,5 @@
 """``klaw models calibrate``: what is measured is kept with the model, changes no vector and survives a pull."""
 
-import argparse
 import json
 import os
 import shutil
@@ -9,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from klaw.cli.calibrate import calibrate_command
-from klaw.cli.main import parser
-from klaw.cli.models import list_command
+from klaw.cli.main import main
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.models.build import silent
 from klaw.models.pull import pull, status
@@ -39,11 +36,7 @@ def home(embedding_model_dir: Path, tmp_path: Path) -> Path:
 
 
 def _run(home: Path, *arguments: str) -> int:
-    return calibrate_command(_args(home, "calibrate", *arguments))
-
-
-def _args(home: Path, *arguments: str) -> argparse.Namespace:
-    return parser().parse_args(["models", *arguments, "--home", str(home)])
+    return main(["models", "calibrate", *arguments, "--home", str(home)])
 
 
 def _manifest(home: Path) -> dict[str, Any]:
@@ -67,12 +60,12 @@ def test_the_configured_model_is_calibrated(home: Path, capsys: pytest.CaptureFi
 
 def test_list_shows_the_calibration_and_pull_keeps_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = spec_of(E5)
-    assert list_command(_args(home, "list", E5)) == 0
+    assert main(["models", "list", E5, "--home", str(home)]) == 0
     assert "calibrated by Klaw's makers: mean cosine of unrelated texts 0.78" in capsys.readouterr().out
     assert _run(home, E5) == 0
     before = _manifest(home)
     capsys.readouterr()
-    assert list_command(_args(home, "list", E5, "--json")) == 0
+    assert main(["models", "list", E5, "--json", "--home", str(home)]) == 0
     (listed,) = json.loads(capsys.readouterr().out)["models"]
     assert (listed["state"], listed["calibration"]["texts"]) == ("complete", "built-in")
     pull(spec, home / "models", silent, fetch=_no_fetch)
@@ -143,7 +136,7 @@ def test_a_folder_without_a_manifest_keeps_its_figure_beside_the_weights(
 ) -> None:
     folder = copy_model(embedding_model_dir, tmp_path / "other-e5", manifest=False)
     before = EmbeddingModel.load(folder, threads=2)
-    assert calibrate_command(parser().parse_args(["models", "calibrate", str(folder)])) == 0
+    assert main(["models", "calibrate", str(folder)]) == 0
     assert "none was stored" in capsys.readouterr().out
     stored = json.loads((folder / "calibration.json").read_text())
     after = EmbeddingModel.load(folder, threads=2)
@@ -175,7 +168,7 @@ def test_what_cannot_be_used_is_named(
 
 
 def test_a_language_model_is_refused(local_llm_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert calibrate_command(parser().parse_args(["models", "calibrate", str(local_llm_dir)])) == 1
+    assert main(["models", "calibrate", str(local_llm_dir)]) == 1
     assert "is not an embedding model" in capsys.readouterr().err
 
 
