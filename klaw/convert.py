@@ -145,7 +145,7 @@ class Converter:
 
     def _typed(self, value: Any, kind: type) -> Any:
         if self.lenient:
-            value = _unquoted(value, kind)
+            value = unquoted(value, kind)
         if type(value) is not kind:
             raise _expected(_EXPECTED[kind])
         return value
@@ -158,14 +158,14 @@ class Converter:
         return value
 
     def _whole(self, value: Any, _: object) -> int:
-        value = _unquoted(value, int) if self.lenient else value
+        value = unquoted(value, int) if self.lenient else value
         most = MAX_STORED if self.journal else MAX_WHOLE
         if type(value) is not int or not -most <= value <= most:
             raise _expected(f"must be a whole number below 2^{most.bit_length()}")
         return value
 
     def _number(self, value: Any, _: object) -> float:
-        value = _unquoted(value, float) if self.lenient else value
+        value = unquoted(value, float) if self.lenient else value
         if type(value) not in (int, float) or not abs(value) <= MAX_WHOLE:  # NaN is in no range
             raise _expected("must be a number below 2^53")
         return value  # type: ignore[no-any-return]
@@ -259,6 +259,8 @@ def _members(cls: type[enum.StrEnum]) -> Hook:
 
 
 def _within(bounds: Bounds, value: Any) -> Any:
+    if value is None:  # of a field that may be that
+        return value
     sized = isinstance(value, str | Sequence)
     low, high, size = bounds.at_least, bounds.at_most, len(value) if sized else value
     if (low is not None and size < low) or (high is not None and size > high):
@@ -270,12 +272,12 @@ def _within(bounds: Bounds, value: Any) -> Any:
     return value
 
 
-def _unquoted(value: Any, kind: type) -> Any:
-    """What a model meant; anything else unchanged."""
+def unquoted(value: Any, kind: type) -> Any:
+    """What a model meant that put a value into quotes; anything else unchanged."""
     numbers = (int, float)
     if type(value) is str:
         try:
-            meant = json.loads(value)
+            meant = json.loads(value.lower() if kind is bool else value)
         except (ValueError, RecursionError):
             return value
         value = meant if type(meant) is kind or (kind in numbers and type(meant) in numbers) else value

@@ -307,6 +307,15 @@ class OverBudget(ProviderError):
     retryable = False
 
 
+class ToolRefused(KlawError):
+    """A tool cannot do what it was asked to do, and has changed nothing. The text is for the model: what is wrong, and
+    what to do instead. It may hold a path or an address, so it goes into no log."""
+
+
+class NotThere(ToolRefused):
+    """There is no file or folder of this path."""
+
+
 class McpError(KlawError):
     """An MCP server cannot be used, or its connection is over. The text says why; it is Klaw's own."""
 

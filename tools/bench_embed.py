@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor.clock import SystemClock, from_iso, iso
 from klaw.actor.log import configure as quiet
 from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.config.paths import Paths
-from klaw.config.schema import AutoRagConfig, EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Kind, NewMessage, Role

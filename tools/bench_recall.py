@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor import log
 from klaw.actor.clock import SystemClock, from_iso, iso
+from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
-from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
 from klaw.domain.message import SESSION_PAUSE_S, Kind, Message, NewMessage, Role, is_embeddable
 from klaw.domain.names import LOCAL_USER, chat_id

@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from klaw.actor import log
 from klaw.actor.clock import SystemClock, iso
 from klaw.app.serve import settle_garbage_collector
+from klaw.config.memory import AutoRagConfig
 from klaw.config.paths import Paths
-from klaw.config.schema import AutoRagConfig
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import LOCAL_USER, chat_id

@@ -36,8 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from klaw.actor.clock import SystemClock, from_iso
 from klaw.actor.metrics import Metrics
-from klaw.config.schema import AutoRagConfig
-from klaw.config.topics import TopicsConfig
+from klaw.config.memory import AutoRagConfig, TopicsConfig
 from klaw.context.assemble import Context, assemble, plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.domain import tokens

@@ -4,7 +4,7 @@ import difflib
 
 import attrs
 
-from klaw.config.schema import LOCAL_PROVIDER
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.errors import ConfigError
 from klaw.llm.parts import Llm
 from klaw.llm.prices import Prices, Rate

@@ -74,7 +74,7 @@ def _names(args: argparse.Namespace) -> "Names":
 
 
 def _model(args: argparse.Namespace, paths: "Paths") -> "Model":
-    from klaw.config.schema import LOCAL_PROVIDER
+    from klaw.config.llm import LOCAL_PROVIDER
     from klaw.setup import answers
 
     if os.path.lexists(paths.config_file):
@@ -181,7 +181,7 @@ def _prompt_tokens(paths: "Paths") -> int:
 
 def _next(args: argparse.Namespace, config: "Step", model: "Model") -> list[str]:
     """The commands that lead from here to a running server; they can be pasted as they are."""
-    from klaw.config.schema import LOCAL_PROVIDER
+    from klaw.config.llm import LOCAL_PROVIDER
 
     klaw, home = program(), _home(args)
     built_in = config.outcome == "kept" or model.provider == LOCAL_PROVIDER

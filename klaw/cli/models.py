@@ -176,7 +176,7 @@ def offer_test(paths: Paths, model: "Model", ask: Callable[[str, str], str], say
         ask: puts a question with a default to the person.
         say: prints lines.
     """
-    from klaw.config.schema import LOCAL_PROVIDER
+    from klaw.config.llm import LOCAL_PROVIDER
 
     if model.provider == LOCAL_PROVIDER or (model.key_env and model.key_env not in os.environ):
         return
@@ -213,7 +213,7 @@ async def _test(
 
     from klaw.actor.clock import SystemClock
     from klaw.actor.supervisor import Supervisor
-    from klaw.config.schema import LOCAL_PROVIDER
+    from klaw.config.llm import LOCAL_PROVIDER
     from klaw.llm.local.process import ACTOR_NAME, LocalProcess, local_settings
     from klaw.llm.local.provider import LocalProvider
     from klaw.llm.local.state import LocalModel
@@ -236,7 +236,7 @@ async def _test(
 
 def _trial(config: "EngineConfig", router: "Router", name: str) -> "Tried":
     from klaw.config.document import join_path
-    from klaw.config.schema import LOCAL_PROVIDER
+    from klaw.config.llm import LOCAL_PROVIDER
     from klaw.llm.trial import Tried
 
     route = router.route(name, key="NAME", alone=True)

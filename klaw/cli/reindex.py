@@ -18,7 +18,7 @@ from klaw.operations.reindex import Options
 from klaw.operations.text import Line, Shown, Table, size
 
 if TYPE_CHECKING:
-    from klaw.config.schema import EmbeddingConfig
+    from klaw.config.memory import EmbeddingConfig
     from klaw.memory.embed.model import EmbeddingModel
     from klaw.store.rebuild.values import Progress, Report
     from klaw.store.search.vectors import Unembedded

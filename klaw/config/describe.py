@@ -96,20 +96,6 @@ def _in_words(schema: Mapping[str, Any]) -> str:
     return said
 
 
-def key_paths(cls: type = EngineConfig, prefix: str = "") -> list[str]:
-    """List every key path, sections first; ``<name>`` stands for a name that the person chooses."""
-    found = []
-    for field in attrs.fields(cls):
-        path = f"{prefix}{file_key(field.name)}"
-        found.append(path)
-        inner = field.type
-        if get_origin(inner) is Mapping:
-            inner, path = get_args(inner)[1], f"{path}.<name>"
-        if inner is not None and attrs.has(inner):
-            found += key_paths(inner, f"{path}.")
-    return found
-
-
 def _section(cls: type, path: str) -> dict[str, Any]:
     fields = attrs.fields(cls)
     properties = {file_key(field.name): _property(field, rule_of(field)) for field in fields}

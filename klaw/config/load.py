@@ -11,10 +11,10 @@ import attrs
 from klaw.config.document import Document, join_path, plain_scalar, read_document
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import file_key
-from klaw.config.mcp import McpServerConfig
 from klaw.config.paths import CONFIG_NAMES
 from klaw.config.schema import RENAMED, RETIRED, EngineConfig
 from klaw.config.structure import structure
+from klaw.config.tools import McpServerConfig
 from klaw.errors import ConfigError, Problem
 
 MAX_FILE_BYTES = 1_048_576

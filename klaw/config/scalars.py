@@ -4,6 +4,7 @@ No message quotes a text that could hold a secret, nor anything that came from t
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -42,25 +43,18 @@ def _looked_up(value: Reference) -> str:
         raise BrokenRuleError(f"{exc} (line {value.line})") from None
 
 
-def read_bool(value: object, _: object) -> bool:
-    scalar = _scalar(value)
-    if isinstance(scalar, bool):
-        return scalar
-    raise _mismatch("true or false", value, scalar)
+def number_reader(kind: type, wanted: str) -> Callable[[object, object], Any]:
+    """Reads a bool, an int or a float; a whole number is a float too."""
 
+    def read(value: object, _: object) -> Any:
+        scalar = _scalar(value)
+        if type(scalar) is kind:
+            return scalar
+        if kind is float and isinstance(scalar, int) and not isinstance(scalar, bool):
+            return float(scalar)
+        raise _mismatch(wanted, value, scalar)
 
-def read_int(value: object, _: object) -> int:
-    scalar = _scalar(value)
-    if isinstance(scalar, int) and not isinstance(scalar, bool):
-        return scalar
-    raise _mismatch("a whole number", value, scalar)
-
-
-def read_float(value: object, _: object) -> float:
-    scalar = _scalar(value)
-    if isinstance(scalar, int | float) and not isinstance(scalar, bool):
-        return float(scalar)
-    raise _mismatch("a number", value, scalar)
+    return read
 
 
 def read_str(value: object, _: object) -> str:

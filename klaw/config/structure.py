@@ -15,18 +15,17 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, override
 
-from klaw.config.background import MIN_HEARTBEAT_S, SYSTEM_ZONE, HeartbeatConfig, SubagentsConfig
 from klaw.config.document import UNREADABLE, join_path, kind_of
 from klaw.config.environment import Reference, Secret
 from klaw.config.keys import Rule, file_key, rule_of
+from klaw.config.llm import LOCAL_PROVIDER, LocalModelConfig, ProviderConfig, RoutingConfig
+from klaw.config.memory import ContextConfig
 from klaw.config.scalars import (
     BrokenRuleError,
     ReportedError,
     is_choice,
-    read_bool,
+    number_reader,
     read_choice,
-    read_float,
-    read_int,
     read_json,
     read_path,
     read_secret,
@@ -34,13 +33,12 @@ from klaw.config.scalars import (
     shown,
 )
 from klaw.config.schema import (
-    LOCAL_PROVIDER,
-    ContextConfig,
+    MIN_HEARTBEAT_S,
+    SYSTEM_ZONE,
     EngineConfig,
-    LocalModelConfig,
+    HeartbeatConfig,
     ProcessingConfig,
-    ProviderConfig,
-    RoutingConfig,
+    SubagentsConfig,
 )
 from klaw.domain.names import InvalidName, zone
 from klaw.errors import ConfigError, Problem
@@ -189,9 +187,8 @@ def _sound(tree: dict[str, Any], name: str, cls: type[_T]) -> _T | None:
 @cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
-    converter.register_structure_hook(bool, read_bool)
-    converter.register_structure_hook(int, read_int)
-    converter.register_structure_hook(float, read_float)
+    for kind, wanted in ((bool, "true or false"), (int, "a whole number"), (float, "a number")):
+        converter.register_structure_hook(kind, number_reader(kind, wanted))
     converter.register_structure_hook(str, read_str)
     converter.register_structure_hook(Secret, read_secret)
     converter.register_structure_hook(Path, read_path)

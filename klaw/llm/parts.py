@@ -4,7 +4,7 @@ from functools import partial
 
 import attrs
 
-from klaw.config.schema import LOCAL_PROVIDER
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.llm.budget import Budget
 from klaw.llm.client import LlmClient

@@ -16,7 +16,8 @@ import trio
 
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
-from klaw.config.schema import LOCAL_PROVIDER, EngineConfig, ProviderModelConfig
+from klaw.config.llm import LOCAL_PROVIDER, ProviderModelConfig
+from klaw.config.schema import EngineConfig
 from klaw.llm import pricebook
 from klaw.llm.pricebook import Listed, NoPriceList, Wanted
 from klaw.llm.prices import FREE, Prices, Rate

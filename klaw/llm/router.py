@@ -9,7 +9,8 @@ import attrs
 
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
-from klaw.config.schema import LOCAL_PROVIDER, EngineConfig, ProviderConfig
+from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
+from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError, Problem, ProviderNotSetUp
 from klaw.llm.provider import Model, Provider, Route
 from klaw.llm.providers.anthropic import AnthropicDialect

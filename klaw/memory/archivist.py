@@ -18,7 +18,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import Started, Vitals
-from klaw.config.topics import TopicsConfig
+from klaw.config.memory import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.topic import Topic, TopicId

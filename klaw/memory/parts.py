@@ -9,7 +9,7 @@ import trio
 from klaw.actor.mailbox import Nudge
 from klaw.actor.supervisor import ActorSpec
 from klaw.actor.threads import Threads
-from klaw.config.schema import LOCAL_PROVIDER
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import UserId

@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -30,15 +30,11 @@ class Step:
     """0 where a phase has no size. For a download an expectation: ``done_bytes`` may end a little off."""
 
 
-class Progress(Protocol):
-    """Called from the thread that pulls, at most a few times a second. Must return quickly; raising stops the pull."""
-
-    def __call__(self, step: Step, /) -> None:
-        """Takes one report."""
-        ...
+Progress: TypeAlias = Callable[[Step], None]
+"""Called from the thread that pulls, at most a few times a second. Must return quickly; raising stops the pull."""
 
 
-def silent(_step: Step, /) -> None:
+def silent(_step: Step) -> None:
     """A ``Progress`` for callers that do not care."""
 
 

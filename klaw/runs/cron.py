@@ -37,29 +37,26 @@ _LAST_YEAR = 9900
 """Far below the end of Python's calendar, so that no arithmetic here can overflow."""
 
 
-class BadExpression(ValueError):
-    """A cron expression cannot be used; the text says why and never quotes more than one field's name."""
-
-
 def normalise(text: str) -> str:
-    """Check an expression's form and give it with single spaces. Raises BadExpression."""
+    """Check an expression's form and give it with single spaces. Raises ValueError: its text says why, and
+    quotes at most a field's name."""
     if len(text) > MAX_EXPRESSION:
-        raise BadExpression(f"must have at most {MAX_EXPRESSION} characters, got {len(text)}")
+        raise ValueError(f"must have at most {MAX_EXPRESSION} characters, got {len(text)}")
     if any(not " " <= character <= "~" and character != "\t" for character in text):
-        raise BadExpression("must have ASCII characters only, and no control characters")
+        raise ValueError("must have ASCII characters only, and no control characters")
     fields = text.split()
     if fields and fields[0].startswith("@"):
         written = _ALIASES.get(fields[0].lower())
-        raise BadExpression(f"must have five fields; write {written!r}" if written else "must have five fields")
+        raise ValueError(f"must have five fields; write {written!r}" if written else "must have five fields")
     if len(fields) != len(_FIELDS):
-        raise BadExpression(f"must have five fields ({', '.join(_FIELDS)}), got {len(fields)}")
+        raise ValueError(f"must have five fields ({', '.join(_FIELDS)}), got {len(fields)}")
     for index, field in enumerate(fields):
         _check_field(index, field)
     expression = " ".join(fields)
     try:
         next(CronSim(expression, dt.datetime(2000, 1, 1)))  # noqa: DTZ001 - a calendar without a zone
     except (CronSimError, StopIteration) as error:  # each field is right by itself
-        raise BadExpression("never fires: there is no such day in these months") from error
+        raise ValueError("never fires: there is no such day in these months") from error
     return expression
 
 
@@ -107,11 +104,11 @@ def _check_field(index: int, field: str) -> None:
     try:
         CronSim(" ".join(lone), dt.datetime(2000, 1, 1))  # noqa: DTZ001 - a calendar without a zone
     except CronSimError as error:
-        raise BadExpression(f"the {_FIELDS[index]} (field {index + 1}) must be of {_RANGES[index]}") from error
+        raise ValueError(f"the {_FIELDS[index]} (field {index + 1}) must be of {_RANGES[index]}") from error
     for term in field.split(","):
         step = term.partition("/")[2]
         if step and int(step) > _LARGEST_STEP[index]:
-            raise BadExpression(
+            raise ValueError(
                 f"the step of the {_FIELDS[index]} (field {index + 1}) must be at most {_LARGEST_STEP[index]};"
                 " for longer intervals use `every`"
             )

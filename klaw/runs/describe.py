@@ -4,12 +4,13 @@ Times at which a task fires are given on the clock of its zone with their offset
 for; what happened is given in UTC, as everywhere else.
 """
 
-from typing import Any, assert_never
+from collections.abc import Container
+from typing import Any
 
 import attrs
 
 from klaw.domain.names import local_time
-from klaw.domain.task import At, Cron, Every, Run, RunStatus, Task, Trigger
+from klaw.domain.task import Run, RunStatus, Task
 from klaw.runs.triggers import shown
 
 WAITING = "waiting"
@@ -34,21 +35,12 @@ class TaskView:
 def task_json(view: TaskView) -> dict[str, Any]:
     """A task with all that is known of it."""
     task = view.task
+    kind = type(task.trigger).__name__.lower()
     return {
-        "user": task.user,
-        "name": task.name,
-        "trigger": {**_trigger(task.trigger), "shown": shown(task.trigger)},
-        "enabled": task.enabled,
+        **_fields(task, without={"anchor_at"}),
+        "trigger": {"kind": kind, **attrs.asdict(task.trigger), "shown": shown(task.trigger)},
         "zone": view.zone,
         "next_fires": [local_time(moment, view.zone) for moment in view.next_fires],
-        "message": task.message,
-        "model": task.model,
-        "inject_into": task.inject_into,
-        "timeout_s": task.timeout_s,
-        "max_tokens": task.max_tokens,
-        "daily_tokens": task.daily_tokens,
-        "created_at": task.created_at,
-        "updated_at": task.updated_at,
         "running": view.running,
         "last_run": run_json(view.last) if view.last is not None else None,
         "warning": view.warning,
@@ -63,43 +55,15 @@ def run_json(run: Run, *, waits: bool = False, whole: bool = False) -> dict[str,
         waits: whether it is stored as running and has no place yet.
         whole: with what was asked and what came of it; both may be long.
     """
-    told: dict[str, Any] = {
-        "id": run.id,
-        "user": run.user,
-        "task": run.task,
-        "kind": run.kind.value,
-        "status": WAITING if waits and run.status is RunStatus.RUNNING else run.status.value,
-        "due": run.due,
-        "attempt": run.attempt,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "model": run.model,
-        "inject_into": run.inject_into,
-        "prompt_tokens": run.prompt_tokens,
-        "completion_tokens": run.completion_tokens,
-        "delivered": run.delivered,
-        "error": run.error,
-        "note": run.note,
-        "parent": run.parent,
-    }
-    if whole:
-        told |= {
-            "notify": run.notify,
-            "depth": run.depth,
-            "message": run.message,
-            "result": run.result,
-            "details": dict(run.details),
-        }
+    told = _fields(run, without=set() if whole else _LONG)
+    if waits and run.status is RunStatus.RUNNING:
+        told["status"] = WAITING
     return told
 
 
-def _trigger(trigger: Trigger) -> dict[str, Any]:
-    match trigger:
-        case Cron():
-            return {"kind": "cron", **attrs.asdict(trigger)}
-        case Every():
-            return {"kind": "every", **attrs.asdict(trigger)}
-        case At():
-            return {"kind": "at", **attrs.asdict(trigger)}
-        case _:
-            assert_never(trigger)
+_LONG = {"message", "result", "notify", "depth", "details"}
+
+
+def _fields(value: Task | Run, without: Container[str]) -> dict[str, Any]:
+    """A record's fields; an enum's member is a text already."""
+    return {each.name: getattr(value, each.name) for each in attrs.fields(type(value)) if each.name not in without}

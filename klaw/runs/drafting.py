@@ -8,36 +8,21 @@ either); ``clear`` names the fields that a change is to empty.
 import difflib
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, TypeVar
 
 import attrs
 
 from klaw.actor.clock import from_iso, iso
-from klaw.domain.names import InvalidName, UserId, chat_name
-from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, At, Cron, Task, TaskName, Trigger, task_name
-from klaw.errors import Problem, TaskError
-from klaw.runs.triggers import first_fire, read_at, read_cron, read_duration, read_every, read_zone
+from klaw.convert import Bounds, Check, Converter, Form, Wire, wire_names
+from klaw.domain.names import UserId, chat_name, zone
+from klaw.domain.task import HEARTBEAT, MAX_TASK_MESSAGE_BYTES, At, Cron, Every, Task, TaskName, Trigger, task_name
+from klaw.errors import BadValue, Problem, TaskError
+from klaw.runs.cron import normalise
+from klaw.runs.triggers import first_fire, read_at, read_duration, read_every
 
 MAX_TIMEOUT_S = 86_400
 MAX_TOKENS = 1_000_000_000
-
-FIELDS = (
-    "name",
-    "cron",
-    "zone",
-    "every",
-    "at",
-    "now",
-    "message",
-    "model",
-    "injectInto",
-    "enabled",
-    "timeout",
-    "maxTokens",
-    "dailyTokens",
-    "clear",
-)
 CLEARABLE = {
     "model": "model",
     "injectInto": "inject_into",
@@ -50,18 +35,95 @@ CLEARABLE = {
 _LONGEST_FIELD = 32
 _MAX_MODEL = 200
 _MODEL = re.compile(r"[^/\s]+/\S+")
-_DIGITS = re.compile(r"\d{1,10}", re.ASCII)
-_T = TypeVar("_T")
+_WRITTEN = Converter(lenient=True)
+_T = TypeVar("_T", bound=attrs.AttrsInstance)
+
+
+def own_name(text: str) -> TaskName:
+    """Check the name of a task or a subagent. Raises ValueError."""
+    name = task_name(text)
+    if name == HEARTBEAT:
+        raise ValueError(f"{HEARTBEAT!r} is the name of the heartbeat's own runs; take another")
+    return name
+
+
+def _message(text: str) -> str:
+    """A request to a subagent, without white space around it."""
+    text = text.strip()
+    if not text:
+        raise ValueError("must say what is to be done, and not be empty")
+    if (size := len(text.encode())) > MAX_TASK_MESSAGE_BYTES:
+        raise ValueError(f"must have at most {MAX_TASK_MESSAGE_BYTES} bytes in UTF-8, got {size}")
+    if any(unicodedata.category(character) == "Cc" and character not in "\n\r\t" for character in text):
+        raise ValueError("must have no control characters but line ends and tabs")
+    return text
+
+
+def _model(text: str) -> str:
+    if len(text) > _MAX_MODEL or not _MODEL.fullmatch(text) or not text.isprintable():
+        raise ValueError("must have the form provider/model")
+    return text
+
+
+def _timeout(value: Any) -> int:
+    seconds = read_duration(value)
+    if not 1 <= seconds <= MAX_TIMEOUT_S:
+        raise ValueError(f"must be from 1 to {MAX_TIMEOUT_S} seconds, got {seconds}")
+    return seconds
+
+
+def _clear(given: Any) -> frozenset[str]:
+    """A list of fields, or one text with commas."""
+    names = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else [None]
+    found = frozenset(name.strip() if isinstance(name, str) else "" for name in names)
+    if not found <= CLEARABLE.keys():
+        raise ValueError(f"must name fields out of {', '.join(CLEARABLE)}")
+    return found
+
+
+_Message = Annotated[str, Check(_message)]
+_Model = Annotated[str | None, Check(_model)]
+_Chat = Annotated[str | None, Wire("injectInto"), Check(chat_name)]
+_Tokens = Bounds(1, MAX_TOKENS)
 
 
 @attrs.frozen(kw_only=True)
-class Request:
+class TaskFields:
+    """What may be said of a task."""
+
+    name: str | None = None
+    cron: Annotated[str | None, Check(normalise)] = None
+    zone: Annotated[str | None, Check(lambda name: zone(name).key)] = None
+    """Of cron, or of a time without an offset."""
+    every: Annotated[Every | None, Form(read_every, str)] = None
+    at: str | None = None
+    now: bool = False
+    """A one-shot whose time is over runs at once."""
+    message: _Message | None = None
+    model: _Model = None
+    inject_into: _Chat = None
+    """Whether the user has it is seen when a run begins."""
+    enabled: bool | None = None
+    timeout_s: Annotated[int | None, Wire("timeout"), Form(_timeout, int)] = None
+    max_tokens: Annotated[int | None, Wire("maxTokens"), _Tokens] = None
+    daily_tokens: Annotated[int | None, Wire("dailyTokens"), _Tokens] = None
+    clear: Annotated[frozenset[str], Form(_clear, list)] = frozenset()
+
+
+@attrs.frozen(kw_only=True)
+class _NewTask(TaskFields):
+    name: Annotated[str, Check(own_name)]
+    message: _Message
+
+
+@attrs.frozen(kw_only=True)
+class SubagentOrder:
     """What a subagent is asked to do, at once and once."""
 
-    name: TaskName
-    message: str
-    model: str | None = None
-    inject_into: str | None = None
+    name: Annotated[TaskName, Check(own_name)]
+    message: _Message
+    model: _Model = None
+    inject_into: _Chat = None
 
 
 def draft(
@@ -75,9 +137,8 @@ def draft(
     """Make a task.
 
     Args:
-        raw: ``name`` and ``message``, exactly one of ``cron`` (with ``zone``), ``every`` and ``at``, and any of
-            ``model``, ``injectInto``, ``enabled``, ``timeout``, ``maxTokens``, ``dailyTokens``; with ``now`` true a
-            one-shot whose time is over runs at once.
+        raw: see ``TaskFields``; ``name``, ``message`` and exactly one of ``cron``, ``every`` and ``at`` must be there.
+        user: whose it is.
         now: Unix seconds.
         default_zone: zone of a cron trigger that names none.
         providers: names that a model's provider may have; None when that is not known here.
@@ -85,28 +146,24 @@ def draft(
     Raises:
         TaskError: with every wrong field.
     """
-    fields = _Fields(raw)
-    name = fields.required("name", read_name)
-    message = fields.required("message", read_message)
-    trigger = _trigger(fields, now=now, default_zone=default_zone, old=None)
-    rest = _optional(fields, providers)
-    enabled = fields.read("enabled", _read_bool)
-    if fields.given("clear"):
-        fields.add("clear", "is for changes only")
-    fields.check()
-    if name is None or message is None or trigger is None:  # each of them has its problem
-        raise AssertionError("a missing field was not named")
+    given, problems = _given(raw, _NewTask, providers)
+    asked = _read(given, _NewTask, problems) or _sound(given, problems)
+    trigger = _trigger(asked, given, problems, now=now, default_zone=default_zone, old=None)
+    if "clear" in given:
+        problems.append(Problem("clear", "is for changes only"))
+    if problems or trigger is None or asked.name is None or asked.message is None:  # each has its problem
+        raise TaskError(problems)
     moment = iso(now)
     return Task(
         user=user,
-        name=name,
+        name=TaskName(asked.name),
         trigger=trigger,
-        message=message,
-        enabled=enabled is not False,
+        message=asked.message,
+        enabled=asked.enabled is not False,
         created_at=moment,
         updated_at=moment,
         anchor_at=_anchor(trigger, now),
-        **rest,
+        **{name: getattr(asked, name) for name in CLEARABLE.values()},
     )
 
 
@@ -127,26 +184,27 @@ def edit(
     Raises:
         TaskError: with every wrong field.
     """
-    fields = _Fields(raw)
-    if fields.given("name") and raw["name"] != task.name:
-        fields.add("name", "cannot be changed; make a new task and remove this one")
-    changes: dict[str, Any] = _optional(fields, providers)
-    changes |= _cleared(fields)
-    if fields.given("message"):
-        changes["message"] = fields.read("message", read_message)
-    enabled = fields.read("enabled", _read_bool)
-    if enabled is not None:
-        changes["enabled"] = enabled
-    trigger = _trigger(fields, now=now, default_zone=default_zone, old=task.trigger)
-    enabling = enabled is True and not task.enabled
+    given, problems = _given(raw, TaskFields, providers)
+    asked = _read(given, TaskFields, problems) or _sound(given, problems)
+    if asked.name not in (None, task.name):
+        problems.append(Problem("name", "cannot be changed; make a new task and remove this one"))
+    wanted = {name: getattr(asked, name) for name in ("message", "enabled", *CLEARABLE.values())}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    for field in asked.clear:
+        changes[CLEARABLE[field]] = None
+        if field in given:
+            problems.append(Problem(field, "is given and cleared at the same time"))
+    trigger = _trigger(asked, given, problems, now=now, default_zone=default_zone, old=task.trigger)
+    enabling = asked.enabled is True and not task.enabled
     if trigger is not None:
         changes["trigger"] = trigger
     elif enabling and isinstance(task.trigger, At) and first_fire(task.trigger, now, now) is None:
-        if fields.read("now", _read_bool):
+        if asked.now:
             changes["trigger"] = read_at(task.trigger.instant, now=now, allow_past=True)
         else:
-            fields.add("at", "is over; give a later time, or ask for it now")
-    fields.check()
+            problems.append(Problem("at", "is over; give a later time, or ask for it now"))
+    if problems:
+        raise TaskError(problems)
     changed = attrs.evolve(task, **changes)
     if changed == task:
         return task
@@ -155,168 +213,77 @@ def edit(
     return attrs.evolve(changed, updated_at=iso(now))
 
 
-def request(raw: Mapping[str, Any], *, providers: Collection[str] | None = None) -> Request:
-    """Read the order to start a subagent: ``name``, ``message``, and any of ``model`` and ``injectInto``.
-
-    Raises:
-        TaskError: with every wrong field.
-    """
-    fields = _Fields(raw, known=("name", "message", "model", "injectInto"))
-    name = fields.required("name", read_name)
-    message = fields.required("message", read_message)
-    model = fields.read("model", lambda value: read_model(value, providers))
-    inject_into = fields.read("injectInto", read_chat)
-    fields.check()
-    if name is None or message is None:
-        raise AssertionError("a missing field was not named")
-    return Request(name=name, message=message, model=model, inject_into=inject_into)
+def subagent_order(raw: Mapping[str, Any], *, providers: Collection[str] | None = None) -> SubagentOrder:
+    """Read the order to start a subagent. Raises TaskError, with every wrong field."""
+    given, problems = _given(raw, SubagentOrder, providers)
+    order = _read(given, SubagentOrder, problems)
+    if problems or order is None:
+        raise TaskError(problems)
+    return order
 
 
-def read_name(value: Any) -> TaskName:
-    """Check a task's name. Raises ValueError."""
-    name = task_name(_text(value))
-    if name == HEARTBEAT:
-        raise ValueError(f"{HEARTBEAT!r} is the name of the heartbeat's own runs; take another")
-    return name
+def _given(
+    raw: Mapping[str, Any], kind: type[Any], providers: Collection[str] | None
+) -> tuple[dict[str, Any], list[Problem]]:
+    """The fields that are given, and what is wrong without a look at their values' form."""
+    known, problems = wire_names(kind), []
+    for name in raw.keys() - known:
+        written = str(name) if len(str(name)) <= _LONGEST_FIELD and str(name).isprintable() else "?"
+        near = difflib.get_close_matches(written, known, n=1)
+        problems.append(Problem(written, "unknown field" + (f"; did you mean {near[0]}?" if near else "")))
+    given = {name: value for name, value in raw.items() if name in known and value is not None and value != ""}
+    model = given.get("model")
+    if providers is not None and isinstance(model, str) and model.partition("/")[0] not in providers:
+        problems.append(Problem("model", f"the provider must be one of {', '.join(sorted(providers))}"))
+    return given, problems
 
 
-def read_message(value: Any) -> str:
-    """Check a request to a subagent, without white space around it. Raises ValueError."""
-    text = _text(value).strip()
-    if not text:
-        raise ValueError("must say what is to be done, and not be empty")
+def _read(given: Mapping[str, Any], kind: type[_T], problems: list[Problem]) -> _T | None:
     try:
-        size = len(text.encode())
-    except UnicodeEncodeError as error:
-        raise ValueError("must be valid Unicode text") from error
-    if size > MAX_TASK_MESSAGE_BYTES:
-        raise ValueError(f"must have at most {MAX_TASK_MESSAGE_BYTES} bytes in UTF-8, got {size}")
-    if any(unicodedata.category(character) == "Cc" and character not in "\n\r\t" for character in text):
-        raise ValueError("must have no control characters but line ends and tabs")
-    return text
-
-
-def read_model(value: Any, providers: Collection[str] | None = None) -> str:
-    """Check the name of a model. Raises ValueError."""
-    text = _text(value)
-    if len(text) > _MAX_MODEL or not _MODEL.fullmatch(text) or not text.isprintable():
-        raise ValueError("must have the form provider/model")
-    provider = text.partition("/")[0]
-    if providers is not None and provider not in providers:
-        raise ValueError(f"the provider must be one of {', '.join(sorted(providers))}")
-    return text
-
-
-def read_chat(value: Any) -> str:
-    """Check and normalise the name of a chat; whether the user has it is seen when a run begins. Raises ValueError."""
-    return chat_name(_text(value))
-
-
-class _Fields:
-    """Reads fields of raw input and collects what is wrong."""
-
-    def __init__(self, raw: Mapping[str, Any], known: tuple[str, ...] = FIELDS) -> None:
-        self._raw = raw
-        self._problems: list[Problem] = []
-        for name in raw:
-            if name not in known:
-                written = str(name) if len(str(name)) <= _LONGEST_FIELD and str(name).isprintable() else "?"
-                near = difflib.get_close_matches(written, known, n=1)
-                self.add(written, "unknown field" + (f"; did you mean {near[0]}?" if near else ""))
-
-    def given(self, name: str) -> bool:
-        value = self._raw.get(name)
-        return value is not None and value != ""
-
-    def value(self, name: str) -> Any:
-        return self._raw[name] if self.given(name) else None
-
-    def read(self, name: str, reader: Callable[[Any], _T]) -> _T | None:
-        """The field's value; None when it is not given or wrong."""
-        if not self.given(name):
-            return None
-        try:
-            return reader(self._raw[name])
-        except (ValueError, InvalidName) as error:
-            self.add(name, str(error))
-        except TaskError as error:
-            self._problems += error.problems
+        return _WRITTEN.read(given, kind)
+    except BadValue as wrong:
+        problems += [problem for problem in wrong.problems if problem.path not in {known.path for known in problems}]
         return None
 
-    def required(self, name: str, reader: Callable[[Any], _T]) -> _T | None:
-        if not self.given(name):
-            self.add(name, "is required")
-        return self.read(name, reader)
 
-    def add(self, name: str, message: str) -> None:
-        self._problems.append(Problem(path=name, message=message))
-
-    def check(self) -> None:
-        if self._problems:
-            raise TaskError(self._problems)
+def _sound(given: Mapping[str, Any], problems: list[Problem]) -> TaskFields:
+    """The fields that are right, so that what is wrong with them together can be told too."""
+    wrong = {problem.path for problem in problems}
+    return _WRITTEN.read({name: value for name, value in given.items() if name not in wrong}, TaskFields)
 
 
-def _trigger(fields: _Fields, *, now: float, default_zone: str, old: Trigger | None) -> Trigger | None:
+def _trigger(
+    asked: TaskFields,
+    given: Collection[str],
+    problems: list[Problem],
+    *,
+    now: float,
+    default_zone: str,
+    old: Trigger | None,
+) -> Trigger | None:
     """The trigger that the fields give; None when they give none, or a wrong one."""
-    kinds = [kind for kind in ("cron", "every", "at") if fields.given(kind)]
-    if len(kinds) > 1 or (not kinds and old is None):
-        message = "exactly one of cron, every and at must be given"
-        for kind in kinds or ["cron"]:
-            fields.add(kind, message + (f", got {', '.join(kinds)}" if kinds else ""))
+    kinds = [kind for kind in ("cron", "every", "at") if kind in given]
+    if len(kinds) > 1 or not (kinds or old):
+        got = f", got {', '.join(kinds)}" if kinds else ""
+        problems += [
+            Problem(kind, f"exactly one of cron, every and at must be given{got}") for kind in kinds or ["cron"]
+        ]
         return None
-    zone = fields.value("zone")
-    at_once = fields.read("now", _read_bool) is True
-    if at_once and kinds and kinds != ["at"]:
-        fields.add("now", "goes with at only")
-    match kinds:
-        case ["cron"]:
-            used = zone or (old.zone if isinstance(old, Cron) else default_zone)
-            return fields.read("cron", lambda text: read_cron(text, used))
-        case ["at"]:
-            return fields.read("at", lambda text: read_at(text, zone=zone, now=now, allow_past=at_once))
-        case ["every"]:
-            if zone is not None:
-                fields.add("zone", "goes with cron and at only")
-            return fields.read("every", read_every)
-    if zone is None:
-        return None
-    if not isinstance(old, Cron):
-        fields.add("zone", "goes with cron and at only")
-        return None
-    known = fields.read("zone", read_zone)
-    return attrs.evolve(old, zone=known) if known else None
-
-
-def _optional(fields: _Fields, providers: Collection[str] | None) -> dict[str, Any]:
-    """The optional attributes that are given, by their names in a task."""
-    read = {
-        "model": fields.read("model", lambda value: read_model(value, providers)),
-        "inject_into": fields.read("injectInto", read_chat),
-        "timeout_s": fields.read("timeout", _read_timeout),
-        "max_tokens": fields.read("maxTokens", _read_tokens),
-        "daily_tokens": fields.read("dailyTokens", _read_tokens),
-    }
-    return {name: value for name, value in read.items() if value is not None}
-
-
-def _cleared(fields: _Fields) -> dict[str, None]:
-    """The attributes that ``clear`` empties: a list of fields, or one text with commas."""
-    given = fields.value("clear")
-    names = given.split(",") if isinstance(given, str) else given
-    if names is None:
-        return {}
-    if not isinstance(names, list | tuple):
-        names = [None]
-    cleared: dict[str, None] = {}
-    for name in names:
-        key = name.strip() if isinstance(name, str) else ""
-        if key not in CLEARABLE:
-            fields.add("clear", f"must name fields out of {', '.join(CLEARABLE)}")
-            return {}
-        if fields.given(key):
-            fields.add(key, "is given and cleared at the same time")
-        cleared[CLEARABLE[key]] = None
-    return cleared
+    if asked.now and kinds not in ([], ["at"]):
+        problems.append(Problem("now", "goes with at only"))
+    zoned = old if isinstance(old, Cron) else None
+    if "zone" in given and (kinds == ["every"] or (not kinds and zoned is None)):
+        problems.append(Problem("zone", "goes with cron and at only"))
+    if asked.cron is not None:
+        return Cron(expression=asked.cron, zone=asked.zone or (zoned.zone if zoned is not None else default_zone))
+    if asked.at is not None:
+        try:
+            return read_at(asked.at, zone=asked.zone, now=now, allow_past=asked.now)
+        except ValueError as wrong:
+            problems.append(Problem("at", str(wrong)))
+    elif not kinds and zoned is not None and asked.zone is not None:
+        return attrs.evolve(zoned, zone=asked.zone)
+    return asked.every
 
 
 def _anchor(trigger: Trigger, now: float) -> str:
@@ -324,32 +291,3 @@ def _anchor(trigger: Trigger, now: float) -> str:
     if isinstance(trigger, At):
         return iso(min(now, from_iso(trigger.instant) - 1))
     return iso(now)
-
-
-def _read_timeout(value: Any) -> int:
-    seconds = read_duration(value)
-    if not 1 <= seconds <= MAX_TIMEOUT_S:
-        raise ValueError(f"must be from 1 to {MAX_TIMEOUT_S} seconds, got {seconds}")
-    return seconds
-
-
-def _read_tokens(value: Any) -> int:
-    if isinstance(value, str) and _DIGITS.fullmatch(value.strip()):
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_TOKENS:
-        raise ValueError(f"must be a whole number of tokens from 1 to {MAX_TOKENS}")
-    return value
-
-
-def _read_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return value.strip().lower() == "true"
-    raise ValueError("must be true or false")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"must be a text, got {type(value).__name__}")  # noqa: TRY004 - one class for all bad input
-    return value

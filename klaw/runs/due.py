@@ -21,6 +21,7 @@ import attrs
 
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import from_iso
+from klaw.config.schema import SubagentsConfig
 from klaw.domain.names import UserId
 from klaw.domain.task import At, Run, RunStatus, Task, TaskName
 from klaw.domain.text import span
@@ -46,6 +47,10 @@ class Rules:
     """``subagents.retries``: further attempts after failures."""
     retry_s: float = 60.0
     """Pause before the first of them; it doubles."""
+
+    @classmethod
+    def of(cls, config: SubagentsConfig) -> "Rules":
+        return cls(max_concurrent=config.max_concurrent, retries=config.retries)
 
 
 @attrs.frozen(kw_only=True)
@@ -244,8 +249,8 @@ THRESHOLD_S = 5.0
 """Smaller differences are a clock that is being steered, or a thread that had to wait."""
 
 
-@attrs.frozen(kw_only=True)
-class Watch:
+@attrs.define(kw_only=True)
+class ClockWatch:
     """The two clocks when they were last looked at. The monotonic one stands still while a machine is suspended and
     knows nothing of a clock that is set; the wall clock shows both."""
 
@@ -254,20 +259,9 @@ class Watch:
     monotonic: float
     """Seconds of a clock that only goes forward, such as ``trio.current_time``."""
 
-    def look(self, *, wall: float, monotonic: float) -> "Look":
-        """Compare with the clocks now. Go on with the look's ``watch``."""
+    def jumped_s(self, *, wall: float, monotonic: float) -> float:
+        """Look at the clocks now. How far the wall clock went beyond the time that passed since the last look: positive
+        after suspend or when it was set forward, negative when it was set back, 0 when it did not jump."""
         jump = (wall - self.wall) - (monotonic - self.monotonic)
-        return Look(
-            watch=Watch(wall=wall, monotonic=monotonic),
-            jump_s=jump if abs(jump) >= THRESHOLD_S else 0.0,
-        )
-
-
-@attrs.frozen(kw_only=True)
-class Look:
-    """What a look at the clocks showed."""
-
-    watch: Watch
-    jump_s: float
-    """How far the wall clock went beyond the time that passed: positive after suspend or when it was set forward,
-    negative when it was set back, 0 when it did not jump."""
+        self.wall, self.monotonic = wall, monotonic
+        return jump if abs(jump) >= THRESHOLD_S else 0.0

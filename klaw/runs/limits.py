@@ -15,14 +15,14 @@ import attrs
 
 from klaw.agent.conversation import Call
 from klaw.domain.names import UserId
-from klaw.domain.task import Run, RunStatus, Task, TaskName
+from klaw.domain.task import Run, Task, TaskName
 from klaw.errors import KlawError
 from klaw.llm.types import Usage
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import runs
 
 
-class Limit(enum.StrEnum):
+class RunLimit(enum.StrEnum):
     """Which limit refused; also the ``error`` of the run's record."""
 
     RUN = "limit_run_tokens"
@@ -61,7 +61,7 @@ class Used:
 class Refusal:
     """A limit forbids it."""
 
-    limit: Limit
+    limit: RunLimit
     note: str
     """For the run's record and for the user."""
 
@@ -87,17 +87,6 @@ def day_of(moment: str) -> str:
     return moment[:10]
 
 
-def spent(runs: Iterable[Run], run: Run) -> Used:
-    """What a user's runs of one day used, seen from one of them; ``runs`` may or may not hold it."""
-    others = [other for other in runs if other.user == run.user and day_of(other.started_at) == day_of(run.started_at)]
-    every = [*(other for other in others if other.id != run.id), run]
-    return Used(
-        run=_tokens(run),
-        task_day=sum(_tokens(other) for other in every if other.task == run.task),
-        user_day=sum(map(_tokens, every)),
-    )
-
-
 def refusal(limits: Tokens, used: Used, needed: int) -> Refusal | None:
     """Say why a call of the model must not be made; None when it may.
 
@@ -105,14 +94,20 @@ def refusal(limits: Tokens, used: Used, needed: int) -> Refusal | None:
         needed: estimated tokens of the call: its prompt and the shortest useful answer.
     """
     for limit, most, so_far, words in (
-        (Limit.USER_DAY, limits.user_day, used.user_day, "of all subagents for one day (UTC)"),
-        (Limit.TASK_DAY, limits.task_day, used.task_day, "of this task for one day (UTC)"),
-        (Limit.RUN, limits.run, used.run, "of one run"),
+        (RunLimit.USER_DAY, limits.user_day, used.user_day, "of all subagents for one day (UTC)"),
+        (RunLimit.TASK_DAY, limits.task_day, used.task_day, "of this task for one day (UTC)"),
+        (RunLimit.RUN, limits.run, used.run, "of one run"),
     ):
         if most and so_far + needed > most:
             note = f"the limit {words} is {most} tokens; {so_far} are used and the next step needs about {needed}"
             return Refusal(limit=limit, note=note)
     return None
+
+
+def left_of(limits: Tokens, used: Used) -> int | None:
+    """Tokens that may still be used; below 0 when a limit is passed, None for no limit."""
+    each = ((limits.run, used.run), (limits.task_day, used.task_day), (limits.user_day, used.user_day))
+    return min((most - so_far for most, so_far in each if most), default=None)
 
 
 def answer_tokens(limits: Tokens, used: Used, prompt: int, most: int) -> int:
@@ -124,16 +119,8 @@ def answer_tokens(limits: Tokens, used: Used, prompt: int, most: int) -> int:
     Returns:
         At least 1; ask ``refusal`` before.
     """
-    left = [
-        limit - so_far - prompt
-        for limit, so_far in (
-            (limits.run, used.run),
-            (limits.task_day, used.task_day),
-            (limits.user_day, used.user_day),
-        )
-        if limit
-    ]
-    return max(1, min([most, *left]))
+    left = left_of(limits, used)
+    return max(1, most if left is None else min(most, left - prompt))
 
 
 def tells_user(refused: Refusal, run: Run, earlier: Iterable[Run]) -> bool:
@@ -150,7 +137,7 @@ def tells_user(refused: Refusal, run: Run, earlier: Iterable[Run]) -> bool:
         and other.error == refused.limit
         and other.details.get("told") is True
         and day_of(other.started_at) == day_of(run.started_at)
-        and (refused.limit is Limit.USER_DAY or other.task == run.task)
+        and (refused.limit is RunLimit.USER_DAY or other.task == run.task)
         for other in earlier
     )
 
@@ -166,25 +153,16 @@ def spawn_refusal(*, depth: int, unfinished: int, max_depth: int, max_spawned: i
     """
     if depth > max_depth:
         return Refusal(
-            limit=Limit.DEPTH,
+            limit=RunLimit.DEPTH,
             note=f"subagents may be nested {max_depth} deep (subagents.maxDepth); this one would be at depth {depth}",
         )
     if unfinished >= max_spawned:
         return Refusal(
-            limit=Limit.SPAWNED,
+            limit=RunLimit.SPAWNED,
             note=f"{unfinished} spawned subagents are not finished; at most {max_spawned} may be"
             " (subagents.maxSpawned)",
         )
     return None
-
-
-def unfinished(runs: Iterable[Run]) -> int:
-    """How many of some runs still go on."""
-    return sum(run.status is RunStatus.RUNNING for run in runs)
-
-
-def _tokens(run: Run) -> int:
-    return run.prompt_tokens + run.completion_tokens
 
 
 Key: TypeAlias = tuple[UserId, TaskName]
@@ -281,14 +259,5 @@ class Allowance:
 
     def left(self, run: Run) -> int | None:
         """Tokens that the run may still use; None for no limit."""
-        used = self.ledger.used(run)
-        left = [
-            limit - so_far
-            for limit, so_far in (
-                (self.limits.run, used.run),
-                (self.limits.task_day, used.task_day),
-                (self.limits.user_day, used.user_day),
-            )
-            if limit
-        ]
-        return max(0, min(left)) if left else None
+        left = left_of(self.limits, self.ledger.used(run))
+        return None if left is None else max(0, left)

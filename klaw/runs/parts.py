@@ -10,7 +10,7 @@ import structlog
 
 from klaw.actor.supervisor import ActorSpec
 from klaw.agent.agent import Agent
-from klaw.config.background import SYSTEM_ZONE
+from klaw.config.schema import SYSTEM_ZONE
 from klaw.core import Core
 from klaw.domain.names import MAX_ZONE, InvalidName, zone
 from klaw.runs import scheduler
@@ -40,9 +40,8 @@ class Tasks:
 
 def build(core: Core) -> Tasks:
     """Make the parts; nothing runs yet."""
-    config, planner = core.config, Scheduler()
-    zone = default_zone(config.subagents.zone)
-    scheduling = Scheduling(planner, core.readers, core.writer, config, core.clock, default_zone=zone)
+    planner = Scheduler()
+    scheduling = Scheduling(planner, core, default_zone=default_zone(core.config.subagents.zone))
     core.health.add(planner.problems)
     return Tasks(
         core=core,

@@ -4,22 +4,20 @@ And the same for one run whose own task broke: its record is put right from what
 All steps look only at what is stored, so being killed between or within them does no harm: the next start goes on.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import Clock, iso
+from klaw.actor.clock import iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import answer_within
+from klaw.core import Core
 from klaw.domain.names import chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, notice_message
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
 from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
-from klaw.store.engine.database import Readers
-from klaw.store.engine.writer import Writer
 from klaw.store.kinds import due_runs, runs
 
 INTERRUPTED = "Klaw was stopped while it ran"
@@ -28,7 +26,7 @@ AGAIN = "a second attempt; Klaw was stopped during the first"
 log = structlog.get_logger("klaw.scheduler")
 
 
-async def recover(readers: Readers, writer: Writer, clock: Clock, new_id: Callable[[], str]) -> list[Run]:
+async def recover(core: Core) -> list[Run]:
     """Put the records right.
 
     Returns:
@@ -39,18 +37,18 @@ async def recover(readers: Readers, writer: Writer, clock: Clock, new_id: Callab
     Raises:
         StorageFull: the records could not be written; ask again later.
     """
-    running = await readers.run(runs.running)
+    running = await core.readers.run(runs.running)
     again = [run for run in running if run.details.get(QUEUED) is True]
     left = [run for run in running if run not in again]
     for run in left:
-        await _interrupt(run, readers, writer, clock)
-    for run in await readers.run(due_runs.to_repeat):
+        await _interrupt(run, core)
+    for run in await core.readers.run(due_runs.to_repeat):
         second = attrs.evolve(
             run,
-            id=new_id(),
+            id=core.new_id(),
             attempt=run.attempt + 1,
             status=RunStatus.RUNNING,
-            started_at=iso(clock.now()),
+            started_at=iso(core.clock.now()),
             ended_at=None,
             prompt_tokens=0,
             completion_tokens=0,
@@ -59,7 +57,7 @@ async def recover(readers: Readers, writer: Writer, clock: Clock, new_id: Callab
             result="",
             details={QUEUED: True, **{key: run.details[key] for key in (OUTSIDE,) if key in run.details}},
         )
-        begun = await writer.run(runs.begin, second)
+        begun = await core.writer.run(runs.begin, second)
         if not begun.repeated:
             again.append(begun.run)
     if left:
@@ -67,7 +65,7 @@ async def recover(readers: Readers, writer: Writer, clock: Clock, new_id: Callab
     return sorted(again, key=lambda run: run.due)
 
 
-async def settle(run: Run, readers: Readers, writer: Writer, clock: Clock, *, error: str, note: str) -> Run:
+async def settle(run: Run, core: Core, *, error: str, note: str) -> Run:
     """End a run whose own task could not: what the store holds of it counts. Returns it as it is stored, as soon as
     the store works.
 
@@ -84,7 +82,7 @@ async def settle(run: Run, readers: Readers, writer: Writer, clock: Clock, *, er
     while True:
         try:
             with answer_within(WRITE_S, "the store"):
-                return await _settle(run, readers, writer, clock, error, note)
+                return await _settle(run, core, error, note)
         except ActorStopped:
             raise
         except (KlawError, trio.TooSlowError) as failure:
@@ -93,41 +91,41 @@ async def settle(run: Run, readers: Readers, writer: Writer, clock: Clock, *, er
             await trio.sleep(DISK_FULL.pause_s(failures))
 
 
-async def _settle(run: Run, readers: Readers, writer: Writer, clock: Clock, error: str, note: str) -> Run:
-    await writer.ping()  # what was asked for before, and given up, has been done or refused now
-    stored = await readers.run(runs.get, run.user, run.id)
+async def _settle(run: Run, core: Core, error: str, note: str) -> Run:
+    await core.writer.ping()  # what was asked for before, and given up, has been done or refused now
+    stored = await core.readers.run(runs.get, run.user, run.id)
     if stored is None or stored.status.over:
         return stored or run
-    ended = await _with_traces(stored, readers, clock, status=RunStatus.FAILED, note=note)
+    ended = await _with_traces(stored, core, status=RunStatus.FAILED, note=note)
     if ended.status is not RunStatus.FAILED or ended.error is not None:
-        return await _save(ended, None, writer, clock)
+        return await _save(ended, None, core)
     ended = attrs.evolve(ended, error=error)
     if run.kind is RunKind.SPAWNED:
-        return await _save(ended, f"The subagent {run.task} has ended (failed): {note}.", writer, clock)
+        return await _save(ended, f"The subagent {run.task} has ended (failed): {note}.", core)
     told = None if run.kind is RunKind.HEARTBEAT else f"The task {run.task} did not succeed: {note}."
-    return await _save(ended, told, writer, clock)
+    return await _save(ended, told, core)
 
 
-async def _interrupt(run: Run, readers: Readers, writer: Writer, clock: Clock) -> None:
-    ended = await _with_traces(run, readers, clock, status=RunStatus.INTERRUPTED, note=INTERRUPTED)
+async def _interrupt(run: Run, core: Core) -> None:
+    ended = await _with_traces(run, core, status=RunStatus.INTERRUPTED, note=INTERRUPTED)
     told = None
     if ended.status is RunStatus.INTERRUPTED and run.kind is not RunKind.HEARTBEAT:
         if not ended.delivered and ended.attempt > 1:
             told = f"{run.task} was not finished: Klaw was stopped twice while it ran."
         elif ended.delivered and run.kind is RunKind.SPAWNED:
             told = f"The subagent {run.task} was ended by a stop of Klaw; what it had delivered stays."
-    await _save(ended, told, writer, clock)
+    await _save(ended, told, core)
 
 
-async def _with_traces(run: Run, readers: Readers, clock: Clock, *, status: RunStatus, note: str) -> Run:
+async def _with_traces(run: Run, core: Core, *, status: RunStatus, note: str) -> Run:
     """The run's end as the chats know it.
 
     A process that died between the logs of a delivery or of an end left its messages without the run's new state.
     """
-    said = await readers.run(runs.delivered_of, run.user, run.id)
+    said = await core.readers.run(runs.delivered_of, run.user, run.id)
     result = run.result or (said[-1].content if said else "")
     error = run.error
-    told = await readers.run(runs.notice_of, run.user, run.id)
+    told = await core.readers.run(runs.notice_of, run.user, run.id)
     if told is not None and told.metadata.get("status") in set(RunStatus):
         # The chat was told of the end: so it had ended, and must not be tried again.
         status = RunStatus(told.metadata["status"])
@@ -137,18 +135,18 @@ async def _with_traces(run: Run, readers: Readers, clock: Clock, *, status: RunS
         run,
         status=status,
         error=error,
-        ended_at=iso(clock.now()),
+        ended_at=iso(core.clock.now()),
         note=note if run.note is None else f"{run.note}; {note}",
         delivered=max(run.delivered, len(said)),
         result=result,
     )
 
 
-async def _save(ended: Run, told: str | None, writer: Writer, clock: Clock) -> Run:
+async def _save(ended: Run, told: str | None, core: Core) -> Run:
     """Store the end, and tell whoever waits for it, if there is such a chat."""
     listener = ended.notify or ended.inject_into
     if told is not None and listener is not None:
-        notice = notice_message(ended, chat_id(ended.user, listener), told, iso(clock.now()))
+        notice = notice_message(ended, chat_id(ended.user, listener), told, iso(core.clock.now()))
         with suppress(NoSuchChat):
-            return (await writer.run(runs.save, ended, notice=notice)).run
-    return (await writer.run(runs.save, ended)).run
+            return (await core.writer.run(runs.save, ended, notice=notice)).run
+    return (await core.writer.run(runs.save, ended)).run

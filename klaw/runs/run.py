@@ -26,7 +26,7 @@ from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts
 from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.runs.due import Rules, is_retried
-from klaw.runs.limits import Allowance, Limit, LimitReached, Refusal, day_of, refusal, tells_user
+from klaw.runs.limits import Allowance, LimitReached, Refusal, RunLimit, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
 from klaw.store.kinds import due_runs, facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
@@ -128,7 +128,7 @@ class _Course:
         """The limit that ended the conversation."""
         run, limits = self.live.run, self.allowance.limits
         note = f"the limit of one run is {limits.run} tokens"
-        return refusal(limits, self.allowance.ledger.used(run), needed) or Refusal(limit=Limit.RUN, note=note)
+        return refusal(limits, self.allowance.ledger.used(run), needed) or Refusal(limit=RunLimit.RUN, note=note)
 
     async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
         """Store a message of a round of tools."""
@@ -190,9 +190,9 @@ async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
     if verdict.error is None or run.kind is RunKind.SPAWNED:
         return True
     today = day_of(run.started_at)
-    if verdict.error in set(Limit):
+    if verdict.error in set(RunLimit):
         earlier = await agent.core.readers.run(due_runs.limited, run.user, today, verdict.error)
-        return tells_user(Refusal(limit=Limit(verdict.error), note=""), run, earlier)
+        return tells_user(Refusal(limit=RunLimit(verdict.error), note=""), run, earlier)
     if run.kind is RunKind.MANUAL:
         return True
     if await agent.core.readers.run(due_runs.told, run.user, run.task, today):
@@ -209,10 +209,7 @@ async def _is_retried(agent: Agent, run: Run, verdict: Verdict) -> bool:
     earlier = await agent.core.readers.run(runs.attempts, run.user, run.task, run.kind, run.due)
     ended = attrs.evolve(run, status=verdict.status, error=verdict.error, ended_at=iso(now))
     attempts = [*(other for other in earlier if other.id != run.id), ended]
-    rules = Rules(
-        max_concurrent=agent.core.config.subagents.max_concurrent, retries=agent.core.config.subagents.retries
-    )
-    return is_retried(task, attempts, rules, now=now)
+    return is_retried(task, attempts, Rules.of(agent.core.config.subagents), now=now)
 
 
 def _account(outcome: Outcome) -> dict[str, object]:

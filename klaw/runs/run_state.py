@@ -22,7 +22,7 @@ from klaw.domain.names import ChatId, chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_message
 from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
-from klaw.runs.limits import Limit, Refusal
+from klaw.runs.limits import Refusal, RunLimit
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import runs
 from klaw.store.kinds.runs import Transcript
@@ -142,7 +142,7 @@ def notice(run: Run, text: str, *, tells: bool) -> str | None:
         tells: whether a failure is told: a further attempt may follow, or the user knows already.
     """
     failed = run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT)
-    if run.kind is RunKind.HEARTBEAT and run.error not in set(Limit):
+    if run.kind is RunKind.HEARTBEAT and run.error not in set(RunLimit):
         return None  # it speaks through its tool only; the status shows that it failed
     why = f": {run.note}" if run.note else ""
     if run.kind is RunKind.SPAWNED and run.notify is not None:

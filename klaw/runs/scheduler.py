@@ -25,9 +25,8 @@ from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.text import plural
 from klaw.errors import ActorStopped, KlawError
 from klaw.runs import heartbeat
-from klaw.runs.beginning import Beginner, Job, NotStarted
-from klaw.runs.drafting import Request
-from klaw.runs.due import Decision, Fire, Rules, State, TaskKey, Watch, decide
+from klaw.runs.beginning import Beginner, Job, NotStarted, Spawn
+from klaw.runs.due import ClockWatch, Decision, Fire, Rules, State, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
 from klaw.store.kinds import due_runs, tasks
@@ -40,22 +39,6 @@ STORAGE_PAUSE_S = 30.0
 """After an error of the store nothing is begun for so long."""
 
 log = structlog.get_logger("klaw.scheduler")
-
-
-@attrs.frozen(kw_only=True)
-class Spawn:
-    """Start a subagent, at once and once. Answers its run, stored."""
-
-    user: UserId
-    request: Request
-    parent: str | None
-    """Id of the run that asks."""
-    notify: str | None
-    """Name of the chat that is told of the end."""
-    depth: int
-    outside: bool
-    """See ``Scheduling.spawn``."""
-    reply: Reply[Run]
 
 
 @attrs.frozen(kw_only=True)
@@ -139,7 +122,7 @@ class _Actor:
     agent: Agent
     nursery: trio.Nursery
     beginner: Beginner = attrs.field(init=False)
-    watch: Watch = attrs.field(init=False)
+    watch: ClockWatch = attrs.field(init=False)
     awake_since: float = attrs.field(init=False)
     passed: dict[TaskKey, Run] = attrs.Factory(dict)
     """Heartbeats that had nothing to do: they leave no record in the store."""
@@ -149,13 +132,13 @@ class _Actor:
     def __attrs_post_init__(self) -> None:
         self.beginner = Beginner(self.agent)
         self.awake_since = self.agent.core.clock.now()
-        self.watch = Watch(wall=self.awake_since, monotonic=trio.current_time())
+        self.watch = ClockWatch(wall=self.awake_since, monotonic=trio.current_time())
 
     async def recover(self) -> None:
         """Put the records right of runs that the last process, or the last incarnation, left under way."""
         self.vitals.doing("recovering")
         agent = self.agent
-        for again in await recover(agent.core.readers, agent.core.writer, agent.core.clock, agent.core.new_id):
+        for again in await recover(agent.core):
             self.scheduler.queued.append(await self.beginner.job_again(again))
         for record in await agent.core.readers.run(due_runs.last_of_tasks):
             self._remember(record)
@@ -243,10 +226,7 @@ class _Actor:
             return self.not_before
 
     async def _start_tasks(self) -> float:
-        rules = Rules(
-            max_concurrent=self.agent.core.config.subagents.max_concurrent,
-            retries=self.agent.core.config.subagents.retries,
-        )
+        rules = Rules.of(self.agent.core.config.subagents)
         tried: set[tuple[TaskKey, int, int]] = set()
         started = True
         while started:
@@ -341,10 +321,7 @@ class _Actor:
             raise
         except Exception as error:  # noqa: BLE001 - one broken run must not end the others
             log.error("run_broken", error=error_class(error), where=where(error))
-            agent = self.agent
-            job.live.run = await settle(
-                job.run, agent.core.readers, agent.core.writer, agent.core.clock, error="internal", note=BROKEN
-            )
+            job.live.run = await settle(job.run, self.agent.core, error="internal", note=BROKEN)
         finally:
             self.scheduler.mailbox.tell_self(Over(job))
 
@@ -366,8 +343,6 @@ class _Actor:
 
     def _look_at_the_clocks(self) -> None:
         now = self.agent.core.clock.now()
-        look = self.watch.look(wall=now, monotonic=trio.current_time())
-        self.watch = look.watch
-        if look.jump_s:
-            log.warning("clock_jumped", seconds=round(look.jump_s, 1))
+        if jump_s := self.watch.jumped_s(wall=now, monotonic=trio.current_time()):
+            log.warning("clock_jumped", seconds=round(jump_s, 1))
             self.awake_since = now

@@ -4,69 +4,37 @@ No actor: it checks what it is given, reads and writes the store, and asks the s
 user, and touches nothing of another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
-from klaw.actor.clock import Clock, from_iso, iso
+from klaw.actor.clock import from_iso, iso
 from klaw.actor.mailbox import Reply, answer_within
-from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
+from klaw.config.llm import LOCAL_PROVIDER
+from klaw.core import Core
 from klaw.domain.names import InvalidName, UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
 from klaw.errors import NoSuchTask, Problem, TaskError
 from klaw.runs import drafting, heartbeat
+from klaw.runs.beginning import Spawn
 from klaw.runs.describe import TaskView
-from klaw.runs.due import TaskKey, next_fire
+from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
-from klaw.runs.scheduler import CancelRun, RunNow, Scheduler, Spawn
+from klaw.runs.scheduler import CancelRun, Msg, RunNow, Scheduler
 from klaw.runs.triggers import next_fires
-from klaw.store.engine.database import Readers
-from klaw.store.engine.writer import Writer
 from klaw.store.kinds import due_runs, messages, runs
 from klaw.store.kinds import tasks as stored_tasks
 
+_T = TypeVar("_T")
 ANSWER_S = 30.0
 MAX_TASKS = 200
 """Tasks that one user may have."""
 SHOWN_FIRES = 3
 UNDELIVERED_DAYS = 30
 """Results that could not be delivered are counted for so long."""
-
-
-@attrs.frozen(kw_only=True)
-class Overview:
-    """All users' tasks and runs in figures, for whoever runs the server."""
-
-    tasks: int
-    enabled: int
-    next_fire: float | None
-    """When the next task fires, in Unix seconds; None when none will."""
-    next_task: TaskKey | None
-    running: int
-    queued: int
-    failing: Mapping[TaskKey, str]
-    """Tasks whose last run failed, with its error code."""
-    undelivered: int
-    """Runs of the last ``UNDELIVERED_DAYS`` whose result could not be delivered, because the chat does not exist."""
-
-    def as_json(self) -> dict[str, Any]:
-        """For the status."""
-        following = None
-        if self.next_fire is not None and self.next_task is not None:
-            following = {"at": iso(self.next_fire), "user": self.next_task[0], "task": self.next_task[1]}
-        failing = [{"user": user, "task": task, "error": code} for (user, task), code in sorted(self.failing.items())]
-        return {
-            "count": self.tasks,
-            "enabled": self.enabled,
-            "next": following,
-            "running": self.running,
-            "queued": self.queued,
-            "failing": failing,
-            "undelivered": self.undelivered,
-        }
 
 
 class Scheduling:
@@ -76,21 +44,12 @@ class Scheduling:
         default_zone: IANA zone of cron tasks that name none.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        readers: Readers,
-        writer: Writer,
-        config: EngineConfig,
-        clock: Clock,
-        *,
-        default_zone: str,
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, core: Core, *, default_zone: str) -> None:
         self._scheduler = scheduler
-        self._readers = readers
-        self._writer = writer
-        self._config = config
-        self._clock = clock
+        self._readers = core.readers
+        self._writer = core.writer
+        self._config = core.config
+        self._clock = core.clock
         self._zone = default_zone
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -193,13 +152,8 @@ class Scheduling:
             StorageError: it could not be stored.
             ActorStopped, ActorTooSlow: the scheduler did not answer.
         """
-
-        def request(reply: Reply[Run]) -> RunNow:
-            return RunNow(user=user, name=_name(name), reply=reply)
-
-        with answer_within(ANSWER_S, "the scheduler"):
-            return await self._scheduler.mailbox.ask(request)
-        raise AssertionError("answer_within always raises on time-out")
+        named = _name(name)
+        return await self._ask(lambda reply: RunNow(user=user, name=named, reply=reply))
 
     async def spawn(
         self,
@@ -215,7 +169,7 @@ class Scheduling:
 
         Args:
             user: whose it is.
-            raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``drafting.request``).
+            raw: ``name``, ``message``, ``model``, ``injectInto`` (see ``drafting.SubagentOrder``).
             parent: id of the run that asks for it.
             notify: name of the chat that is told when it ends.
             depth: 0 from a chat, else one more than the parent's.
@@ -228,16 +182,14 @@ class Scheduling:
             StorageError: it could not be stored.
             ActorStopped, ActorTooSlow: the scheduler did not answer.
         """
-        order = drafting.request(raw, providers=self._providers)
+        order = drafting.subagent_order(raw, providers=self._providers)
 
-        def request(reply: Reply[Run]) -> Spawn:
+        def ask(reply: Reply[Run]) -> Spawn:
             return Spawn(
-                user=user, request=order, parent=parent, notify=notify, depth=depth, outside=outside, reply=reply
+                user=user, order=order, parent=parent, notify=notify, depth=depth, outside=outside, reply=reply
             )
 
-        with answer_within(ANSWER_S, "the scheduler"):
-            return await self._scheduler.mailbox.ask(request)
-        raise AssertionError("answer_within always raises on time-out")
+        return await self._ask(ask)
 
     async def cancel(self, user: UserId, run: str) -> bool:
         """End a run that is under way or waits. False when there is none of this id.
@@ -245,13 +197,7 @@ class Scheduling:
         Raises:
             ActorStopped, ActorTooSlow: the scheduler did not answer.
         """
-
-        def request(reply: Reply[bool]) -> CancelRun:
-            return CancelRun(user=user, run=run, reply=reply)
-
-        with answer_within(ANSWER_S, "the scheduler"):
-            return await self._scheduler.mailbox.ask(request)
-        raise AssertionError("answer_within always raises on time-out")
+        return await self._ask(lambda reply: CancelRun(user=user, run=run, reply=reply))
 
     async def end(self, user: UserId, run: str) -> None:
         """End a run, and return when its end is stored; at once when it does not go on. Raises like ``cancel``."""
@@ -296,32 +242,36 @@ class Scheduling:
 
     # -- everybody's -----------------------------------------------------------------------------------------------
 
-    async def overview(self) -> Overview:
-        """How all users' tasks and runs stand. Raises StorageError."""
+    async def overview(self) -> dict[str, Any]:
+        """All users' tasks and runs in figures, for whoever runs the server, as JSON. Raises StorageError."""
         now = self._clock.now()
         every = await self._readers.run(partial(stored_tasks.everybodys, enabled_only=False))
         attempts = await self._readers.run(due_runs.latest_attempts, iso(now))
         since = iso(now - UNDELIVERED_DAYS * 86_400)
-        undelivered = await self._readers.run(runs.count_failed, NO_SUCH_CHAT, since)
-        timed = [task for each in every if (task := heartbeat.timed(each, self.heartbeat_s)) is not None]
         fires = [
-            (moment, (task.user, task.name))
-            for task in timed
-            if (moment := next_fire(task, attempts.get((task.user, task.name), ()), now=now)) is not None
+            (moment, task.user, task.name)
+            for each in every
+            if (task := heartbeat.timed(each, self.heartbeat_s)) is not None
+            and (moment := next_fire(task, attempts.get((task.user, task.name), ()), now=now)) is not None
         ]
-        moment, key = min(fires, default=(None, None))
-        return Overview(
-            tasks=len(every),
-            enabled=sum(task.enabled for task in every),
-            next_fire=moment,
-            next_task=key,
-            running=len(self._scheduler.live),
-            queued=len(self._scheduler.queued),
-            failing=dict(self._scheduler.failing),
-            undelivered=undelivered,
-        )
+        moment, user, name = min(fires, default=(None, None, None))
+        failing = sorted(self._scheduler.failing.items())
+        return {
+            "count": len(every),
+            "enabled": sum(task.enabled for task in every),
+            "next": None if moment is None else {"at": iso(moment), "user": user, "task": name},
+            "running": len(self._scheduler.live),
+            "queued": len(self._scheduler.queued),
+            "failing": [{"user": user, "task": task, "error": code} for (user, task), code in failing],
+            "undelivered": await self._readers.run(runs.count_failed, NO_SUCH_CHAT, since),
+        }
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, make: Callable[[Reply[_T]], Msg]) -> _T:
+        with answer_within(ANSWER_S, "the scheduler"):
+            return await self._scheduler.mailbox.ask(make)
+        raise AssertionError("answer_within always raises on time-out")
 
     @property
     def _providers(self) -> frozenset[str]:

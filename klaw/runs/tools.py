@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from klaw.convert import Bounds
 from klaw.domain.names import name_of
 from klaw.domain.task import Run
 from klaw.errors import NoSuchChat
@@ -10,7 +11,7 @@ from klaw.runs.describe import TaskView, run_json, task_json
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling
 from klaw.runs.triggers import shown
-from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, never, tool
+from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
 """Messages that one run may send."""
@@ -56,16 +57,16 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         inject_into: InjectInto = None,
     ) -> Any:
         """Schedule a task that a subagent carries out on time: give exactly one of cron, every and at."""
-        raw = {
-            "name": name,
-            "message": message,
-            "cron": cron,
-            "zone": zone,
-            "every": every,
-            "at": at,
-            "model": model,
-            "injectInto": inject_into or _own_chat(context),
-        }
+        raw = _raw(
+            inject_into or _own_chat(context),
+            name=name,
+            message=message,
+            cron=cron,
+            zone=zone,
+            every=every,
+            at=at,
+            model=model,
+        )
         return describe_task(await scheduling.add(context.user, raw))
 
     @tool(permission=Permission.READ)
@@ -87,17 +88,8 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         inject_into: Annotated[str | None, "chat that gets the result"] = None,
     ) -> Any:
         """Change a scheduled task; what is left out stays as it is."""
-        raw = {
-            "message": message,
-            "cron": cron,
-            "zone": zone,
-            "every": every,
-            "at": at,
-            "model": model,
-            "injectInto": inject_into,
-        }
-        given = {field: value for field, value in raw.items() if value is not None}
-        return describe_task(await scheduling.edit(context.user, name, given))
+        raw = _raw(inject_into, message=message, cron=cron, zone=zone, every=every, at=at, model=model)
+        return describe_task(await scheduling.edit(context.user, name, raw))
 
     @tool(permission=Permission.WRITE, when=_in_chat, lasting=never)
     async def schedule_remove(context: ToolContext, name: Name) -> str:
@@ -128,12 +120,11 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
         inject_into: Annotated[str | None, "chat that gets the result as a message"] = None,
     ) -> Any:
         """Start a subagent at once, in the background. The chat gets a notice with its result when it ends."""
-        chat = context.chat or context.deliver_to
         run = await scheduling.spawn(
             context.user,
-            {"name": name, "message": message, "model": model, "injectInto": inject_into},
+            _raw(inject_into, name=name, message=message, model=model),
             parent=context.run,
-            notify=name_of(chat) if chat is not None else None,
+            notify=_own_chat(context),
             depth=0 if context.run is None else context.depth + 1,
             outside=context.trail.outside,
         )
@@ -167,7 +158,7 @@ def _subagent_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
 def _deliver_tool(scheduler: Scheduler) -> ToolSpec:
     @tool(permission=Permission.WRITE, when=_delivers, lasting=never)
     async def schedule_deliver(
-        context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Limit(at_least=1)]
+        context: ToolContext, text: Annotated[str, "The message, as the user shall read it", Bounds(at_least=1)]
     ) -> Any:
         """Send a message to the user's chat now. Your final answer is then not sent."""
         job = scheduler.live.get(context.run or "")
@@ -213,6 +204,11 @@ def describe_run(run: Run, scheduling: Scheduling) -> Mapping[str, Any]:
 
 def _some(told: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: told[name] for name in names if told[name] is not None or name in _ALWAYS}
+
+
+def _raw(inject_into: str | None, **fields: str | None) -> dict[str, str]:
+    """What was given, under the names of ``drafting``."""
+    return {name: value for name, value in {**fields, "injectInto": inject_into}.items() if value is not None}
 
 
 def _own_chat(context: ToolContext) -> str | None:

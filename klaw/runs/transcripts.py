@@ -7,18 +7,19 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import attrs
 import structlog
 
 from klaw.actor.failure import error_class
+from klaw.convert import JOURNAL, Bounds, Check
 from klaw.domain import tokens
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId, user_id
 from klaw.domain.task import TaskName, run_folder, task_name
+from klaw.errors import BadValue, Problem
 from klaw.llm.types import ToolCall
 from klaw.store.engine.log_files import TOO_LONG, lines_backwards
 
@@ -62,24 +63,43 @@ class PastRun:
         return sum(message.tokens for message in self.messages)
 
 
-def read_line(record: Mapping[str, Any]) -> tuple[str, PastMessage]:
-    """The run and the message of one line of a transcript.
+_Text = Annotated[str, Check(lambda text: text.replace("\0", ""))]
 
-    Raises:
-        KeyError, TypeError or ValueError: the line is malformed.
-    """
-    metadata = _mapping(record["metadata"])
-    run = _text(metadata["run"])
-    if not 1 <= len(run) <= _MAX_RUN_ID:
-        raise ValueError("the run's id has a wrong length")
-    role, kind = Role(record["role"]), Kind(record["type"])
-    calls: tuple[ToolCall, ...] = ()
-    if kind is Kind.TOOL_CALL:
-        if not isinstance(metadata["calls"], list):
-            raise TypeError("calls are not a list")
-        calls = tuple(_call(_mapping(call)) for call in metadata["calls"])
-    call = _text(metadata["call"]) if role is Role.TOOL else None
-    return run, PastMessage(role=role, kind=kind, content=_text(record["content"]), calls=calls, call=call)
+
+@attrs.frozen(kw_only=True)
+class _Call:
+    id: _Text
+    name: _Text
+    arguments: _Text
+
+
+@attrs.frozen(kw_only=True)
+class _About:
+    run: Annotated[str, Bounds(1, _MAX_RUN_ID)]
+    calls: tuple[_Call, ...] | None = None
+    call: _Text | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Line:
+    role: Role
+    type: Kind
+    content: _Text
+    metadata: _About
+
+
+def read_line(record: object) -> tuple[str, PastMessage]:
+    """The run and the message of one line of a transcript. Raises BadValue: the line is malformed."""
+    line = JOURNAL.read(record, _Line)
+    about = line.metadata
+    if line.type is Kind.TOOL_CALL and about.calls is None:
+        raise BadValue([Problem("metadata.calls", "is required")])
+    if line.role is Role.TOOL and about.call is None:
+        raise BadValue([Problem("metadata.call", "is required")])
+    given = about.calls or () if line.type is Kind.TOOL_CALL else ()
+    calls = tuple(ToolCall(**attrs.asdict(each)) for each in given)
+    call = about.call if line.role is Role.TOOL else None
+    return about.run, PastMessage(role=line.role, kind=line.type, content=line.content, calls=calls, call=call)
 
 
 class Collector:
@@ -123,23 +143,6 @@ class Collector:
         """The runs, oldest first."""
         whole = [run for run in self._kept if run in self._begun][: self._runs]
         return tuple(PastRun(id=run, messages=tuple(reversed(self._kept[run]))) for run in reversed(whole))
-
-
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(id=_text(call["id"]), name=_text(call["name"]), arguments=_text(call["arguments"]))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    value.encode()  # a lone surrogate cannot be sent to any model: UnicodeEncodeError is a ValueError
-    return value.replace("\0", "")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError("not an object")
-    return value
 
 
 MAX_LINE_BYTES = 1024 * 1024
@@ -225,8 +228,8 @@ def _collect(path: Path, collector: Collector, left: _Left) -> bool:
                 continue
             left.parsed -= len(line)
             try:
-                run, message = read_line(_object(line))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                run, message = read_line(json.loads(line.decode()))
+            except (ValueError, RecursionError) as error:
                 warn(error_class(error))
                 continue
             if not collector.add(run, message):
@@ -236,10 +239,3 @@ def _collect(path: Path, collector: Collector, left: _Left) -> bool:
         return True
     left.scanned -= status.st_size
     return True
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    record = json.loads(line.decode())
-    if not isinstance(record, dict):
-        raise TypeError("not an object")
-    return record

@@ -20,8 +20,7 @@ from klaw.domain.names import InvalidName
 from klaw.domain.names import zone as zone_of
 from klaw.domain.task import At, Cron, Every, Trigger
 from klaw.domain.text import span
-from klaw.errors import Problem, TaskError
-from klaw.runs.cron import BadExpression, fires, moment_of, normalise
+from klaw.runs.cron import fires, moment_of
 
 MIN_EVERY_S = 60
 MAX_EVERY_S = 366 * 86_400
@@ -50,43 +49,11 @@ class Missed:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_cron(expression: Any, zone: Any) -> Cron:
-    """A cron trigger of five fields and the name of a zone. Raises TaskError for ``cron`` and ``zone``."""
-    problems = []
-    written = known = ""
-    try:
-        written = normalise(_text(expression))
-    except (BadExpression, TypeError) as error:
-        problems.append(Problem(path="cron", message=str(error)))
-    try:
-        known = read_zone(zone)
-    except TaskError as error:
-        problems += error.problems
-    if problems:
-        raise TaskError(problems)
-    return Cron(expression=written, zone=known)
-
-
-def read_zone(zone: Any) -> str:
-    """Check the name of a time zone. Raises TaskError for ``zone``."""
-    try:
-        return zone_of(_text(zone)).key
-    except (InvalidName, TypeError) as error:
-        raise TaskError([Problem(path="zone", message=str(error))]) from error
-
-
 def read_every(interval: Any) -> Every:
-    """An interval: seconds as a number, or a text such as ``90s``, ``30m``, ``2h``, ``1d`` or ``1h30m``.
-
-    Raises TaskError for ``every``.
-    """
-    try:
-        seconds = read_duration(interval)
-    except ValueError as error:
-        raise TaskError([Problem(path="every", message=str(error))]) from error
+    """An interval: see ``read_duration``. Raises ValueError."""
+    seconds = read_duration(interval)
     if not MIN_EVERY_S <= seconds <= MAX_EVERY_S:
-        message = f"must be from {MIN_EVERY_S} seconds to {MAX_EVERY_S // 86_400} days, got {span(seconds)}"
-        raise TaskError([Problem(path="every", message=message)])
+        raise ValueError(f"must be from {MIN_EVERY_S} seconds to {MAX_EVERY_S // 86_400} days, got {span(seconds)}")
     return Every(seconds=seconds)
 
 
@@ -104,47 +71,36 @@ def read_duration(value: Any) -> int:
     raise ValueError("must be a duration such as 90s, 30m, 2h, 1d or 1h30m, or a number of seconds")
 
 
-def read_at(text: Any, *, zone: Any = None, now: float, allow_past: bool = False) -> At:
+def read_at(text: str, *, zone: str | None = None, now: float, allow_past: bool = False) -> At:
     """A moment in ISO-8601 with an offset (``2026-12-24T18:00+01:00``), or without one on the clock of ``zone``.
 
     Args:
+        text: as it was written.
+        zone: a known one.
         now: Unix seconds.
         allow_past: a moment that is over becomes ``now``; else it is refused.
 
     Raises:
-        TaskError: for ``at``, or for ``zone``.
+        ValueError: it says what is wrong.
     """
-    moment = _moment(text, zone)
-    if moment > now + MAX_AHEAD_S:
-        raise TaskError([Problem(path="at", message="must be within the next 50 years")])
-    if moment <= now:
-        if not allow_past:
-            message = f"is over: it was {span(now - moment)} ago; give a later time, or ask for it now"
-            raise TaskError([Problem(path="at", message=message)])
-        moment = math.floor(now)
-    return At(instant=iso(moment))
-
-
-def _moment(text: Any, zone: Any) -> int:
-    known = None if zone is None else read_zone(zone)
     form = "must be a date and time in ISO-8601 with an offset, such as 2026-12-24T18:00+01:00"
-    if not isinstance(text, str) or len(text) > _MAX_TEXT or not _DATE_AND_TIME.fullmatch(text.strip()):
-        raise TaskError([Problem(path="at", message=form)])
+    if len(text) > _MAX_TEXT or not _DATE_AND_TIME.fullmatch(text.strip()):
+        raise ValueError(form)
     try:
         when = dt.datetime.fromisoformat(text.strip())
-        if when.tzinfo is None:
-            if known is None:
-                raise TaskError([Problem(path="at", message=f"has no offset; it {form}, or come with a zone")])
-            return moment_of(when.replace(microsecond=0), _zone(known))
-        return math.floor(when.timestamp())
+        local = moment_of(when.replace(microsecond=0), zone_of(zone)) if when.tzinfo is None and zone else None
+        moment = math.floor(when.timestamp()) if local is None else local
     except (ValueError, OverflowError) as error:
-        raise TaskError([Problem(path="at", message=form)]) from error
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"must be a text, got {type(value).__name__}")
-    return value
+        raise ValueError(form) from error
+    if when.tzinfo is None and zone is None:
+        raise ValueError(f"has no offset; it {form}, or come with a zone")
+    if moment > now + MAX_AHEAD_S:
+        raise ValueError("must be within the next 50 years")
+    if moment <= now:
+        if not allow_past:
+            raise ValueError(f"is over: it was {span(now - moment)} ago; give a later time, or ask for it now")
+        moment = math.floor(now)
+    return At(instant=iso(moment))
 
 
 # -- firing ----------------------------------------------------------------------------------------------------------

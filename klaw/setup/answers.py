@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from klaw.config.schema import LOCAL_PROVIDER
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.domain.text import normalized
 from klaw.setup.step import SetupRefused
 

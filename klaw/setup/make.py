@@ -7,9 +7,10 @@ from string import Template
 
 import yaml
 
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.config.load import parse
 from klaw.config.paths import Paths, ensure_private_dir
-from klaw.config.schema import LOCAL_PROVIDER, EngineConfig
+from klaw.config.schema import EngineConfig
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import prompt_files, prompt_folders
 from klaw.setup.answers import PRESETS, Language, Model, Names
@@ -31,7 +32,7 @@ def make_workspace(workspace: Path, names: Names, *, dry_run: bool) -> list[Step
     """Write the prompt files from their templates, and make the folders.
 
     Raises:
-        FileRefused: a file cannot be written; those before it are there.
+        ToolRefused: a file cannot be written; those before it are there.
     """
     return [
         *(_make_file(workspace, file, template(names.language, file, names), dry_run=dry_run) for file in FILES),

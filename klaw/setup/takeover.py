@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from klaw.config.paths import USERS_FOLDER
+from klaw.errors import NotThere, ToolRefused
 from klaw.setup.make import FILES
 from klaw.setup.step import SetupRefused, Step
 from klaw.toolbox.files import reading, writing
-from klaw.toolbox.files.beneath import MAX_DEPTH, FileRefused, NotThere, Root, is_private
+from klaw.toolbox.files.beneath import MAX_DEPTH, Root, is_private
 from klaw.toolbox.files.reading import Entry
 
 MAX_FILES = 10_000
@@ -51,7 +52,7 @@ def take_over(source: Path, workspace: Path, *, dry_run: bool) -> list[Step]:
 
     Raises:
         SetupRefused: one of the folders lies in the other.
-        FileRefused: Klaw's workspace cannot be written; what was copied before is there.
+        ToolRefused: Klaw's workspace cannot be written; what was copied before is there.
     """
     theirs, ours = (Path(os.path.realpath(path)) for path in (source, workspace))
     if theirs == ours or theirs in ours.parents or ours in theirs.parents:
@@ -67,7 +68,7 @@ def _copied(source: Path, workspace: Path, *, dry_run: bool) -> Iterator[Step]:
         folder, depth = waiting.pop()
         try:
             found = reading.list_folder(seeing, folder, reading.MAX_LOOKED_AT)
-        except FileRefused as refused:
+        except ToolRefused as refused:
             yield Step(path=f"{folder}/", outcome="skipped", why=_reason(refused, folder))
             continue
         if found.hidden:
@@ -110,7 +111,7 @@ def _copy(reader: Root, path: str, target: Root, *, dry_run: bool) -> Step:
     try:
         with reader.resolve(path) as place:
             data, info = reading.read_place(place, reading.MAX_FILE_BYTES)
-    except FileRefused as refused:
+    except ToolRefused as refused:
         return Step(path=path, outcome="skipped", why=_reason(refused, path))
     if b"\0" in data:
         return Step(path=path, outcome="skipped", why="is binary")
@@ -134,10 +135,10 @@ def _there(target: Root, path: str, data: bytes) -> Step | None:
         same = reading.read_bytes(target, path) == data
     except NotThere:
         return None
-    except FileRefused as refused:
+    except ToolRefused as refused:
         return Step(path=path, outcome="kept", why=f"what Klaw has there {_reason(refused, path)}")
     return Step(path=path, outcome="same") if same else Step(path=path, outcome="kept", why="Klaw's own is different")
 
 
-def _reason(refused: FileRefused, path: str) -> str:
+def _reason(refused: ToolRefused, path: str) -> str:
     return str(refused).removeprefix(f"{path}: ")

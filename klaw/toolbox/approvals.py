@@ -17,6 +17,7 @@ from klaw.actor.mailbox import Reply
 from klaw.domain.events import Approval, ApprovalAsked, ApprovalEnded, EventSink, Outcome
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.text import printable
+from klaw.errors import ToolRefused
 from klaw.toolbox.spec import Arguments, ToolContext, ToolFailure, ToolSpec
 
 MAX_OPEN = 256
@@ -103,11 +104,14 @@ class Approvals:
 
         A subagent's run asks in the chat that gets its result; a run without one cannot ask.
         """
-        question = await _question(context, spec, arguments)
+        question: str | None = f"{spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=str)}"
+        if spec.question is not None:
+            try:
+                question = await spec.question(context, arguments)
+            except ToolRefused as refused:
+                return ToolFailure.of(refused).text
         if question is None:
             return None
-        if isinstance(question, ToolFailure):
-            return question.text
         chat = context.chat or context.deliver_to
         if chat is None or user_of(chat) != context.user:
             return f"{spec.name} was not run: the user must allow it, and this run has no chat to ask them in."
@@ -164,9 +168,3 @@ class Approvals:
                 return f"{name} was not run: the server is stopping."
             case None:
                 return f"{name} was not run: too many questions to the user are open, or the server is stopping."
-
-
-async def _question(context: ToolContext, spec: ToolSpec, arguments: Arguments) -> str | ToolFailure | None:
-    if spec.question is not None:
-        return await spec.question(context, arguments)
-    return f"{spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=str)}"

@@ -23,10 +23,10 @@ from klaw.config import guarded
 from klaw.config.paths import below_of_user
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output
-from klaw.errors import KlawError
+from klaw.errors import BadValue, KlawError
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.spec import Arguments, Permission, Question, Toolbox, ToolContext, ToolFailure, ToolSpec, Unfit
+from klaw.toolbox.spec import Arguments, Permission, Question, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 MAX_CALLS = 32
 """Calls of one round that are carried out."""
@@ -235,8 +235,8 @@ class Executor:
             return ToolFailure(prepared.problem)
         try:
             arguments = spec.bind(prepared.arguments)
-        except Unfit as unfit:
-            return ToolFailure(f"{name} was not run: {unfit}.")
+        except BadValue as wrong:
+            return ToolFailure.of(f"{name} was not run: {'; '.join(map(str, wrong.problems))}")
         except Exception as error:  # noqa: BLE001 - a source of tools with a faulty check must not end the turn
             return _failed(spec, error)
         try:
@@ -333,7 +333,7 @@ async def permission_asked(spec: ToolSpec, context: ToolContext, arguments: Argu
 
 
 def _question(spec: ToolSpec) -> Question:
-    async def question(_context: ToolContext, arguments: Arguments) -> str | ToolFailure | None:
+    async def question(_context: ToolContext, arguments: Arguments) -> str | None:
         return f"[{WHY}] {spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=_plain)}"
 
     return question

@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from klaw.actor.threads import Threads
-from klaw.config.schema import ToolsConfig
+from klaw.config.tools import ToolsConfig
 from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.names import ChatId

@@ -21,11 +21,13 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from klaw.convert import Converter
 from klaw.domain import tokens
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import TaskName
+from klaw.errors import ToolRefused
 from klaw.llm.types import ToolDescription
-from klaw.toolbox.shapes import Limit, Unfit, object_shape, shape_of, told
+from klaw.toolbox.schema import schema_of
 
 _NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
 """Tools that may change or reach something, but never keep anything for the user."""
@@ -53,12 +55,14 @@ class Trail:
         self.wrote = self.wrote or (changes and name not in _NO_SAVING)
 
 
-__all__ = ["Limit", "Permission", "ToolContext", "ToolFailure", "ToolSpec", "Unfit", "tool"]
-
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What OpenAI and Anthropic both take as a tool's name."""
 
 _SECTION = re.compile(r"\n\s*(Args|Returns|Raises|Yields|\*?Cancellation\*?):", re.IGNORECASE)
+
+
+ARGUMENTS = Converter(forbid_unknown=True, lenient=True)
+"""Reads what a model wrote as a tool's arguments."""
 
 
 class Permission(enum.StrEnum):
@@ -109,6 +113,12 @@ class ToolFailure:
 
     text: str
 
+    @classmethod
+    def of(cls, why: object) -> "ToolFailure":
+        """With its text as a sentence."""
+        text = str(why)
+        return cls(text if text.endswith((".", "?", "!")) else f"{text}.")
+
 
 Arguments: TypeAlias = Mapping[str, Any]
 ToolResult: TypeAlias = Any
@@ -116,8 +126,9 @@ ToolResult: TypeAlias = Any
 Invoke: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[ToolResult]]
 Bind: TypeAlias = Callable[[Arguments], Arguments]
 When: TypeAlias = Callable[[ToolContext], bool]
-Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | ToolFailure | None]]
-"""What the user is asked before a call; None if this one needs no permission, a failure if it cannot be carried out."""
+Question: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[str | None]]
+"""What the user is asked before a call; None if this one needs no permission. Raises ToolRefused: it cannot be carried
+out."""
 
 Lasting: TypeAlias = Callable[[ToolContext, Arguments], Awaitable[bool]]
 """Whether a call writes what later prompts are made of: facts, core memory, tasks, prompt files, other chats. Then it
@@ -148,13 +159,14 @@ class ToolSpec:
         parameters: JSON schema of type object.
         permission: the most that it may do.
         invoke: carries out a call. It may raise; the model is told the error's class, or its text if it is a KlawError.
-        bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises Unfit.
+        bind: turns the JSON object that the model wrote into what ``invoke`` gets. Raises BadValue.
         timeout_s: deadline of one call; None takes ``tools.timeoutSeconds``.
         when: whether it is offered in a context at all; None for always.
         question: for the permission ``approval``: what the user is asked; None shows the name and the arguments.
         origin: where the text that it returns is from; stored with each result. Never a fact about the user.
         foreign: what it returns is somebody else's text, whatever the permission.
         lasting: see ``Lasting``.
+        ends: makes the end of the description, which may change from turn to turn.
     """
 
     name: str = attrs.field(validator=attrs.validators.matches_re(NAME))
@@ -169,6 +181,7 @@ class ToolSpec:
     origin: str = "tool"
     foreign: bool = False
     lasting: Lasting = attrs.field(default=never, repr=False)
+    ends: Callable[[], str] = attrs.field(default=str, repr=False)
 
     @property
     def reaches_out(self) -> bool:
@@ -178,7 +191,7 @@ class ToolSpec:
     @property
     def told(self) -> ToolDescription:
         """As the model is told of it."""
-        return ToolDescription(name=self.name, description=self.description, parameters=self.parameters)
+        return ToolDescription(name=self.name, description=self.description + self.ends(), parameters=self.parameters)
 
 
 def tool(
@@ -192,9 +205,9 @@ def tool(
     """Make a tool of an async function.
 
     The first parameter is the ``ToolContext`` and is no part of the schema. The others are keyword parameters of the
-    types that ``shapes.shape_of`` knows; ``Annotated[str, "what it means", Limit(at_most=100)]`` describes and bounds
-    them. The docstring, up to its first section (``Args:`` …), is the description. A tool that writes is taken for one
-    whose every call lasts unless ``lasting`` says otherwise.
+    types that ``schema_of`` knows; ``Annotated[str, "what it means", Bounds(at_most=100)]`` describes and bounds them.
+    The docstring, up to its first section (``Args:`` …), is the description. The text of a ``ToolRefused`` that it
+    raises is its answer. A tool that writes is taken for one whose every call lasts unless ``lasting`` says otherwise.
 
     Raises:
         TypeError: no docstring, no context, or a parameter without a type that fits.
@@ -210,19 +223,27 @@ def tool(
         missing = [parameter.name for parameter in parameters if parameter.name not in hints]
         if missing:
             raise TypeError(f"the tool {own_name} needs a type for {missing[0]}")
-        shape = object_shape({p.name: (shape_of(hints[p.name]), p.default) for p in parameters})
+        no_default = inspect.Parameter.empty
+        members: dict[str, Any] = {
+            p.name: attrs.field(type=hints[p.name], default=attrs.NOTHING if p.default is no_default else p.default)
+            for p in parameters
+        }
+        kind = attrs.make_class(own_name, members, frozen=True, kw_only=True)
 
         def bind(arguments: Arguments) -> Arguments:
-            bound: Arguments = shape.read(arguments, "")
-            return bound
+            made: object = ARGUMENTS.read(arguments, kind)
+            return {name: getattr(made, name) for name in members if arguments.get(name) is not None}
 
         async def invoke(context: ToolContext, arguments: Arguments) -> ToolResult:
-            return await function(context, **arguments)
+            try:
+                return await function(context, **arguments)
+            except ToolRefused as refused:
+                return ToolFailure.of(refused)
 
         return ToolSpec(
             name=own_name,
             description=description,
-            parameters=told(shape.schema),
+            parameters=schema_of(kind),
             permission=permission,
             invoke=invoke,
             bind=bind,

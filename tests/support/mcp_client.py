@@ -21,7 +21,7 @@ from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import CallResult, Executor
 from klaw.toolbox.mcp.server import McpServer
-from klaw.toolbox.mcp.servers import settings_of
+from klaw.toolbox.mcp.servers import target_of
 from klaw.toolbox.mcp.state import McpState
 from klaw.toolbox.spec import Toolbox, ToolContext
 from tests.support.repository import REPOSITORY
@@ -84,16 +84,18 @@ async def running(
     Args:
         servers: the section ``mcp.servers``.
         ready: wait until all are connected.
-        settings: changes of ``McpSettings``.
+        settings: changes of ``McpServerConfig``; ``check_s`` and ``backoff``.
     """
     config, _ = parse(json.dumps({"mcp": {"servers": servers}}), {})
     clock, threads = SystemClock(), Threads("mcp", 1)
-    settings = {"backoff": Backoff(0.05, 300.0), **settings}
+    given = {name: settings.pop(name) for name in ("backoff", "check_s") if name in settings}
+    own = {"backoff": Backoff(0.05, 300.0), **given}
     async with trio.open_nursery() as nursery:
         made = Running(Supervisor(nursery, clock))
         for name, each in config.mcp.servers.items():
-            chosen = attrs.evolve(settings_of(name, each, REPOSITORY), **settings)
-            made.servers[name] = McpServer(chosen, made.toolbox, clock, threads)
+            chosen = attrs.evolve(each, **settings)
+            target = partial(target_of, name, chosen, REPOSITORY)
+            made.servers[name] = McpServer(name, chosen, target, made.toolbox, clock, threads, **own)
             await made.supervisor.start(made.servers[name].spec())
         for name in servers if ready else ():
             await made.until(name, McpState.READY)

@@ -10,7 +10,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
-from klaw.config.schema import AutoRagConfig, EmbeddingConfig
+from klaw.config.memory import AutoRagConfig, EmbeddingConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.search import Recalled

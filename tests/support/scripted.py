@@ -11,8 +11,8 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
 from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.config.memory import TopicsConfig
 from klaw.config.schema import EngineConfig
-from klaw.config.topics import TopicsConfig
 from klaw.llm.budget import Budget
 from klaw.llm.client import LlmClient
 from klaw.llm.provider import Route

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from klaw.actor.clock import SystemClock
-from klaw.config.topics import TopicsConfig
+from klaw.config.memory import TopicsConfig
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.control import TopicControl
 from klaw.store.store import Store

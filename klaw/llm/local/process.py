@@ -18,7 +18,7 @@ import trio
 
 from klaw.actor.failure import error_class, is_cancelled
 from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
-from klaw.config.schema import LocalModelConfig
+from klaw.config.llm import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
 from klaw.llm.local.state import Endpoint, LocalModel, LocalState

@@ -4,7 +4,7 @@ import attrs
 import structlog
 import trio
 
-from klaw.config.schema import LOCAL_PROVIDER
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.local.state import Endpoint, LocalModel
 from klaw.llm.provider import OnDelta

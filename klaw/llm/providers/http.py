@@ -24,7 +24,7 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.config.document import join_path
-from klaw.config.schema import LOCAL_PROVIDER
+from klaw.config.llm import LOCAL_PROVIDER
 from klaw.errors import (
     ProviderError,
     ProviderMalformed,

@@ -17,7 +17,7 @@ import trio
 from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Started, Vitals
 from klaw.actor.threads import Threads
-from klaw.config.schema import EmbeddingConfig
+from klaw.config.memory import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
 from klaw.errors import ModelError, StorageFull, VectorsDamaged

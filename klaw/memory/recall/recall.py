@@ -17,7 +17,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.actor.threads import Threads
-from klaw.config.schema import AutoRagConfig
+from klaw.config.memory import AutoRagConfig
 from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Recalled, RecallSettings
 from klaw.errors import StorageError

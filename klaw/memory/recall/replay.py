@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import FixedClock, from_iso
-from klaw.config.schema import AutoRagConfig
+from klaw.config.memory import AutoRagConfig
 from klaw.domain.search import NOTHING, Candidate, Recalled
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.recall import Recall

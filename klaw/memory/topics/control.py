@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from klaw.actor.clock import Clock, iso
-from klaw.config.topics import TopicsConfig
+from klaw.config.memory import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import FixedClock, from_iso
-from klaw.config.schema import AutoRagConfig
+from klaw.config.memory import AutoRagConfig
 from klaw.context.assemble import Guard
 from klaw.domain.message import Message, is_searchable
 from klaw.domain.turn import TurnRecord

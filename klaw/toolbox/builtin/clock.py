@@ -5,7 +5,8 @@ import zoneinfo
 from typing import Annotated
 
 from klaw.actor.clock import Clock
-from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.convert import Bounds
+from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 
 def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
@@ -18,7 +19,7 @@ def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.READ)
     async def current_time(
         _context: ToolContext,
-        zone: Annotated[str, "IANA zone: Europe/Moscow", Limit(at_most=64)] = "UTC",
+        zone: Annotated[str, "IANA zone: Europe/Moscow", Bounds(at_most=64)] = "UTC",
     ) -> str | ToolFailure:
         """Tell the current date, weekday and time in a time zone. Use it whenever the answer depends on what day or
         time it is now."""

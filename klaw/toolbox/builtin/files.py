@@ -9,12 +9,14 @@ from typing import Annotated, Literal, TypeVar
 import attrs
 
 from klaw.actor.threads import Threads
+from klaw.convert import Bounds
 from klaw.domain.names import UserId
 from klaw.domain.prompt_files import is_prompt_file
+from klaw.errors import ToolRefused
 from klaw.toolbox.executor import FOLDER as OUTPUT_FOLDER
 from klaw.toolbox.files import reading, text, writing
-from klaw.toolbox.files.beneath import FileRefused, Root, root_of
-from klaw.toolbox.spec import Arguments, Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.files.beneath import Root, root_of
+from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolSpec, tool
 
 MAX_ENTRIES = 200
 """Of a folder or a search."""
@@ -47,10 +49,10 @@ class _Files:
     changing: threading.Lock = attrs.Factory(threading.Lock)
     """Calls of one round run at once: two patches of one file must not both start from its old content."""
 
-    async def read(self, context: ToolContext, function: Callable[[Root], str]) -> str | ToolFailure:
-        return await self.threads.run(_refusing, function, root_of(self.workspace, context.user), abandon=True)
+    async def read(self, context: ToolContext, function: Callable[[Root], str]) -> str:
+        return await self.threads.run(function, root_of(self.workspace, context.user), abandon=True)
 
-    async def change(self, context: ToolContext, function: Callable[[Root], str]) -> str | ToolFailure:
+    async def change(self, context: ToolContext, function: Callable[[Root], str]) -> str:
         def alone(root: Root) -> str:
             with self.changing:
                 return function(root)
@@ -59,7 +61,7 @@ class _Files:
         if context.trail.outside and not context.allowed:
             # Asked once more, where the path is resolved for good: a link may have changed since the user was asked.
             root = attrs.evolve(root, kept=partial(is_prompt_file, context.user))
-        return await self.threads.run(_refusing, alone, root)
+        return await self.threads.run(alone, root)
 
     async def lasting(self, context: ToolContext, arguments: Arguments) -> bool:
         """See ``ToolSpec.lasting``."""
@@ -73,9 +75,9 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
         context: ToolContext,
         path: _Path,
         offset: Annotated[int, "first line, from 1; -20 for the last 20 lines"] = 1,
-        limit: Annotated[int, "lines", Limit(at_least=1, at_most=10_000)] = 500,
+        limit: Annotated[int, "lines", Bounds(at_least=1, at_most=10_000)] = 500,
         line_numbers: Annotated[bool, "put its number before each line"] = False,
-    ) -> str | ToolFailure:
+    ) -> str:
         """Read lines of a text file of the workspace (up to 1 MB)."""
 
         def run(root: Root) -> str:
@@ -98,14 +100,12 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
     @tool(permission=Permission.READ)
     async def file_list(
         context: ToolContext, path: Annotated[str, "folder; empty for the workspace itself"] = ""
-    ) -> str | ToolFailure:
+    ) -> str:
         """List a folder of the workspace: names, sizes in bytes; folders end with a slash."""
         return await files.read(context, lambda root: _listed(reading.list_folder(root, path, MAX_ENTRIES), "empty"))
 
     @tool(permission=Permission.READ)
-    async def file_glob(
-        context: ToolContext, pattern: Annotated[str, "**/*.md, memory/2026-*.md"]
-    ) -> str | ToolFailure:
+    async def file_glob(context: ToolContext, pattern: Annotated[str, "**/*.md, memory/2026-*.md"]) -> str:
         """Find files of the workspace by a pattern of their path: * ? [abc] in a name, ** for any folders."""
         return await files.read(context, lambda root: _listed(reading.find(root, pattern, MAX_ENTRIES), "no file fits"))
 
@@ -122,7 +122,7 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
             Literal["create", "replace", "append"],
             "create: only if there is no such file; replace: the whole content; append: at the end",
         ] = "create",
-    ) -> str | ToolFailure:
+    ) -> str:
         """Write a text file of the workspace (up to 1 MB). Missing folders are made."""
 
         def run(root: Root) -> str:
@@ -136,8 +136,8 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
     async def file_patch(
         context: ToolContext,
         path: _Path,
-        edits: Annotated[list[text.Edit], "carried out in order, all or none", Limit(at_least=1, at_most=MAX_EDITS)],
-    ) -> str | ToolFailure:
+        edits: Annotated[list[text.Edit], "carried out in order, all or none", Bounds(at_least=1, at_most=MAX_EDITS)],
+    ) -> str:
         """Change parts of a text file of the workspace. Each search text must be in the file exactly once."""
 
         def run(root: Root) -> str:
@@ -154,15 +154,8 @@ def _writing_tools(files: _Files) -> tuple[ToolSpec, ...]:
 def _stands(root: Root, user: UserId, path: str) -> bool:
     try:
         return is_prompt_file(user, root.where(path))
-    except FileRefused:
+    except ToolRefused:
         return False  # it is refused anyway
-
-
-def _refusing(function: Callable[[Root], str], root: Root) -> str | ToolFailure:
-    try:
-        return function(root)
-    except FileRefused as refused:
-        return ToolFailure(f"{refused}.")
 
 
 def _shown(lines: text.Lines) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import attrs
 
 from klaw.actor.clock import Clock, iso
+from klaw.convert import Bounds
 from klaw.domain import core_memory
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, InvalidFact, Origin
@@ -27,15 +28,15 @@ from klaw.store.engine.writer import Writer
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds.core_memory import read_core
 from klaw.store.search.history_search import HistoryFilters
-from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_QUERY = 1_000
 MAX_RESULTS = 30
 
-_Query = Annotated[str, "in words; those of the time it was said find best", Limit(at_least=1, at_most=MAX_QUERY)]
+_Query = Annotated[str, "in words; those of the time it was said find best", Bounds(at_least=1, at_most=MAX_QUERY)]
 _Since = Annotated[str | None, "not before: 2026-05-01, 7d, yesterday"]
 _Until = Annotated[str | None, "not after: 2026-05-31, today"]
-_Results = Annotated[int, "most results", Limit(at_least=1, at_most=MAX_RESULTS)]
+_Results = Annotated[int, "most results", Bounds(at_least=1, at_most=MAX_RESULTS)]
 
 
 @attrs.frozen(kw_only=True)
@@ -75,7 +76,7 @@ def _search_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     async def history_search(
         context: ToolContext,
         query: _Query,
-        chat: Annotated[str | None, "name of one chat; all chats without it", Limit(at_most=64)] = None,
+        chat: Annotated[str | None, "name of one chat; all chats without it", Bounds(at_most=64)] = None,
         role: Annotated[Literal["user", "assistant"] | None, "who said it"] = None,
         since: _Since = None,
         until: _Until = None,
@@ -94,15 +95,15 @@ def _save_tool(parts: MemoryParts) -> ToolSpec:
         text: Annotated[
             str,
             "one statement that makes sense alone: names instead of he or she, dates instead of tomorrow",
-            Limit(at_least=1, at_most=MAX_TEXT),
+            Bounds(at_least=1, at_most=MAX_TEXT),
         ],
         category: Literal[
             "identity", "preference", "person", "project", "event", "place", "health", "work", "other"
         ] = "other",
         importance: Annotated[
-            int, "90 and more: must never be forgotten", Limit(at_least=0, at_most=100)
+            int, "90 and more: must never be forgotten", Bounds(at_least=0, at_most=100)
         ] = DEFAULT_IMPORTANCE,
-        replaces: Annotated[str | None, "id of the saved fact that this one corrects", Limit(at_most=64)] = None,
+        replaces: Annotated[str | None, "id of the saved fact that this one corrects", Bounds(at_most=64)] = None,
     ) -> str | ToolFailure:
         """Save a fact about the user or their world for good. Save what the user tells you, not what you look up, and
         not what is saved already. Only after this tool has answered "saved" may you say that you remember it."""
@@ -147,9 +148,9 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.WRITE, when=_in_chat)
     async def memory_core_update(
         context: ToolContext,
-        section: Annotated[str, "such as user, preferences, people", Limit(at_least=1, at_most=core_memory.MAX_NAME)],
-        key: Annotated[str, "for instance name", Limit(at_least=1, at_most=core_memory.MAX_NAME)],
-        value: Annotated[str, "one line", Limit(at_least=1, at_most=core_memory.MAX_VALUE)],
+        section: Annotated[str, "such as user, preferences, people", Bounds(at_least=1, at_most=core_memory.MAX_NAME)],
+        key: Annotated[str, "for instance name", Bounds(at_least=1, at_most=core_memory.MAX_NAME)],
+        value: Annotated[str, "one line", Bounds(at_least=1, at_most=core_memory.MAX_VALUE)],
     ) -> str | ToolFailure:
         """Write one entry of core memory, a new one or over the one of that key. Only for few things that matter in
         every conversation: who the user is, how they want to be answered. For all else use memory_save."""
@@ -164,9 +165,9 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.WRITE, when=_in_chat)
     async def memory_core_delete(
         context: ToolContext,
-        section: Annotated[str, "its name", Limit(at_least=1, at_most=core_memory.MAX_NAME)],
+        section: Annotated[str, "its name", Bounds(at_least=1, at_most=core_memory.MAX_NAME)],
         key: Annotated[
-            str | None, "one entry; the whole section without it", Limit(at_most=core_memory.MAX_NAME)
+            str | None, "one entry; the whole section without it", Bounds(at_most=core_memory.MAX_NAME)
         ] = None,
     ) -> str | ToolFailure:
         """Delete one entry, or a whole section, of core memory."""

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
+from klaw.convert import Bounds
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, InvalidName, chat_id, name_of
 from klaw.domain.text import clean
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import messages
-from klaw.toolbox.spec import Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_TEXT_CHARS = 16_000
 MAX_NAMES_SHOWN = 20
@@ -36,8 +37,8 @@ def message_tools(
     @tool(permission=Permission.WRITE)
     async def send_message(
         context: ToolContext,
-        chat: Annotated[str, "name of one of the user's other chats", Limit(at_most=200)],
-        text: Annotated[str, "the message", Limit(at_least=1, at_most=MAX_TEXT_CHARS)],
+        chat: Annotated[str, "name of one of the user's other chats", Bounds(at_most=200)],
+        text: Annotated[str, "the message", Bounds(at_least=1, at_most=MAX_TEXT_CHARS)],
     ) -> str | ToolFailure:
         """Put a message into another of the user's own chats, where they will see it. Use it only when the user asked
         for that, or when a scheduled task has something to tell. To answer here, just answer.

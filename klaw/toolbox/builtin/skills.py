@@ -23,12 +23,11 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import SKILLS_FOLDER as FOLDER
 from klaw.domain.text import normalized
-from klaw.errors import KlawError
-from klaw.llm.types import ToolDescription
+from klaw.errors import ToolRefused
 from klaw.toolbox.files import reading
-from klaw.toolbox.files.beneath import FileRefused, Root, root_of
+from klaw.toolbox.files.beneath import Root, root_of
 from klaw.toolbox.files.text import decode
-from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.spec import Permission, ToolContext, ToolSpec, tool
 
 MAX_HEAD_CHARS = 16_000
 MAX_NAME_CHARS = 64
@@ -36,10 +35,6 @@ MAX_DESCRIPTION_CHARS = 1024
 
 _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _LINE = re.compile(r"^([A-Za-z][A-Za-z_-]*):[ \t]*(.*)$")
-
-
-class SkillBroken(KlawError):
-    """A SKILL.md cannot be used. The text says why, for the person who wrote it and for the model."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,13 +56,13 @@ def parse(text: str, folder: str) -> Head:
         folder: name of its folder, which is the skill's name when it gives none.
 
     Raises:
-        SkillBroken: no head, no description, or a name that is none.
+        ToolRefused: no head, no description, or a name that is none.
     """
     head, body = _split(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     values = _values(head)
     description = " ".join(_text(values, "description").split())
     if not description:
-        raise SkillBroken("the head has no description")
+        raise ToolRefused("the head has no description")
     if len(description) > MAX_DESCRIPTION_CHARS:
         description = description[: MAX_DESCRIPTION_CHARS - 1].rstrip() + "…"
     return Head(
@@ -82,9 +77,9 @@ def _split(text: str) -> tuple[str, str]:
     opening = _FENCE.match(text)
     closing = _FENCE.search(text, opening.end()) if opening else None
     if opening is None or closing is None:
-        raise SkillBroken("it does not begin with a head between two lines of ---")
+        raise ToolRefused("it does not begin with a head between two lines of ---")
     if closing.start() - opening.end() > MAX_HEAD_CHARS:
-        raise SkillBroken(f"its head is longer than {MAX_HEAD_CHARS} characters")
+        raise ToolRefused(f"its head is longer than {MAX_HEAD_CHARS} characters")
     return text[opening.end() : closing.start()], text[closing.end() :]
 
 
@@ -94,7 +89,7 @@ def _values(head: str) -> Mapping[Any, Any]:
     except (yaml.YAMLError, ValueError, RecursionError):
         values = {found[1]: found[2].strip().strip("\"'") for line in head.splitlines() if (found := _LINE.match(line))}
     if not isinstance(values, dict):
-        raise SkillBroken("its head is not a list of names and values")
+        raise ToolRefused("its head is not a list of names and values")
     return values
 
 
@@ -108,11 +103,11 @@ def _text(values: Mapping[Any, Any], key: str) -> str:
 def _name(text: str) -> str:
     name = normalized("NFC", text)
     if not 1 <= len(name) <= MAX_NAME_CHARS:
-        raise SkillBroken(f"its name has {len(name)} characters, 1 to {MAX_NAME_CHARS} are possible")
+        raise ToolRefused(f"its name has {len(name)} characters, 1 to {MAX_NAME_CHARS} are possible")
     if not name[0].isalnum() or not all(
         character in "_-. " or unicodedata.category(character)[0] in "LNM" for character in name
     ):
-        raise SkillBroken("its name has other characters than letters, digits, '_', '-', '.' and spaces")
+        raise ToolRefused("its name has other characters than letters, digits, '_', '-', '.' and spaces")
     return name
 
 
@@ -209,13 +204,13 @@ class Catalogue:
             file: relative to the skill's folder; None for the instructions.
 
         Raises:
-            FileRefused: there is no such skill or file, or it may not be read.
+            ToolRefused: there is no such skill or file, or it may not be read.
         """
         skills = self.refresh().skills
         skill = next((skill for skill in skills if skill.name == name), None)
         if skill is None:
             names = ", ".join(skill.name for skill in skills if skill.for_model) or "none"
-            raise FileRefused(f"there is no skill {name[:64]!r}; there are: {names}")
+            raise ToolRefused(f"there is no skill {name[:64]!r}; there are: {names}")
         root = self._root()
         # A root of its own: '..' in a file's name cannot leave the skill's folder.
         own = attrs.evolve(root, below=(*root.below, *skill.folder.split("/")), closed=frozenset())
@@ -223,8 +218,8 @@ class Catalogue:
             return decode(reading.read_bytes(own, file), file)
         try:
             body = parse(decode(reading.read_bytes(own, FILE, MAX_SKILL_BYTES), FILE), skill.name).body
-        except SkillBroken as broken:
-            raise FileRefused(f"{skill.folder}: {broken}") from broken
+        except ToolRefused as broken:
+            raise ToolRefused(f"{skill.folder}: {broken}") from broken
         body = body.replace("{baseDir}", skill.folder)
         files = [entry.path for entry in reading.find(own, "**/*", _MAX_FILES_SHOWN).entries if entry.path != FILE]
         if files:
@@ -238,7 +233,7 @@ class Catalogue:
         """Folders with a SKILL.md, by their paths without links; each once, so that links in a circle end."""
         try:
             entries = reading.list_folder(self._root(), folder, MAX_SKILLS * 5).entries
-        except FileRefused as refused:
+        except ToolRefused as refused:
             if depth > 0:
                 problems.append(SkillProblem(folder=folder, why=str(refused)))
             return
@@ -260,7 +255,7 @@ class Catalogue:
             try:
                 data = reading.read_bytes(self._root(), f"{folder}/{FILE}", MAX_SKILL_BYTES)
                 head = parse(decode(data, FILE), folder.rpartition("/")[2])
-            except (FileRefused, SkillBroken) as error:
+            except ToolRefused as error:
                 problems.append(SkillProblem(folder=folder, why=str(error)))
                 continue
             if head.name in skills:
@@ -284,53 +279,24 @@ def _short(description: str) -> str:
     return description if len(description) <= _MAX_LINE_CHARS else description[: _MAX_LINE_CHARS - 1].rstrip() + "…"
 
 
-@attrs.frozen(kw_only=True)
-class _WithSkills(ToolSpec):
-    """A tool whose description ends with the list of skills as of the last look at the disk."""
-
-    catalogue: Catalogue = attrs.field(repr=False)
-
-    @property
-    def told(self) -> ToolDescription:
-        description = f"{self.description} Skills:\n{self.catalogue.summary()}"
-        return ToolDescription(name=self.name, description=description, parameters=self.parameters)
-
-
 def skill_tools(catalogue: Catalogue, threads: Threads) -> tuple[ToolSpec, ...]:
     """The tools on one catalogue. They are offered only where there are skills; whoever begins a turn refreshes the
-    catalogue before, in a thread (``chats.workspace`` does)."""
+    catalogue before, in a thread (``agent.workspace`` does)."""
 
     def any_skills(_context: ToolContext) -> bool:
         return bool(catalogue.known.offered)
 
     @tool(permission=Permission.READ, when=any_skills)
-    async def skill_list(context: ToolContext) -> str:  # noqa: ARG001 - skills are the same for everybody
+    async def skill_list(_context: ToolContext) -> str:
         """List all skills with their full descriptions."""
-        return _listed(await threads.run(catalogue.refresh, abandon=True))
+        found = await threads.run(catalogue.refresh, abandon=True)
+        lines = [f"{skill.name}: {skill.description}" for skill in found.offered]
+        lines += [f"[{problem.folder} cannot be used: {problem.why}]" for problem in found.problems]
+        return "\n".join(lines) or "(no skills)"
 
     @tool(permission=Permission.READ, when=any_skills)
-    async def skill_load(
-        context: ToolContext,  # noqa: ARG001
-        name: str,
-        file: str | None = None,
-    ) -> str | ToolFailure:
+    async def skill_load(_context: ToolContext, name: str, file: str | None = None) -> str:
         """Load the instructions of a skill (or a file of its folder) before doing what the skill is for."""
-        return await threads.run(_load, catalogue, name, file, abandon=True)
+        return await threads.run(catalogue.load, name, file, abandon=True)
 
-    loading = _WithSkills(
-        **{field.name: getattr(skill_load, field.name) for field in attrs.fields(ToolSpec)}, catalogue=catalogue
-    )
-    return skill_list, loading
-
-
-def _load(catalogue: Catalogue, name: str, file: str | None) -> str | ToolFailure:
-    try:
-        return catalogue.load(name, file)
-    except FileRefused as refused:
-        return ToolFailure(f"{refused}.")
-
-
-def _listed(skills: Skills) -> str:
-    lines = [f"{skill.name}: {skill.description}" for skill in skills.offered]
-    lines += [f"[{problem.folder} cannot be used: {problem.why}]" for problem in skills.problems]
-    return "\n".join(lines) or "(no skills)"
+    return skill_list, attrs.evolve(skill_load, ends=lambda: f" Skills:\n{catalogue.summary()}")

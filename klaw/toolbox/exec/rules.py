@@ -12,35 +12,32 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from klaw.errors import ToolRefused
 from klaw.toolbox.files.reading import Pattern
 
 _OPERATORS = frozenset("|&;<>\n")
 _SUBSTITUTIONS = ("`", "$(")
 
 
-class BadCommand(ValueError):
-    """Why a text is no command; for the model."""
-
-
 def split(command: str) -> tuple[str, ...]:
     """The words of a command, by the quoting rules of POSIX shells.
 
     Raises:
-        BadCommand: it has no words, an open quote, or something that only a shell understands. Taken literally that
+        ToolRefused: it has no words, an open quote, or something that only a shell understands. Taken literally that
             would do something else than it seems to.
     """
     operator = _shell_syntax(command)
     if operator is not None:
-        raise BadCommand(
+        raise ToolRefused(
             f"There is no shell: {operator} is not understood. Quote it, run the commands one by one, or write "
             "sh -c '…'."
         )
     try:
         words = shlex.split(command)
     except ValueError:
-        raise BadCommand("A quotation mark or a backslash at the end is left open.") from None
+        raise ToolRefused("A quotation mark or a backslash at the end is left open.") from None
     if not words or not words[0]:
-        raise BadCommand("The command is empty.")
+        raise ToolRefused("The command is empty.")
     return tuple(words)
 
 

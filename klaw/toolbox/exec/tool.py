@@ -18,12 +18,14 @@ from klaw.config import guarded
 from klaw.config.guarded import NotPlain
 from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.config.tools import ExecToolConfig
+from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.prompt_files import prompt_files, prompt_folders
+from klaw.errors import ToolRefused
 from klaw.toolbox.exec import process
 from klaw.toolbox.exec.process import Ended, Sandbox
-from klaw.toolbox.exec.rules import BadCommand, allowed, split
-from klaw.toolbox.spec import Arguments, Limit, Permission, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.exec.rules import allowed, split
+from klaw.toolbox.spec import Arguments, Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_COMMAND_CHARS = 4000
 """What a person may be asked to read before they allow it."""
@@ -53,18 +55,10 @@ class HostExec:
     files: Threads
     sandbox: Sandbox
 
-    async def question(self, context: ToolContext, arguments: Arguments) -> str | ToolFailure | None:
+    async def question(self, context: ToolContext, arguments: Arguments) -> str | None:
         """What the user is asked; None for what ``tools.exec.allow`` lists. Where it runs stands before the command, so
-        that no command can pretend to it."""
-        try:
-            words = split(arguments["command"])
-        except BadCommand as bad:
-            return ToolFailure(str(bad))
-        sandboxed = await self.sandbox.usable()
-        if self.sandbox.required and not sandboxed:
-            return ToolFailure(
-                "Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here."
-            )
+        that no command can pretend to it. Raises ToolRefused: it cannot be run."""
+        words, sandboxed = await self._read(arguments["command"])
         if await self.files.run(self._is_allowed, words, context.user, abandon=True):
             return None
         return f"[{self._where(sandboxed=sandboxed)}{'' if sandboxed else RISK}] {shlex.join(words)}"
@@ -73,24 +67,23 @@ class HostExec:
         folder = self.workspace.resolve() / below_of_user(user, "")
         return allowed(words, map(split, self.config.allow), folder)
 
-    async def run(self, context: ToolContext, command: str) -> str | ToolFailure:
-        """Run a command. Raises nothing that is the command's fault."""
-        try:
-            words = split(command)
-        except BadCommand as bad:
-            return ToolFailure(str(bad))
-        sandboxed = await self.sandbox.usable()
+    async def _read(self, command: str) -> tuple[tuple[str, ...], bool]:
+        """The words of a command, and whether it runs in a sandbox. Raises ToolRefused: it cannot be run."""
+        words, sandboxed = split(command), await self.sandbox.usable()
         if self.sandbox.required and not sandboxed:
-            return ToolFailure(
-                "Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here."
-            )
+            raise ToolRefused("Commands run in a sandbox only (tools.exec.sandbox), and bubblewrap does not work here.")
+        return words, sandboxed
+
+    async def run(self, context: ToolContext, command: str) -> str | ToolFailure:
+        """Run a command. Raises ToolRefused: it could not be started."""
+        words, sandboxed = await self._read(command)
         try:
             workspace = await self.files.run(_ready, self.workspace, context.user, sandboxed)
         except OSError as error:
             why = f"{error}" if isinstance(error, NotPlain) else error_class(error)
-            return ToolFailure(f"The workspace cannot be used ({why}): a person has to look at it.")
+            raise ToolRefused(f"The workspace cannot be used ({why}): a person has to look at it.") from error
         if shutil.which(words[0], path=PATH) is None and "/" not in words[0]:
-            return ToolFailure(f"There is no program {words[0][:100]} on this machine.")
+            raise ToolRefused(f"There is no program {words[0][:100]} on this machine.")
         full = words
         if sandboxed:
             # The folder of the user who has no name of their own holds those of all others.
@@ -102,7 +95,7 @@ class HostExec:
                 full, cwd=workspace, environment=_environment(workspace), timeout_s=self.config.timeout_s
             )
         except (OSError, ValueError) as error:
-            return ToolFailure(f"{words[0][:100]} could not be started ({error_class(error)}).")
+            raise ToolRefused(f"{words[0][:100]} could not be started ({error_class(error)}).") from error
         log.info("command_ended", exit_code=ended.code, seconds=ended.duration_s)
         return self._told(ended, sandboxed=sandboxed)
 
@@ -132,7 +125,7 @@ def host_exec(runner: HostExec) -> ToolSpec:
         command: Annotated[
             str,
             "program and arguments, quoted as in a shell; no pipes, redirections, variables or wildcards",
-            Limit(at_least=1, at_most=MAX_COMMAND_CHARS),
+            Bounds(at_least=1, at_most=MAX_COMMAND_CHARS),
         ],
     ) -> str | ToolFailure:
         """Run a program in the user's workspace on this machine and return its exit code and output. The user is asked

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -24,7 +24,7 @@ import attrs
 from klaw.config.guarded import FOLDER, NotPlain, open_plain
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.errors import KlawError
+from klaw.errors import NotThere, ToolRefused
 
 MAX_PATH_CHARS = 1024
 MAX_NAME_BYTES = 255
@@ -41,28 +41,23 @@ _SECRET = re.compile(
 )
 
 
-class FileRefused(KlawError):
-    """A file operation was refused or impossible; the workspace is as it was. The text is made for the model and may
-    hold the path, so it never goes into a log."""
-
-
 def parts_of(path: str) -> tuple[str, ...]:
     """The names in a relative path, in order; ``..`` is one of them, ``.`` and empty ones are dropped.
 
     Raises:
-        FileRefused: the path is absolute, too long or too deep, or holds what no file name should.
+        ToolRefused: the path is absolute, too long or too deep, or holds what no file name should.
     """
     if len(path) > MAX_PATH_CHARS:
-        raise FileRefused(f"path: {len(path)} characters long, the limit is {MAX_PATH_CHARS}")
+        raise ToolRefused(f"path: {len(path)} characters long, the limit is {MAX_PATH_CHARS}")
     if "\0" in path:
-        raise FileRefused("path: must not hold a NUL character")
+        raise ToolRefused("path: must not hold a NUL character")
     if path.startswith(("/", "~")):
-        raise FileRefused("path: must be relative to the workspace, for instance notes/plan.md")
+        raise ToolRefused("path: must be relative to the workspace, for instance notes/plan.md")
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     for part in parts:
         _check_name(part)
     if len(parts) > MAX_DEPTH:
-        raise FileRefused(f"path: {len(parts)} folders deep, the limit is {MAX_DEPTH}")
+        raise ToolRefused(f"path: {len(parts)} folders deep, the limit is {MAX_DEPTH}")
     return parts
 
 
@@ -70,11 +65,11 @@ def _check_name(name: str) -> None:
     try:
         size = len(name.encode("utf-8"))
     except UnicodeEncodeError:
-        raise FileRefused("path: is not valid Unicode text") from None
+        raise ToolRefused("path: is not valid Unicode text") from None
     if size > MAX_NAME_BYTES:
-        raise FileRefused(f"path: a name in it has {size} bytes, the limit is {MAX_NAME_BYTES}")
+        raise ToolRefused(f"path: a name in it has {size} bytes, the limit is {MAX_NAME_BYTES}")
     if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in name):
-        raise FileRefused("path: must not hold control characters or line ends")
+        raise ToolRefused("path: must not hold control characters or line ends")
 
 
 def is_private(name: str) -> bool:
@@ -87,7 +82,7 @@ def is_text_name(name: str) -> bool:
     """Whether a name found on the disk could be named by a model: valid UTF-8, no control characters."""
     try:
         _check_name(name)
-    except FileRefused:
+    except ToolRefused:
         return False
     return True
 
@@ -110,14 +105,11 @@ _REASONS = {
 }
 
 
-class NotThere(FileRefused):
-    """Nothing has this path."""
-
-
 def refuse(path: str, error: OSError) -> NoReturn:
     """Raise what a system error means, for the model to read."""
-    reason = _REASONS.get(error.errno or 0, f"cannot be used ({errno.errorcode.get(error.errno or 0, 'OSError')})")
-    kind = NotThere if error.errno == errno.ENOENT else FileRefused
+    otherwise = f"cannot be used ({errno.errorcode.get(error.errno or 0, 'OSError')})"
+    reason = str(error) if isinstance(error, NotPlain) else _REASONS.get(error.errno or 0, otherwise)
+    kind = NotThere if error.errno == errno.ENOENT else ToolRefused
     raise kind(f"{path or '.'}: {reason}") from error
 
 
@@ -158,7 +150,7 @@ class Root:
 
         Raises:
             NotThere: a folder on the way is missing.
-            FileRefused: the path leads out, through something private, or in circles.
+            ToolRefused: the path leads out, through something private, or in circles.
         """
         pending = deque(parts_of(path))
         for part in pending:
@@ -175,7 +167,7 @@ class Root:
                 if target is not None:
                     links += 1
                     if links > MAX_LINKS:
-                        raise FileRefused(f"{path}: too many links")
+                        raise ToolRefused(f"{path}: too many links")
                     pending.extendleft(reversed(self._link_parts(target, trail, path)))
                 elif pending:
                     trail.enter(part, path, make=make)
@@ -204,7 +196,7 @@ class Root:
     def check_changeable(self, path: str) -> None:
         """Refuse to change what is kept. Args: path: of a resolved place."""
         if self.kept(path):
-            raise FileRefused(
+            raise ToolRefused(
                 f"{path}: stands in later conversations, and something from outside was read: it is changed only when"
                 " the user says yes to it"
             )
@@ -213,7 +205,7 @@ class Root:
         """The path without links and ``..``, also of what does not exist yet.
 
         Raises:
-            FileRefused: as ``resolve``, but not for what is missing.
+            ToolRefused: as ``resolve``, but not for what is missing.
         """
         parts = parts_of(path)
         for end in range(len(parts), 0, -1):
@@ -231,13 +223,13 @@ class Root:
 
     def _check_private(self, part: str) -> None:
         if part != ".." and is_private(part) and not self.show_private:
-            raise FileRefused(f"{part}: hidden files and files that look like secrets are closed to tools")
+            raise ToolRefused(f"{part}: hidden files and files that look like secrets are closed to tools")
 
     def _link_parts(self, target: str, trail: "_Trail", path: str) -> Sequence[str]:
         if target.startswith("/"):
             own = os.path.realpath(self.folder.joinpath(*self.below))
             if target != own and not target.startswith(own.rstrip("/") + "/"):
-                raise FileRefused(f"{path}: a link in it leads out of the workspace")
+                raise ToolRefused(f"{path}: a link in it leads out of the workspace")
             trail.restart()
             target = target[len(own) :]
         return parts_of(target.strip("/"))
@@ -266,14 +258,14 @@ class _Trail:
 
     def enter(self, name: str, path: str, *, make: bool) -> None:
         if len(self.names) >= MAX_DEPTH:
-            raise FileRefused(f"{path}: too many folders inside each other")
+            raise ToolRefused(f"{path}: too many folders inside each other")
         try:
             try:
                 fd = os.open(name, FOLDER, dir_fd=self.fd)
             except FileNotFoundError:
                 if not make:
                     raise
-                with _already_there():
+                with suppress(FileExistsError):  # somebody else may make the same folder at the same moment
                     os.mkdir(name, 0o700, dir_fd=self.fd)
                 fd = os.open(name, FOLDER, dir_fd=self.fd)
         except OSError as error:
@@ -283,22 +275,13 @@ class _Trail:
 
     def back(self, path: str) -> None:
         if not self.names:
-            raise FileRefused(f"{path}: leads out of the workspace")
+            raise ToolRefused(f"{path}: leads out of the workspace")
         os.close(self.fds.pop())
         self.names.pop()
 
     def restart(self) -> None:
         while self.names:
             self.back("")
-
-
-@contextmanager
-def _already_there() -> Iterator[None]:
-    """Somebody else may make the same folder at the same moment."""
-    try:
-        yield
-    except FileExistsError:
-        return
 
 
 def _link_target(folder: int, name: str, path: str) -> str | None:
@@ -317,24 +300,27 @@ def open_regular(place: Place) -> tuple[int, os.stat_result]:
 
     Raises:
         NotThere: there is none.
-        FileRefused: it is a folder, a pipe, a device, a socket or, since a moment ago, a link.
+        ToolRefused: it is a folder, a pipe, a device, a socket or, since a moment ago, a link.
     """
     try:
         if not place.name:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return open_plain(place.name, place.folder)
-    except NotPlain as error:
-        raise FileRefused(f"{place.path}: {error}") from None
     except OSError as error:
         refuse(place.path, error)
 
 
-def open_folder(place: Place) -> int:
-    """Open the folder itself that a path names. The caller closes the descriptor."""
+@contextmanager
+def opened_folder(place: Place) -> Iterator[int]:
+    """The folder itself that a path names, open. Raises ToolRefused."""
     try:
-        return os.open(place.name or ".", FOLDER, dir_fd=place.folder)
+        fd = os.open(place.name or ".", FOLDER, dir_fd=place.folder)
     except OSError as error:
         refuse(place.path, error)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def root_of(workspace: Path, user: UserId) -> Root:

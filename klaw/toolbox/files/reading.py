@@ -9,20 +9,19 @@ import heapq
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import Literal
 
 import attrs
 
+from klaw.errors import NotThere, ToolRefused
 from klaw.toolbox.files.beneath import (
     MAX_DEPTH,
-    FileRefused,
-    NotThere,
     Place,
     Root,
     is_text_name,
-    open_folder,
     open_regular,
+    opened_folder,
     parts_of,
     refuse,
 )
@@ -36,10 +35,10 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> "Pattern":
-        """Raises FileRefused: it is empty, absolute, or goes upwards."""
+        """Raises ToolRefused: it is empty, absolute, or goes upwards."""
         parts = parts_of(text)
         if not parts or ".." in parts:
-            raise FileRefused("pattern: name files beneath the workspace, for instance **/*.md; no '..'")
+            raise ToolRefused("pattern: name files beneath the workspace, for instance **/*.md; no '..'")
         return cls(parts)
 
     def start(self) -> frozenset[int]:
@@ -108,7 +107,7 @@ def read_bytes(root: Root, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
 
     Raises:
         NotThere: there is none.
-        FileRefused: it is no regular file, too large, or closed.
+        ToolRefused: it is no regular file, too large, or closed.
     """
     with root.resolve(path) as place:
         return read_place(place, limit)[0]
@@ -119,13 +118,13 @@ def read_place(place: Place, limit: int) -> tuple[bytes, os.stat_result]:
     fd, info = open_regular(place)
     with os.fdopen(fd, "rb") as file:
         if info.st_size > limit:
-            raise FileRefused(f"{place.path}: {info.st_size} bytes, the limit is {limit}")
+            raise ToolRefused(f"{place.path}: {info.st_size} bytes, the limit is {limit}")
         try:
             data = file.read(limit + 1)
         except OSError as error:
             refuse(place.path, error)
     if len(data) > limit:
-        raise FileRefused(f"{place.path}: more than {limit} bytes")
+        raise ToolRefused(f"{place.path}: more than {limit} bytes")
     return data, info
 
 
@@ -133,7 +132,7 @@ def list_folder(root: Root, path: str, limit: int) -> Found:
     """What is in a folder, itself only. A root that was never made is empty.
 
     Raises:
-        NotThere, FileRefused: as for ``read_bytes``; a file is no folder.
+        NotThere, ToolRefused: as for ``read_bytes``; a file is no folder.
     """
     return _collect(_folder_entries(root, path), limit)
 
@@ -142,7 +141,7 @@ def find(root: Root, pattern: str, limit: int) -> Found:
     """Files (not folders) whose path fits a pattern. Links are listed, but not gone through.
 
     Raises:
-        FileRefused: the pattern is no pattern.
+        ToolRefused: the pattern is no pattern.
     """
     return _collect(_matching(root, Pattern.parse(pattern)), limit)
 
@@ -169,7 +168,7 @@ def _collect(names: Iterator[_Name], limit: int) -> Found:
 
 def _folder_entries(root: Root, path: str) -> Iterator[_Name]:
     try:
-        with root.resolve(path) as place, _opened(place) as fd:
+        with root.resolve(path) as place, opened_folder(place) as fd:
             yield from _entries(root, fd, place.path)
     except NotThere:
         if path.strip("./"):
@@ -178,7 +177,7 @@ def _folder_entries(root: Root, path: str) -> Iterator[_Name]:
 
 def _matching(root: Root, pattern: Pattern) -> Iterator[_Name]:
     try:
-        with root.resolve("") as place, _opened(place) as fd:
+        with root.resolve("") as place, opened_folder(place) as fd:
             yield from _search(root, fd, "", pattern, pattern.start(), 0)
     except NotThere:
         return
@@ -201,14 +200,9 @@ def _search(root: Root, fd: int, path: str, pattern: Pattern, state: frozenset[i
         yield _PASSED
         if not after or depth >= MAX_DEPTH:
             continue
-        try:
-            inner = open_folder(Place(folder=fd, name=name, path=entry.path))
-        except FileRefused:
-            continue  # gone, replaced or closed meanwhile
-        try:
+        # What is gone, replaced or closed meanwhile is left out.
+        with suppress(ToolRefused), opened_folder(Place(folder=fd, name=name, path=entry.path)) as inner:
             yield from _search(root, inner, entry.path, pattern, after, depth + 1)
-        finally:
-            os.close(inner)
 
 
 def _entries(root: Root, fd: int, path: str) -> Iterator[_Name]:
@@ -238,12 +232,3 @@ def _kind(mode: int) -> Kind:
     if stat.S_ISDIR(mode):
         return "folder"
     return "link" if stat.S_ISLNK(mode) else "other"
-
-
-@contextmanager
-def _opened(place: Place) -> Iterator[int]:
-    fd = open_folder(place)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import attrs
 
-from klaw.toolbox.files.beneath import FileRefused
+from klaw.errors import ToolRefused
 
 _LOOK_BYTES = 8192
 """A NUL among the first bytes tells that a file is no text."""
@@ -38,24 +38,24 @@ def decode(data: bytes, path: str) -> str:
     """The text of a file that is going to be changed, with its line ends.
 
     Raises:
-        FileRefused: it is no UTF-8 text; a change would damage it.
+        ToolRefused: it is no UTF-8 text; a change would damage it.
     """
     try:
         if is_binary(data):
-            raise FileRefused(f"{path}: is binary, not text")
+            raise ToolRefused(f"{path}: is binary, not text")
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FileRefused(f"{path}: byte {error.start} is not UTF-8; a change would damage the file") from None
+        raise ToolRefused(f"{path}: byte {error.start} is not UTF-8; a change would damage the file") from None
 
 
 def encode(text: str) -> bytes:
-    """Raises FileRefused: it holds a NUL, or is not valid Unicode."""
+    """Raises ToolRefused: it holds a NUL, or is not valid Unicode."""
     if "\0" in text:
-        raise FileRefused("content: must not hold a NUL character")
+        raise ToolRefused("content: must not hold a NUL character")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
-        raise FileRefused("content: is not valid Unicode text") from None
+        raise ToolRefused("content: is not valid Unicode text") from None
 
 
 def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> Lines:
@@ -70,10 +70,10 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
         numbers: put each line's number before it.
 
     Raises:
-        FileRefused: it is binary, or the offset lies behind the end.
+        ToolRefused: it is binary, or the offset lies behind the end.
     """
     if is_binary(data):
-        raise FileRefused(f"{path}: is binary, not text")
+        raise ToolRefused(f"{path}: is binary, not text")
     text = data.decode("utf-8", "replace")
     lines = text.split("\n")
     if lines[-1] == "":
@@ -81,7 +81,7 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
     total = len(lines)
     start = max(0, total + offset) if offset < 0 else max(0, offset - 1)
     if start >= total and start > 0:
-        raise FileRefused(f"offset: line {offset} does not exist, {path} has {total} lines")
+        raise ToolRefused(f"offset: line {offset} does not exist, {path} has {total} lines")
     wanted = [line.removesuffix("\r") for line in lines[start : start + max(1, limit)]]
     if numbers:
         width = len(str(start + len(wanted)))
@@ -128,19 +128,19 @@ def apply(text: str, edits: Sequence[Edit]) -> str:
     line ends become CRLF too.
 
     Raises:
-        FileRefused: an edit's search text is empty, missing, or there more than once; nothing is changed then.
+        ToolRefused: an edit's search text is empty, missing, or there more than once; nothing is changed then.
     """
     if not edits:
-        raise FileRefused("edits: the list is empty")
+        raise ToolRefused("edits: the list is empty")
     crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")
     for number, edit in enumerate(edits, 1):
         search, replace = (_with_ends(part, crlf=crlf) for part in (edit.search, edit.replace))
         which = f"edit {number} of {len(edits)}"
         if not search:
-            raise FileRefused(f"{which}: search is empty; write a new file with file_write")
+            raise ToolRefused(f"{which}: search is empty; write a new file with file_write")
         found = text.count(search)
         if found != 1:
-            raise FileRefused(f"{which}: {_missing(text, search) if not found else _several(text, search)}")
+            raise ToolRefused(f"{which}: {_missing(text, search) if not found else _several(text, search)}")
         text = text.replace(search, replace)
     return text
 

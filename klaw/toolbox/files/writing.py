@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from klaw import atomic_file
-from klaw.toolbox.files.beneath import FileRefused, Place, Root, refuse
+from klaw.errors import ToolRefused
+from klaw.toolbox.files.beneath import Place, Root, refuse
 from klaw.toolbox.files.reading import MAX_FILE_BYTES, read_place
 
 Mode = Literal["create", "replace", "append"]
@@ -36,7 +37,7 @@ def write(root: Root, path: str, data: bytes, mode: Mode) -> str:
         mode: ``create`` refuses an existing file, ``replace`` and ``append`` need none.
 
     Raises:
-        FileRefused: nothing was changed.
+        ToolRefused: nothing was changed.
     """
     _check_size(path, data)  # before a folder is made for nothing
     root.check_changeable(root.where(path))  # and before one is made in what is kept
@@ -57,7 +58,7 @@ def change(root: Root, path: str, function: Callable[[bytes, str], bytes]) -> st
 
     Raises:
         NotThere: there is no such file.
-        FileRefused: it is not to be changed, or was changed by somebody else meanwhile; nothing was written.
+        ToolRefused: it is not to be changed, or was changed by somebody else meanwhile; nothing was written.
     """
     with root.resolve(path) as place:
         root.check_changeable(place.path)
@@ -82,7 +83,7 @@ def put(
         unchanged: refuse when the file is not what it was then.
     """
     if not place.name:
-        raise FileRefused(f"{place.path or '.'}: is a folder")
+        raise ToolRefused(f"{place.path or '.'}: is a folder")
     temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
         try:
@@ -97,7 +98,7 @@ def put(
                 os.unlink(temporary, dir_fd=place.folder)
         os.fsync(place.folder)
     except FileExistsError:
-        raise FileRefused(
+        raise ToolRefused(
             f"{place.path}: exists already; change it with file_patch, or write it with mode replace or append"
         ) from None
     except OSError as error:
@@ -126,7 +127,7 @@ def _exists(place: Place) -> bool:
 def _old(place: Place, *, read: bool) -> tuple[bytes, int, Stamp | None]:
     """Content (if asked for), mode and stamp of what is there now."""
     if not place.name:
-        raise FileRefused(f"{place.path or '.'}: is a folder")
+        raise ToolRefused(f"{place.path or '.'}: is a folder")
     if not _exists(place):
         return b"", NEW_FILE_MODE, None
     if read:
@@ -134,7 +135,7 @@ def _old(place: Place, *, read: bool) -> tuple[bytes, int, Stamp | None]:
     else:
         data, info = b"", os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
         if not stat.S_ISREG(info.st_mode):
-            raise FileRefused(f"{place.path}: is not a regular file")
+            raise ToolRefused(f"{place.path}: is not a regular file")
     _check_writable(place.path, info)
     return data, stat.S_IMODE(info.st_mode), _stamp(info)
 
@@ -142,7 +143,7 @@ def _old(place: Place, *, read: bool) -> tuple[bytes, int, Stamp | None]:
 def _check_writable(path: str, info: os.stat_result) -> None:
     """A rename would replace a read-only file too; but that it is read-only is what its owner wants to say."""
     if not info.st_mode & 0o200:
-        raise FileRefused(f"{path}: is read-only; its owner does not want it changed")
+        raise ToolRefused(f"{path}: is read-only; its owner does not want it changed")
 
 
 def _stamp(info: os.stat_result) -> Stamp:
@@ -157,9 +158,9 @@ def _check_unchanged(place: Place, stamp: Stamp | None) -> None:
     except FileNotFoundError:
         now = None
     if now != stamp:
-        raise FileRefused(f"{place.path}: was changed by somebody else meanwhile; read it again")
+        raise ToolRefused(f"{place.path}: was changed by somebody else meanwhile; read it again")
 
 
 def _check_size(path: str, data: bytes) -> None:
     if len(data) > MAX_FILE_BYTES:
-        raise FileRefused(f"{path}: would have {len(data)} bytes, the limit is {MAX_FILE_BYTES}")
+        raise ToolRefused(f"{path}: would have {len(data)} bytes, the limit is {MAX_FILE_BYTES}")

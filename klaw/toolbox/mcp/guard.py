@@ -144,18 +144,30 @@ class Guard:
             await trio.sleep(-self._credit / PER_SECOND)
 
 
-class GuardedReads:
-    """The SDK's ``ReadStream`` around ``Guard.receive``."""
+class _Guarded:
+    """One of the SDK's streams around ``Guard``."""
 
-    def __init__(self, guard: Guard, inner: Reads) -> None:
+    def __init__(self, guard: Guard, inner: Reads | Writes) -> None:
         self._guard = guard
         self._inner = inner
 
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._guard.receive()
-
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class GuardedReads(_Guarded):
+    """The SDK's ``ReadStream``."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._guard.receive()
 
     def __aiter__(self) -> Self:
         return self
@@ -166,32 +178,9 @@ class GuardedReads:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class GuardedWrites:
+class GuardedWrites(_Guarded):
     """The SDK's ``WriteStream``."""
-
-    def __init__(self, guard: Guard, inner: Writes) -> None:
-        self._guard = guard
-        self._inner = inner
 
     async def send(self, item: SessionMessage, /) -> None:
         await self._guard.send(item)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

@@ -19,9 +19,11 @@ from typing import Any
 
 import attrs
 
+from klaw.convert import unquoted
 from klaw.domain.text import clean_output, has_forbidden
+from klaw.errors import BadValue, Problem
 from klaw.toolbox import calls
-from klaw.toolbox.spec import Arguments, Unfit
+from klaw.toolbox.spec import Arguments
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 1_200
@@ -137,6 +139,7 @@ MAX_PARAMETER_DESCRIPTION = 300
 MAX_TEXT = 120
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_KINDS = {"integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What providers take as a parameter's name."""
 _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -161,19 +164,18 @@ class Parameters:
         """The arguments as the server wants them. Loose: the server checks them itself.
 
         Raises:
-            Unfit: a required parameter is missing.
+            BadValue: a required parameter is missing.
         """
         properties: Mapping[str, Any] = self.schema.get("properties", {})
         required = self.schema.get("required", ())
-        for name in required:
-            if name not in arguments:
-                raise Unfit(f"the parameter {name} is missing")
+        if missing := [Problem(name, "is required") for name in required if name not in arguments]:
+            raise BadValue(missing)
         bound = {}
         for name, value in arguments.items():
             kind = properties.get(name, {}).get("type")
             if value is None and name in properties and name not in required and kind not in (None, "null"):
                 continue  # small models write null for what they leave out
-            bound[self.original.get(name, name)] = _unquoted(value, kind)
+            bound[self.original.get(name, name)] = _meant(value, kind)
         return bound
 
 
@@ -331,13 +333,6 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def _unquoted(value: object, kind: object) -> object:
+def _meant(value: object, kind: object) -> object:
     """What a text is the JSON of, where the schema wants that kind and not a text."""
-    wanted = {"integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,)}
-    if not isinstance(value, str) or not isinstance(kind, str) or kind not in wanted:
-        return value
-    try:
-        found = json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-    return found if type(found) in wanted[kind] else value
+    return unquoted(value, _KINDS[kind]) if isinstance(kind, str) and kind in _KINDS else value

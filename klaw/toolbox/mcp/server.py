@@ -21,6 +21,7 @@ from klaw.actor.failure import error_class, split_cancelled, where
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.actor.threads import Threads
+from klaw.config.tools import McpServerConfig
 from klaw.errors import INSTALL_AGAIN, ActorStopped, McpError
 from klaw.toolbox.mcp.listing import Listed, chosen, described, offered_names, parameters_of
 from klaw.toolbox.mcp.state import McpReport, McpState
@@ -52,37 +53,6 @@ log = structlog.get_logger("klaw.mcp")
 
 
 @attrs.frozen(kw_only=True)
-class McpSettings:
-    """One server of the configuration, with what the SDK's modules need as functions, so that they load late.
-
-    Args:
-        name: in the configuration.
-        kind: stdio or http.
-        target: makes what ``session.opened`` connects to; may read files, and raises McpError.
-        permission: of all its tools.
-        timeout_s: deadline of one call.
-        start_timeout_s: for connecting and the first list of tools; also for every later list.
-        tools: patterns of the server's own names.
-        max_tools: more are left out.
-        users: who may use them; ``*`` for all.
-        backoff: before reconnections.
-        check_s: see ``CHECK_S``; infinite for a child process.
-    """
-
-    name: str
-    kind: str
-    target: "Callable[[], Program | Address]" = attrs.field(repr=False)
-    permission: Permission = Permission.EXTERNAL
-    timeout_s: float = 60.0
-    start_timeout_s: float = 30.0
-    tools: tuple[str, ...] = ("*",)
-    max_tools: int = 64
-    users: tuple[str, ...] = ("local",)
-    backoff: Backoff = BACKOFF
-    check_s: float = math.inf
-
-
-@attrs.frozen(kw_only=True)
 class Call:
     """Call a tool by the server's own name for it."""
 
@@ -99,34 +69,45 @@ class McpServer:
     """The handle of one server.
 
     Args:
-        settings: which.
+        name: in the configuration.
+        config: what it says there.
+        target: makes what ``session.opened`` connects to; may read files, and raises McpError.
         toolbox: gets its tools.
         clock: for times in reports.
         threads: loads the SDK, which takes half a second.
+        backoff: before reconnections.
+        check_s: see ``CHECK_S``; of servers behind HTTP.
     """
 
-    def __init__(self, settings: McpSettings, toolbox: Toolbox, clock: Clock, threads: Threads) -> None:
-        self.settings = settings
-        self.mailbox: Mailbox[Msg] = Mailbox(f"mcp.{settings.name}", MAILBOX)
+    def __init__(
+        self,
+        name: str,
+        config: McpServerConfig,
+        target: "Callable[[], Program | Address]",
+        toolbox: Toolbox,
+        clock: Clock,
+        threads: Threads,
+        *,
+        backoff: Backoff = BACKOFF,
+        check_s: float = CHECK_S,
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.mailbox: Mailbox[Msg] = Mailbox(f"mcp.{name}", MAILBOX)
+        self._target = target
         self._toolbox = toolbox
         self._clock = clock
         self._threads = threads
+        self._backoff = backoff
+        self._check_s = math.inf if config.command is not None else check_s
         self._session: Session | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._running: dict[int, trio.CancelScope] = {}
         self._numbers = count(1)
         self._retry_at: float | None = None
-        self._report = McpReport(
-            name=settings.name,
-            kind=settings.kind,
-            state=McpState.STARTING,
-            since=clock.now(),
-            users=settings.users,
-        )
-
-    @property
-    def name(self) -> str:
-        return self.settings.name
+        kind = "stdio" if config.command is not None else "http"
+        state = McpState.STARTING
+        self._report = McpReport(name=name, kind=kind, state=state, since=clock.now(), users=config.users)
 
     def spec(self) -> ActorSpec:
         """How the supervisor is to run it."""
@@ -226,7 +207,7 @@ class McpServer:
                 failures = self._lost(failure, failures, ready_at)
             if stopping.is_set():
                 return
-            pause = self.settings.backoff.pause_s(failures)
+            pause = self._backoff.pause_s(failures)
             vitals.doing("waiting to reconnect")
             self._retry_at = trio.current_time() + pause
             with trio.move_on_after(pause):
@@ -238,15 +219,15 @@ class McpServer:
         Raises:
             McpError: it could not be made in time, or is over.
         """
-        settings = self.settings
+        config = self.config
         if importlib.util.find_spec("mcp") is None:
             raise McpError(f"the Python package mcp is missing: {INSTALL_AGAIN}")
         opened = await self._threads.run(_load_sdk)
-        target = await self._threads.run(settings.target, abandon=True)
-        scope = trio.CancelScope(deadline=trio.current_time() + settings.start_timeout_s)
+        target = await self._threads.run(self._target, abandon=True)
+        scope = trio.CancelScope(deadline=trio.current_time() + config.start_timeout_s)
         try:
             with scope:
-                async with opened(settings.name, target) as session, trio.open_nursery() as nursery:
+                async with opened(self.name, target) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch_end, session)
                     self._take(await session.tools())
                     scope.deadline = math.inf
@@ -261,7 +242,7 @@ class McpServer:
         finally:
             self._end_calls()
         if scope.cancelled_caught and not stopping.is_set():
-            raise McpError(f"it was not ready within {settings.start_timeout_s:g} s")
+            raise McpError(f"it was not ready within {config.start_timeout_s:g} s")
 
     async def _watch_end(self, session: "Session") -> None:
         """Fail the running calls at once; ending the process may take seconds.
@@ -286,20 +267,20 @@ class McpServer:
             McpError: the server does not answer though it has nothing to do.
         """
         while True:
-            await session.changed.wait_for_news(self.settings.check_s)
-            with trio.move_on_after(self.settings.start_timeout_s) as asking:
+            await session.changed.wait_for_news(self._check_s)
+            with trio.move_on_after(self.config.start_timeout_s) as asking:
                 self._take(await session.tools())
             if asking.cancelled_caught and not self._running:
-                raise McpError(f"it did not answer for {self.settings.start_timeout_s:g} s")
+                raise McpError(f"it did not answer for {self.config.start_timeout_s:g} s")
             await trio.sleep(RELIST_PAUSE_S)
 
     # -- state -----------------------------------------------------------------------------------------------------
 
     def _take(self, listed: tuple[Listed, ...]) -> None:
         """Offer these tools."""
-        settings = self.settings
-        wanted, left_out = chosen(listed, settings.tools, settings.max_tools)
-        names = offered_names(settings.name, [tool.name for tool in wanted])
+        config = self.config
+        wanted, left_out = chosen(listed, config.tools, config.max_tools)
+        names = offered_names(self.name, [tool.name for tool in wanted])
         self._offer(tuple(self._spec_of(tool, names[tool.name]) for tool in wanted), left_out)
 
     def _spec_of(self, tool: Listed, name: str) -> ToolSpec:
@@ -308,15 +289,15 @@ class McpServer:
         async def invoke(_context: ToolContext, arguments: Arguments) -> str | ToolFailure:
             return await self.call(tool.name, arguments)
 
-        users = frozenset(self.settings.users)
+        users = frozenset(self.config.users)
         return ToolSpec(
             name=name,
             description=described(self.name, tool.description),
             parameters=parameters.schema,
-            permission=self.settings.permission,
+            permission=Permission(self.config.permission),
             invoke=invoke,
             bind=parameters.bind,
-            timeout_s=self.settings.timeout_s,
+            timeout_s=self.config.timeout_s,
             foreign=True,
             when=None if "*" in users else lambda context: context.user in users,
         )

@@ -1,6 +1,5 @@
 """All MCP servers of the configuration. Without any nothing is loaded."""
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,20 +10,17 @@ from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.environment import Secret
-from klaw.config.mcp import McpConfig, McpServerConfig
+from klaw.config.tools import McpConfig, McpServerConfig
 from klaw.errors import ConfigError, McpError
-from klaw.toolbox.mcp.server import CHECK_S, McpServer, McpSettings
+from klaw.toolbox.mcp.server import McpServer
 from klaw.toolbox.mcp.state import McpReport
-from klaw.toolbox.spec import Permission, Toolbox
+from klaw.toolbox.spec import Toolbox
 
 if TYPE_CHECKING:
     import trio
 
     from klaw.toolbox.mcp.session import Address
     from klaw.toolbox.mcp.stdio import Program
-
-STDIO = "stdio"
-HTTP = "http"
 
 
 class McpServers:
@@ -40,7 +36,7 @@ class McpServers:
     def __init__(self, config: McpConfig, toolbox: Toolbox, clock: Clock, workspace: Path) -> None:
         threads = Threads("mcp", 1)
         self._servers = tuple(
-            McpServer(settings_of(name, server, workspace), toolbox, clock, threads)
+            McpServer(name, server, partial(target_of, name, server, workspace), toolbox, clock, threads)
             for name, server in sorted(config.servers.items())
             if server.enabled
         )
@@ -65,41 +61,21 @@ class McpServers:
         return {f"mcp:{name}": problem for name, problem in found if problem is not None}
 
 
-def settings_of(name: str, config: McpServerConfig, workspace: Path) -> McpSettings:
-    """What the configuration says of a server, as its actor needs it."""
-    by_program = config.command is not None
-    return McpSettings(
-        name=name,
-        kind=STDIO if by_program else HTTP,
-        target=partial(_program, name, config, workspace) if by_program else partial(_address, name, config),
-        permission=Permission(config.permission),
-        timeout_s=config.timeout_s,
-        start_timeout_s=config.start_timeout_s,
-        tools=config.tools,
-        max_tools=config.max_tools,
-        users=config.users,
-        check_s=math.inf if by_program else CHECK_S,
-    )
+def target_of(name: str, config: McpServerConfig, workspace: Path) -> "Program | Address":
+    """What to connect to. Raises McpError: a secret leads nowhere."""
+    path = join_path("mcp.servers", name)
+    if config.command is None:
+        from klaw.toolbox.mcp.session import Address
 
-
-def _program(name: str, config: McpServerConfig, workspace: Path) -> "Program":
+        return Address(url=config.url or "", headers=_revealed(config.headers, f"{path}.headers"))
     from klaw.toolbox.mcp.stdio import Program
 
-    assert config.command is not None
     return Program(
         command=config.command,
         arguments=config.args,
-        environment=_revealed(config.env, f"{join_path('mcp.servers', name)}.env"),
+        environment=_revealed(config.env, f"{path}.env"),
         folder=config.cwd or (workspace if workspace.is_dir() else None),
     )
-
-
-def _address(name: str, config: McpServerConfig) -> "Address":
-    from klaw.toolbox.mcp.session import Address
-
-    assert config.url is not None
-    headers = _revealed(config.headers, f"{join_path('mcp.servers', name)}.headers")
-    return Address(url=config.url, headers=headers)
 
 
 def _revealed(secrets: Mapping[str, Secret], path: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ import attrs
 import httpcore2
 import trio
 
-from klaw.errors import KlawError
+from klaw.errors import ToolRefused
 
 MAX_URL_CHARS = 4096
 
@@ -62,10 +62,6 @@ _PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 """All that the registry gives to the public so far."""
 
 
-class Refused(KlawError):
-    """An address that Klaw does not fetch, or a page that it cannot use. The text is for the model."""
-
-
 @attrs.frozen(kw_only=True)
 class Target:
     """A checked URL in the parts that a request is made of; all ASCII."""
@@ -103,15 +99,15 @@ def parse(text: str, ports: Container[int], base: str | None = None) -> Target:
         base: the page that the redirect came from.
 
     Raises:
-        Refused: it is no URL that may be fetched.
+        ToolRefused: it is no URL that may be fetched.
     """
     import httpx2  # a tenth of a second, and only for those who fetch
 
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
-        raise Refused(f"The address is longer than {MAX_URL_CHARS} characters.")
+        raise ToolRefused(f"The address is longer than {MAX_URL_CHARS} characters.")
     if any(not character.isprintable() or character in " \\" for character in text):
-        raise Refused("The address holds a space, a backslash or a control character.")
+        raise ToolRefused("The address holds a space, a backslash or a control character.")
     try:
         text = urljoin(base, text) if base is not None else text
         named = urlsplit(text).netloc
@@ -119,16 +115,16 @@ def parse(text: str, ports: Container[int], base: str | None = None) -> Target:
         scheme, host = url.scheme, url.raw_host.decode("ascii").strip("[]").rstrip(".")
         port = url.port or {"http": 80, "https": 443}.get(scheme, 0)
     except (httpx2.InvalidURL, ValueError):
-        raise Refused("This is no usable web address.") from None
+        raise ToolRefused("This is no usable web address.") from None
     if scheme not in ("http", "https"):
         told = "Only http:// and https:// addresses can be fetched."
-        raise Refused(told if _SCHEME.match(text) else f"{told} Begin the address with https://.")
+        raise ToolRefused(told if _SCHEME.match(text) else f"{told} Begin the address with https://.")
     if url.userinfo or "@" in named:
-        raise Refused("An address with a user name or password is not fetched.")
+        raise ToolRefused("An address with a user name or password is not fetched.")
     if not host:
-        raise Refused("The address has no host.")
+        raise ToolRefused("The address has no host.")
     if port not in ports:
-        raise Refused(f"Port {port} is not allowed (tools.web.ports).")
+        raise ToolRefused(f"Port {port} is not allowed (tools.web.ports).")
     _check_host(host)
     return Target(
         scheme=scheme, host=host, port=port, path=url.raw_path.decode("ascii"), url=str(url).partition("#")[0]
@@ -141,9 +137,9 @@ def _check_host(host: str) -> None:
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
-            raise Refused("The host is an IP address in an odd notation; write it as four numbers.") from None
+            raise ToolRefused("The host is an IP address in an odd notation; write it as four numbers.") from None
     if host == "localhost" or host.endswith(".localhost"):
-        raise Refused("This address belongs to the machine that Klaw runs on; it is not fetched.")
+        raise ToolRefused("This address belongs to the machine that Klaw runs on; it is not fetched.")
 
 
 MAX_ADDRESSES = 4
@@ -185,7 +181,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         """Connect.
 
         Raises:
-            Refused: the name has no address, or one that is not public. A name with both kinds is refused as a whole.
+            ToolRefused: the name has no address, or one that is not public. A name with both kinds is refused.
             httpcore2.ConnectError, httpcore2.ConnectTimeout
         """
         try:
@@ -193,11 +189,11 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         except (OSError, UnicodeError):
             addresses = ()
         if not addresses:
-            raise Refused("There is no server of this name.")
+            raise ToolRefused("There is no server of this name.")
         for address in addresses:
             kind = self._forbidden(address)
             if kind is not None:
-                raise Refused(f"The address is not on the public internet ({kind}); it is not fetched.")
+                raise ToolRefused(f"The address is not on the public internet ({kind}); it is not fetched.")
         failure: Exception = httpcore2.ConnectError("no address")
         for address in addresses[:MAX_ADDRESSES]:
             try:
@@ -213,7 +209,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,  # noqa: ARG002
     ) -> httpcore2.AsyncNetworkStream:
         """Never: a URL names no socket file."""
-        raise Refused("There is no server of this name.")
+        raise ToolRefused("There is no server of this name.")
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)

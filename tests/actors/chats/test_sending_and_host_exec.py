@@ -86,7 +86,7 @@ async def test_message_that_cannot_be_sent_is_explained(tmp_path: Path) -> None:
         assert "Nothing was sent: a chat name" in await say("../x")
         assert "the text is empty" in await say("work", "  \n")
         assert "They have no other chat" in await say("work", user=UserId("new"))
-        assert "at most 16000" in await say("work", "x" * 16_001)
+        assert "1 to 16000 characters" in await say("work", "x" * 16_001)
 
 
 async def test_page_of_the_web_is_stored_with_its_origin(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from klaw.actor.clock import SystemClock
-from klaw.config.topics import TopicsConfig
+from klaw.config.memory import TopicsConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId

@@ -9,8 +9,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from klaw.actor.clock import SystemClock, new_id
 from klaw.domain.events import ApprovalAsked, ApprovalEnded, Outcome
 from klaw.domain.names import UserId, chat_id
+from klaw.errors import ToolRefused
 from klaw.toolbox.approvals import MAX_OPEN_PER_CHAT, MAX_WHAT_CHARS, Approvals
-from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, tool
+from klaw.toolbox.spec import Permission, ToolContext, tool
 
 ANNA, BOB = UserId("anna"), UserId("bob")
 CHAT = chat_id(ANNA, "main")
@@ -117,10 +118,10 @@ async def test_run_of_a_subagent_asks_where_its_result_goes(autojump_clock: Mock
 async def test_own_question_of_a_tool(autojump_clock: MockClock) -> None:
     world = World()
 
-    async def question(_context: ToolContext, arguments: Any) -> str | ToolFailure | None:
-        return {"free": None, "bad": ToolFailure("It cannot be.")}.get(
-            arguments["text"], f"[where] {arguments['text']}"
-        )
+    async def question(_context: ToolContext, arguments: Any) -> str | None:
+        if arguments["text"] == "bad":
+            raise ToolRefused("It cannot be")
+        return None if arguments["text"] == "free" else f"[where] {arguments['text']}"
 
     spec = attrs.evolve(danger, question=question)
 

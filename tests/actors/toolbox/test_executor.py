@@ -13,12 +13,13 @@ import trio.testing
 
 from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
+from klaw.convert import Bounds
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.errors import StorageError
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import MAX_FILE_BYTES, MAX_FILES, CallResult, Executor, Overflow
-from klaw.toolbox.spec import Limit, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec, tool
+from klaw.toolbox.spec import Permission, Toolbox, ToolContext, ToolFailure, ToolSpec, tool
 from tests.conftest import CANARY
 from tests.support.waiting import HANG_S
 
@@ -210,9 +211,9 @@ async def test_unknown_forbidden_and_broken_calls_say_what_to_do() -> None:
     }
     assert texts["a"] == "There is no tool ehco here. There are: echo."
     assert texts["b"] == "There is no tool write here. There are: echo."
-    assert texts["c"] == 'echo was not run: there is no parameter "txt"; known are: text.'
+    assert texts["c"] == "echo was not run: unknown field; known are text; did you mean text?"
     assert "not JSON" in texts["d"]
-    assert texts["e"] == "echo was not run: text must be a text, not a number."
+    assert texts["e"] == "echo was not run: text: must be a text."
 
 
 def _write() -> ToolSpec:
@@ -301,15 +302,15 @@ async def test_tools_get_who_asks_and_never_another_user() -> None:
 @attrs.frozen
 class Item:
     name: str
-    count: Annotated[int, Limit(at_least=0)] = 0
+    count: Annotated[int, Bounds(at_least=0)] = 0
 
 
 @tool(permission=Permission.READ)
 async def many(
     _context: ToolContext,
-    text: Annotated[str, Limit(at_most=50)],
+    text: Annotated[str, Bounds(at_most=50)],
     number: int,
-    share: Annotated[float, Limit(at_least=0, at_most=1)] = 0.5,
+    share: Annotated[float, Bounds(at_least=0, at_most=1)] = 0.5,
     on: bool = False,
     items: list[Item] | None = None,
     choice: Literal["a", "б"] = "a",

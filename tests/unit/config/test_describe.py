@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from klaw.cli.main import main
-from klaw.config.describe import described, json_schema, key_paths, show
+from klaw.config.describe import described, json_schema, show
 from klaw.config.load import parse
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
@@ -16,6 +16,9 @@ from tests.support.repository import REPOSITORY
 
 SHIPPED = (REPOSITORY / "conf" / "engine.json").read_text(encoding="utf-8")
 PAGE = (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+EVERY_PATH = [each.path for each in described()]
 
 
 def paths_in(tree, prefix=""):
@@ -49,7 +52,7 @@ def test_the_shipped_file_has_every_key():
     given |= {f"providers.<name>.models.<name>.{name}" for name in provider["models"]["big-model"]}
     servers = yaml.safe_load(shipped_servers())["mcp"]["servers"]
     given |= {f"mcp.servers.<name>.{name}" for server in servers.values() for name in server}
-    assert given == set(key_paths())
+    assert given == set(EVERY_PATH)
 
 
 def test_the_shipped_examples_of_mcp_servers_work():
@@ -75,7 +78,7 @@ def test_the_shipped_file_describes_every_key():
 
 def test_the_page_names_every_section():
     table = PAGE.partition("## Every setting")[2].partition("\n## ")[0]
-    assert {path for path in key_paths() if "." not in path} <= set(re.findall(r"`(\w+)`", table))
+    assert {path for path in EVERY_PATH if "." not in path} <= set(re.findall(r"`(\w+)`", table))
 
 
 def test_the_page_shows_the_errors_that_its_example_gives():
@@ -200,13 +203,13 @@ def test_every_key_is_described_in_words(capsys):
 
     code, out, _ = described()
     assert code == 0
-    assert {line.partition(":")[0] for line in out.splitlines() if not line.startswith(" ")} == set(key_paths())
+    assert {line.partition(":")[0] for line in out.splitlines() if not line.startswith(" ")} == set(EVERY_PATH)
     assert "autoRag.topK: whole number, 1 to 100, default 8" in out
     assert "embedding.enabled: true or false, default true" in out
     code, out, _ = described("gateway.port")
     assert out.startswith("gateway.port: whole number, 0 to 65535, default 8181\n    ")
     code, out, _ = described("context", "--json")
-    assert {each["path"] for each in json.loads(out)} == {path for path in key_paths() if path.startswith("context")}
+    assert {each["path"] for each in json.loads(out)} == {path for path in EVERY_PATH if path.startswith("context")}
     code, _, errors = described("gateway.prot")
     assert (code, "did you mean gateway.port" in errors) == (1, True)
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from klaw.config.describe import json_schema
 from klaw.config.environment import Secret
+from klaw.config.llm import ProviderConfig
 from klaw.config.load import ConfigWarning, load, parse
-from klaw.config.schema import AutoRagConfig, EngineConfig, ProviderConfig
+from klaw.config.memory import AutoRagConfig
+from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
 from tests.support.golden import Golden
 

@@ -3,7 +3,8 @@
 import pytest
 
 from klaw.config.load import override_section
-from klaw.config.schema import AutoRagConfig, EngineConfig
+from klaw.config.memory import AutoRagConfig
+from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
 
 

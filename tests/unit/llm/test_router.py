@@ -3,14 +3,8 @@
 import pytest
 
 from klaw.config.environment import Secret
-from klaw.config.schema import (
-    EngineConfig,
-    LlmConfig,
-    ProviderConfig,
-    ProviderModelConfig,
-    RoutingConfig,
-    TaskRoutingConfig,
-)
+from klaw.config.llm import LlmConfig, ProviderConfig, ProviderModelConfig, RoutingConfig, TaskRoutingConfig
+from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
 from klaw.llm.provider import OnDelta, Route
 from klaw.llm.router import Router

@@ -1,4 +1,4 @@
-"""manifest.json: every error names the file and the key."""
+"""json: every error names the file and the key."""
 
 import json
 from collections.abc import Callable
@@ -31,20 +31,18 @@ def _drop_id(raw: dict[str, Any]) -> None:
 
 
 CASES: dict[str, Callable[[dict[str, Any]], None]] = {
-    "manifest.id": _drop_id,
-    "manifest.version": lambda raw: raw.update(version=1),
-    "extra": lambda raw: raw.update(extra=1),
-    "manifest.embedding.dimension": lambda raw: raw["embedding"].update(dimension=384.0),
+    "id: is required": _drop_id,
+    "version": lambda raw: raw.update(version=1),
+    "unknown field; known are id": lambda raw: raw.update(extra=1),
+    "embedding.dimension": lambda raw: raw["embedding"].update(dimension=384.0),
     "'dimension' must be >= 1": lambda raw: raw["embedding"].update(dimension=0),
-    "manifest.embedding.max_tokens": lambda raw: raw["embedding"].update(max_tokens=True),
-    "manifest.embedding.pooling": lambda raw: raw["embedding"].update(pooling="max"),
-    "manifest.embedding.normalise": lambda raw: raw["embedding"].update(normalise=False),
-    "manifest.embedding.calibration.random_cosine": lambda raw: raw["embedding"]["calibration"].update(
-        random_cosine="0.7"
-    ),
+    "embedding.max_tokens": lambda raw: raw["embedding"].update(max_tokens=True),
+    "embedding.pooling": lambda raw: raw["embedding"].update(pooling="max"),
+    "embedding.normalise": lambda raw: raw["embedding"].update(normalise=False),
+    "embedding.calibration.random_cosine": lambda raw: raw["embedding"]["calibration"].update(random_cosine="0.7"),
     "'random_cosine' must be < 1": lambda raw: raw["embedding"]["calibration"].update(random_cosine=1),
-    "manifest.files": lambda raw: raw.update(files=["model.onnx"]),
-    "'sha256' must match": lambda raw: raw["files"]["model.onnx"].update(sha256="?"),
+    "files": lambda raw: raw.update(files=["model.onnx"]),
+    "must have the form [0-9a-f]{64}": lambda raw: raw["files"]["model.onnx"].update(sha256="?"),
 }
 
 

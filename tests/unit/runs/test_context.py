@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.context.inputs import Budget
+from klaw.domain import tokens
 from klaw.domain.text import CORE_MEMORY_HEADER
 from klaw.llm.types import ChatMessage, ToolCall
 from klaw.runs.context import EMPTY_ANSWER, Inputs, assemble, run_messages
@@ -53,7 +54,7 @@ def test_history_stands_before_the_request_oldest_first():
     assert made.messages[2].tool_calls == (CALL,)
     assert made.messages[3] == ChatMessage(role="tool", content="a page", tool_call_id="c1")
     assert [made.messages[place].content for place in (4, 8)] == ["answer of r1", "answer of r2"]
-    assert (made.left_out, [run.id for run in made.history]) == (0, ["r1", "r2"])
+    assert [run.id for run in made.history] == ["r1", "r2"]
 
 
 def test_a_model_without_tools_sees_requests_and_answers():
@@ -66,9 +67,7 @@ def test_the_oldest_runs_are_left_out_whole():
     made = assemble(inputs(history=runs, budget=Budget(context_tokens=1000, reply_reserve_tokens=200)))
     assert 0 < len(made.history) < 10
     assert made.history == runs[-len(made.history) :]
-    assert made.left_out == 10 - len(made.history)
     assert len(made.messages) == 2 + 2 * len(made.history)
-    assert next(layer for layer in made.layers if layer.name == "history").cut
 
 
 def test_arguments_of_calls_are_counted():
@@ -77,7 +76,9 @@ def test_arguments_of_calls_are_counted():
     short = past("r", [request("r"), calls("r", "c1"), result("r", "c1"), answer("r")])
     run = past("r", [request("r"), long, result("r", "c1"), answer("r")])
     assert run.tokens - short.tokens > 900
-    assert assemble(inputs(history=(run,))).tokens - assemble(inputs(history=(short,))).tokens > 900
+    small = Budget(context_tokens=1000, reply_reserve_tokens=200)
+    assert assemble(inputs(history=(short,), budget=small)).history == (short,)
+    assert assemble(inputs(history=(run,), budget=small)).history == ()
 
 
 def test_calls_without_results_and_results_without_calls_are_left_out():
@@ -113,8 +114,10 @@ def test_a_long_request_and_long_prompts_are_shortened():
             budget=Budget(context_tokens=2048, reply_reserve_tokens=512),
         )
     )
-    assert made.tokens <= 2048 * 0.9
-    assert {layer.name for layer in made.layers if layer.cut} == {"system_prompt", "pending"}
+    system, asked = (message.content for message in made.messages)
+    assert sum(tokens.estimate(text) + tokens.PER_MESSAGE for text in (system, asked)) <= 2048 * 0.9
+    assert len(system) < 20_000
+    assert len(asked) < 16_000
 
 
 _LINE = st.one_of(

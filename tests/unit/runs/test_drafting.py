@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso
+from klaw.convert import wire_names
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.errors import TaskError
-from klaw.runs.drafting import FIELDS, Request, draft, edit, request
+from klaw.runs.drafting import SubagentOrder, TaskFields, draft, edit, subagent_order
 
 NOW = from_iso("2026-11-22T12:00:00.500Z")
 LATER = from_iso("2026-11-25T08:00:00Z")
@@ -100,9 +101,9 @@ def test_bad_names(name):
         ("  \n ", "not be empty"),
         ("x" * 100_000, "got 100000"),
         ("я" * 8193, "got 16386"),
-        ("a\x00b", "control"),
+        ("a\x00b", "NUL"),
         ("a\x1b[2Jb", "control"),
-        ("\ud800", "Unicode"),
+        ("\ud800", "surrogate"),
         (5, "text"),
         ({"a": 1}, "text"),
     ],
@@ -210,11 +211,13 @@ def test_enabling_a_one_shot_that_is_over():
 
 
 def test_a_spawn_request():
-    wanted = request(
+    wanted = subagent_order(
         {"name": "dig", "message": "find it", "model": "cloud/x", "injectInto": "home"}, providers=PROVIDERS
     )
-    assert wanted == Request(name="dig", message="find it", model="cloud/x", inject_into="home")
-    bad = problems(lambda: request({"name": "../x", "injectInto": "a:b", "cron": "* * * * *"}, providers=PROVIDERS))
+    assert wanted == SubagentOrder(name="dig", message="find it", model="cloud/x", inject_into="home")
+    bad = problems(
+        lambda: subagent_order({"name": "../x", "injectInto": "a:b", "cron": "* * * * *"}, providers=PROVIDERS)
+    )
     assert set(bad) == {"name", "message", "injectInto", "cron"}
 
 
@@ -225,7 +228,7 @@ _JSON = st.recursive(
 )
 
 
-@given(raw=st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=8), _JSON, max_size=8))
+@given(raw=st.dictionaries(st.sampled_from(wire_names(TaskFields)) | st.text(max_size=8), _JSON, max_size=8))
 @settings(max_examples=300, deadline=None)
 def test_any_input_makes_a_task_or_a_task_error(raw):
     """No other error, whatever comes."""

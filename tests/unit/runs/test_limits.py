@@ -9,17 +9,15 @@ from klaw.actor.clock import from_iso
 from klaw.domain.names import UserId
 from klaw.domain.task import Every, RunStatus
 from klaw.runs.limits import (
-    Limit,
     Refusal,
+    RunLimit,
     Tokens,
     Used,
     answer_tokens,
     refusal,
     spawn_refusal,
-    spent,
     tells_user,
     tokens_of,
-    unfinished,
 )
 from tests.support.schedule import a_run, a_task
 
@@ -42,10 +40,10 @@ def test_without_limits_nothing_is_refused():
 @pytest.mark.parametrize(
     ("limits", "limit"),
     [
-        (Tokens(run=100, task_day=0, user_day=0), Limit.RUN),
-        (Tokens(run=0, task_day=200, user_day=0), Limit.TASK_DAY),
-        (Tokens(run=0, task_day=0, user_day=300), Limit.USER_DAY),
-        (Tokens(run=100, task_day=200, user_day=300), Limit.USER_DAY),
+        (Tokens(run=100, task_day=0, user_day=0), RunLimit.RUN),
+        (Tokens(run=0, task_day=200, user_day=0), RunLimit.TASK_DAY),
+        (Tokens(run=0, task_day=0, user_day=300), RunLimit.USER_DAY),
+        (Tokens(run=100, task_day=200, user_day=300), RunLimit.USER_DAY),
     ],
 )
 def test_what_would_pass_a_limit_is_refused_with_the_figures(limits, limit):
@@ -71,30 +69,17 @@ def test_an_allowed_call_stays_within_all_limits(limits, used, prompt, most):
         assert prompt < whole <= prompt + most
 
 
-def test_what_was_spent_counts_the_user_s_runs_of_the_day():
-    run = a_run(TASK, NOON, prompt_tokens=10, completion_tokens=1)
-    others = [
-        run,
-        a_run(TASK, NOON - 3600, prompt_tokens=20, completion_tokens=2),
-        a_run(a_task("b", Every(seconds=60), since=NOON), NOON, prompt_tokens=40),
-        a_run(TASK, NOON - 86_400, prompt_tokens=1000),
-        attrs.evolve(a_run(TASK, NOON, prompt_tokens=5000), user=UserId("other"), id="other"),
-    ]
-    assert spent(others, run) == Used(run=11, task_day=33, user_day=73)
-    assert spent([], run) == Used(run=11, task_day=11, user_day=11)
-
-
 def test_the_user_is_told_once_a_day_of_each_limit():
     run = a_run(TASK, NOON, RunStatus.REFUSED)
-    by_task, by_user = (Refusal(limit=limit, note="") for limit in (Limit.TASK_DAY, Limit.USER_DAY))
-    told = a_run(TASK, NOON - 60, RunStatus.REFUSED, error=str(Limit.TASK_DAY), details={"told": True})
+    by_task, by_user = (Refusal(limit=limit, note="") for limit in (RunLimit.TASK_DAY, RunLimit.USER_DAY))
+    told = a_run(TASK, NOON - 60, RunStatus.REFUSED, error=str(RunLimit.TASK_DAY), details={"told": True})
     assert tells_user(by_task, run, [])
     assert tells_user(by_task, run, [attrs.evolve(told, details={})])
     assert not tells_user(by_task, run, [told, run])
     assert tells_user(by_user, run, [told])
     other_task = attrs.evolve(told, task="b")
     assert tells_user(by_task, run, [other_task])
-    assert not tells_user(by_user, run, [attrs.evolve(other_task, error=str(Limit.USER_DAY))])
+    assert not tells_user(by_user, run, [attrs.evolve(other_task, error=str(RunLimit.USER_DAY))])
     assert tells_user(by_task, run, [attrs.evolve(told, user=UserId("other"))])
     assert tells_user(by_task, run, [attrs.evolve(told, started_at="2026-11-21T23:59:00.000Z")])
 
@@ -102,6 +87,5 @@ def test_the_user_is_told_once_a_day_of_each_limit():
 def test_spawning_is_limited_in_depth_and_number():
     limits = {"max_depth": 1, "max_spawned": 2}
     assert spawn_refusal(depth=1, unfinished=1, **limits) is None
-    assert spawn_refusal(depth=2, unfinished=0, **limits).limit is Limit.DEPTH
-    assert spawn_refusal(depth=0, unfinished=2, **limits).limit is Limit.SPAWNED
-    assert unfinished([a_run(TASK, NOON), a_run(TASK, NOON, RunStatus.RUNNING)]) == 1
+    assert spawn_refusal(depth=2, unfinished=0, **limits).limit is RunLimit.DEPTH
+    assert spawn_refusal(depth=0, unfinished=2, **limits).limit is RunLimit.SPAWNED

@@ -5,42 +5,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso, iso
+from klaw.domain.names import zone
 from klaw.domain.task import At, Cron, Every
 from klaw.domain.text import span
-from klaw.errors import TaskError
+from klaw.runs.cron import normalise
 from klaw.runs.triggers import (
     MAX_COUNTED,
     first_fire,
     missed,
     next_fires,
     read_at,
-    read_cron,
     read_duration,
     read_every,
-    read_zone,
     shown,
 )
 
 NOW = from_iso("2026-11-22T12:00:00.500Z")
 
 
-def fields(raised) -> list[str]:
-    return [problem.path for problem in raised.value.problems]
-
-
 def test_cron_keeps_the_expression_and_the_zone():
-    trigger = read_cron("  0 9 * *  MON-FRI", "Europe/Berlin")
-    assert trigger == Cron(expression="0 9 * * MON-FRI", zone="Europe/Berlin")
+    trigger = Cron(expression=normalise("  0 9 * *  MON-FRI"), zone="Europe/Berlin")
+    assert trigger.expression == "0 9 * * MON-FRI"
     assert [iso(moment) for moment in next_fires(trigger, anchor=NOW, after=NOW, count=2)] == [
         "2026-11-23T08:00:00.000Z",
         "2026-11-24T08:00:00.000Z",
     ]
-
-
-def test_both_mistakes_of_a_cron_trigger_are_named():
-    with pytest.raises(TaskError) as raised:
-        read_cron("61 * * * *", "Mars/Phobos")
-    assert fields(raised) == ["cron", "zone"]
 
 
 @pytest.mark.parametrize(
@@ -57,19 +46,16 @@ def test_both_mistakes_of_a_cron_trigger_are_named():
         ("Europe", "no time zone"),
         ("A" * 200, "IANA"),
         ("Europe/Berlin\x00", "IANA"),
-        (7, "text"),
-        (None, "text"),
     ],
 )
 def test_bad_zones_are_refused(name, says):
-    with pytest.raises(TaskError, match=says) as raised:
-        read_zone(name)
-    assert fields(raised) == ["zone"]
+    with pytest.raises(ValueError, match=says):
+        zone(name)
 
 
 @pytest.mark.parametrize("name", ["UTC", "Europe/Moscow", "America/Argentina/Buenos_Aires", "Etc/GMT+5"])
 def test_zones(name):
-    assert read_zone(name) == name
+    assert zone(name).key == name
 
 
 @pytest.mark.parametrize(
@@ -86,9 +72,8 @@ def test_intervals(value, seconds):
      "1" * 5000, "30\x00m", "367d"],
 )  # fmt: skip
 def test_bad_intervals_are_refused(value):
-    with pytest.raises(TaskError) as raised:
+    with pytest.raises(ValueError, match="must be"):
         read_every(value)
-    assert fields(raised) == ["every"]
 
 
 @pytest.mark.parametrize(
@@ -122,14 +107,11 @@ def test_one_shots(text, zone, instant):
         ("9999-12-31T23:59Z", "50 years"),
         ("2026-12-24T18:00Z" + "0" * 5000, "date and time"),
         ("2026-12-24T18:00Z\x00", "date and time"),
-        (1_800_000_000, "date and time"),
-        (None, "date and time"),
     ],
 )
 def test_bad_one_shots_are_refused(text, says):
-    with pytest.raises(TaskError, match=says) as raised:
+    with pytest.raises(ValueError, match=says):
         read_at(text, now=NOW)
-    assert fields(raised) == ["at"]
 
 
 def test_a_one_shot_in_the_past_may_be_asked_for_now():

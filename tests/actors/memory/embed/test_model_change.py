@@ -16,7 +16,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
-from klaw.config.schema import EmbeddingConfig
+from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
 from klaw.memory.embed import worker as actor
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable

@@ -12,7 +12,7 @@ import trio
 
 from klaw.actor.clock import SystemClock, iso
 from klaw.actor.supervisor import ActorSpec, Supervisor
-from klaw.config.schema import EmbeddingConfig
+from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.fact import FactSource, Origin
 from klaw.domain.names import UserId

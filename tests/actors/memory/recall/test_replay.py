@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from klaw.actor.clock import SystemClock, iso
-from klaw.config.schema import AutoRagConfig, EmbeddingConfig, EngineConfig
+from klaw.config.memory import AutoRagConfig, EmbeddingConfig
+from klaw.config.schema import EngineConfig
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.turn import TurnRecord
 from klaw.memory.embed.embedder import Embedder

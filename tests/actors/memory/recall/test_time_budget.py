@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from klaw.actor.clock import FixedClock, SystemClock
-from klaw.config.schema import AutoRagConfig
+from klaw.config.memory import AutoRagConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.memory.embed.embedder import Embedder

@@ -13,6 +13,7 @@ import trio
 from klaw.actor.threads import Threads
 from klaw.config.tools import ExecToolConfig
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.errors import ToolRefused
 from klaw.toolbox.exec import process
 from klaw.toolbox.exec.process import Sandbox
 from klaw.toolbox.exec.tool import RISK, HostExec, host_exec
@@ -100,10 +101,8 @@ async def test_signal_is_named(tmp_path: Path) -> None:
 async def test_command_that_cannot_run_is_explained(tmp_path: Path, command: str, reason: str) -> None:
     (tmp_path / "users" / "bob" / "folder").mkdir(parents=True)
 
-    result = await runner(tmp_path).run(CONTEXT, command)
-
-    assert isinstance(result, ToolFailure)
-    assert reason in result.text
+    with pytest.raises(ToolRefused, match=reason):
+        await runner(tmp_path).run(CONTEXT, command)
 
 
 async def test_program_has_no_input_and_no_terminal(tmp_path: Path) -> None:
@@ -184,18 +183,17 @@ async def test_question_says_where_it_runs_before_the_command(tmp_path: Path) ->
     assert await question("date") is None
     assert await question("git log -3") is None
     assert await question("rm   'a b'") == f"[NOT in a sandbox{RISK}] rm 'a b'"
-    assert isinstance(await question("date; rm x"), ToolFailure)
+    with pytest.raises(ToolRefused, match="no shell"):
+        await question("date; rm x")
 
 
 async def test_required_sandbox_that_is_missing_runs_nothing(tmp_path: Path) -> None:
     run = runner(tmp_path, sandbox="bubblewrap", allow=("touch **",))
     broken = attrs.evolve(run, sandbox=Sandbox(run.config, program="/bin/false"))
 
-    assert isinstance(await broken.question(CONTEXT, {"command": "touch x"}), ToolFailure)
-    result = await broken.run(CONTEXT, "touch x")
-
-    assert isinstance(result, ToolFailure)
-    assert "bubblewrap does not work here" in result.text
+    for attempt in (broken.question(CONTEXT, {"command": "touch x"}), broken.run(CONTEXT, "touch x")):
+        with pytest.raises(ToolRefused, match="bubblewrap does not work here"):
+            await attempt
     assert not (tmp_path / "users" / "bob" / "x").exists()
 
 

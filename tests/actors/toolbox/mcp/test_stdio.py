@@ -41,7 +41,7 @@ async def test_tools_in_two_languages():
 async def test_mistakes_are_told_to_the_model():
     async with running({"one": program()}) as here:
         missing = await here.call("one__greet")
-        assert (missing.failed, missing.text) == (True, "one__greet was not run: the parameter name is missing.")
+        assert (missing.failed, missing.text) == (True, "one__greet was not run: name: is required.")
         wrong = await here.call("one__greet", name={"a": 1})
         assert wrong.failed
         assert "name" in wrong.text  # in the server's own words
@@ -66,7 +66,7 @@ async def test_a_server_sees_nothing_of_klaws_environment(monkeypatch, tmp_path)
         assert {"PATH", "TOKEN"} <= set(names)
         assert "OPENROUTER_API_KEY" not in names
         assert (await here.call("one__working_folder")).text == str(tmp_path)
-        assert "secret" not in repr(here.servers["one"].settings)
+        assert "secret" not in repr(here.servers["one"].config)
 
 
 async def test_calls_run_at_the_same_time(tmp_path):

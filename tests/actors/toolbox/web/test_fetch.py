@@ -11,8 +11,9 @@ import pytest
 import trio
 
 from klaw.domain.names import UserId
+from klaw.errors import ToolRefused
 from klaw.toolbox.spec import ToolContext, ToolFailure
-from klaw.toolbox.web.address import GuardedBackend, Refused
+from klaw.toolbox.web.address import GuardedBackend
 from klaw.toolbox.web.fetch import web_fetch
 from tests.support.waiting import HANG_S
 from tests.support.web_site import answer, redirect, site
@@ -89,7 +90,7 @@ async def test_answer_that_is_no_page_is_refused_with_a_reason(page: bytes, reas
     async with site() as (served, fetcher, _):
         served.pages["/"] = page
 
-        with pytest.raises(Refused, match=reason):
+        with pytest.raises(ToolRefused, match=reason):
             await fetcher.fetch(served.url("/"))
 
 
@@ -142,7 +143,7 @@ async def test_silent_and_slow_servers_time_out() -> None:
             await stream.receive_some(1)
 
         served.pages["/silent"] = silent
-        with pytest.raises(Refused, match=r"silent for 0\.3 s"):
+        with pytest.raises(ToolRefused, match=r"silent for 0\.3 s"):
             await fetcher.fetch(served.url("/silent"))
     async with site(idle_s=HANG_S, timeout_s=1.0) as (served, fetcher, _):
 
@@ -153,7 +154,7 @@ async def test_silent_and_slow_servers_time_out() -> None:
                 await trio.sleep(0.05)
 
         served.pages["/slow"] = slow
-        with pytest.raises(Refused, match="did not come within 1 s"):
+        with pytest.raises(ToolRefused, match="did not come within 1 s"):
             await fetcher.fetch(served.url("/slow"))
         await served.gone.wait()
 
@@ -166,9 +167,9 @@ async def test_page_made_to_stall_the_parser_is_given_up(monkeypatch: pytest.Mon
         served.pages["/broken"] = answer(b"<![<![<![")
         served.pages["/deep"] = answer(b"<div>" * 20_000 + b"bottom")
 
-        with pytest.raises(Refused, match="too tangled"):
+        with pytest.raises(ToolRefused, match="too tangled"):
             await fetcher.fetch(served.url("/stall"))
-        with pytest.raises(Refused, match="too tangled"):
+        with pytest.raises(ToolRefused, match="too tangled"):
             await fetcher.fetch(served.url("/broken"))
         monkeypatch.setattr("klaw.toolbox.web.fetch.CONVERT_S", HANG_S)
         assert (await fetcher.fetch(served.url("/deep"))).text == "bottom"
@@ -192,7 +193,7 @@ async def test_redirect_to_a_private_place_is_refused(to: str) -> None:
         served.pages["/"] = redirect(to.format(port=served.port))
         served.pages["/secret"] = answer(b"secret")
 
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(ToolRefused) as refused:
             await fetcher.fetch(served.url("/"))
 
         assert "no server of this name" not in str(refused.value)
@@ -204,11 +205,11 @@ async def test_private_place_is_refused_at_once() -> None:
         served.pages["/"] = answer(b"secret")
 
         for host in ("127.0.0.1", "evil.example", "[::1]", "0.0.0.0", "unknown.example"):
-            with pytest.raises(Refused):
+            with pytest.raises(ToolRefused):
                 await fetcher.fetch(served.url("/", host=host))
-        with pytest.raises(Refused, match="link-local"):
+        with pytest.raises(ToolRefused, match="link-local"):
             await fetcher.fetch("http://169.254.169.254/latest/meta-data/")
-        with pytest.raises(Refused, match="link-local"):
+        with pytest.raises(ToolRefused, match="link-local"):
             await fetcher.fetch("http://cloud.example/")
 
         assert served.heads == []
@@ -219,7 +220,7 @@ async def test_name_with_one_private_address_is_refused_as_a_whole() -> None:
         names.answers["mixed.example"] = [["127.0.0.7", "10.0.0.1"]]
         served.pages["/"] = answer(b"x")
 
-        with pytest.raises(Refused, match="private"):
+        with pytest.raises(ToolRefused, match="private"):
             await fetcher.fetch(served.url("/", host="mixed.example"))
         assert served.heads == []
 
@@ -234,7 +235,7 @@ async def test_rebinding_gains_nothing() -> None:
 
         assert (await fetcher.fetch(served.url("/first", host="rebind.example"))).text == "public"
         assert names.asked == ["rebind.example"]
-        with pytest.raises(Refused, match="loopback"):
+        with pytest.raises(ToolRefused, match="loopback"):
             await fetcher.fetch(served.url("/again", host="rebind.example"))
         assert len(served.heads) == 1
 
@@ -258,7 +259,7 @@ async def test_tls_is_checked_against_the_name_though_the_address_is_pinned(tmp_
         served.pages["/"] = answer("тайное письмо".encode(), "text/plain; charset=utf-8")
 
         page = await fetcher.fetch(served.url("/").replace("http:", "https:"))
-        with pytest.raises(Refused, match="certificate is not valid"):
+        with pytest.raises(ToolRefused, match="certificate is not valid"):
             await fetcher.fetch(served.url("/", host="other.example").replace("http:", "https:"))
 
         assert page.text == "тайное письмо"
@@ -275,16 +276,16 @@ async def test_redirects_are_followed_up_to_five() -> None:
         page = await fetcher.fetch(served.url("/2"))
 
         assert (page.text, page.url) == ("конец", served.url("/7"))
-        with pytest.raises(Refused, match="More than 5"):
+        with pytest.raises(ToolRefused, match="More than 5"):
             await fetcher.fetch(served.url("/1"))
 
 
 async def test_system_resolver_is_guarded_too() -> None:
-    with pytest.raises(Refused, match="loopback"):
+    with pytest.raises(ToolRefused, match="loopback"):
         await GuardedBackend().connect_tcp("localhost", 80)
-    with pytest.raises(Refused, match="loopback"):
+    with pytest.raises(ToolRefused, match="loopback"):
         await GuardedBackend().connect_tcp("2130706433", 80)
-    with pytest.raises(Refused, match="no server"):
+    with pytest.raises(ToolRefused, match="no server"):
         await GuardedBackend().connect_unix_socket("/run/x.sock")
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from klaw.config.load import parse
 from klaw.domain.text import printable
-from klaw.errors import ConfigError
+from klaw.errors import ConfigError, ToolRefused
 from klaw.toolbox.exec.process import Kept
-from klaw.toolbox.exec.rules import BadCommand, split
+from klaw.toolbox.exec.rules import split
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_command_is_split_like_a_shell_would(command: str, words: tuple[str, ...
     ],
 )
 def test_what_only_a_shell_understands_is_refused(command: str, reason: str) -> None:
-    with pytest.raises(BadCommand, match=reason):
+    with pytest.raises(ToolRefused, match=reason):
         split(command)
 
 

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.errors import NotThere, ToolRefused
 from klaw.toolbox.files import beneath, reading, writing
-from klaw.toolbox.files.beneath import FileRefused, NotThere, Root, root_of
+from klaw.toolbox.files.beneath import Root, root_of
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 CANARY = b"canary: nobody may read this"
@@ -76,11 +77,11 @@ def test_paths_inside_are_read_also_with_dots(root):
     ],
 )
 def test_bad_paths_are_refused_with_their_reason(root, path, said):
-    with pytest.raises(FileRefused, match=said):
+    with pytest.raises(ToolRefused, match=said):
         reading.read_bytes(root, path)
     for mode in ("create", "replace", "append"):
         if said != "no such file":
-            with pytest.raises(FileRefused):
+            with pytest.raises(ToolRefused):
                 writing.write(root, path, b"x", mode)
 
 
@@ -98,10 +99,10 @@ def test_links_that_stay_inside_work_and_links_out_are_refused(place, root):
     assert reading.read_bytes(root, "absolute") == b"alpha"
     assert reading.read_bytes(root, "inside/up").decode() == "Анна"
     for path in ("out/canary.txt", "out/deep/canary.txt", "out-absolute", "prefix", "secret-inside", "loop"):
-        with pytest.raises(FileRefused):
+        with pytest.raises(ToolRefused):
             reading.read_bytes(root, path)
         for mode in ("create", "replace", "append"):
-            with pytest.raises(FileRefused):
+            with pytest.raises(ToolRefused):
                 writing.write(root, path, b"x", mode)
     assert (place.parent / "outside" / "canary.txt").read_bytes() == CANARY
 
@@ -122,10 +123,10 @@ def test_pipes_sockets_and_devices_are_refused_without_waiting(place, root, tmp_
         listener.bind(str(short / "s"))
         (short / "s").rename(place / "socket")
         for path in ("pipe", "socket", "to-null"):
-            with pytest.raises(FileRefused):
+            with pytest.raises(ToolRefused):
                 reading.read_bytes(root, path)
             for mode in ("create", "replace", "append"):
-                with pytest.raises(FileRefused):
+                with pytest.raises(ToolRefused):
                     writing.write(root, path, b"x", mode)
     assert stat.S_ISFIFO((place / "pipe").stat().st_mode)
     kinds = {entry.path: entry.kind for entry in reading.list_folder(root, "", 100).entries}
@@ -145,7 +146,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_does_not_block(place, root, monke
         return found
 
     monkeypatch.setattr(beneath.os, "stat", swapping)
-    with pytest.raises(FileRefused, match="pipe"):
+    with pytest.raises(ToolRefused, match="pipe"):
         reading.read_bytes(root, "notes/a.md")
 
 
@@ -164,7 +165,7 @@ def test_a_link_swapped_in_during_the_call_is_refused(place, root, monkeypatch, 
         return real(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(beneath.os, "open", swapping)
-    with pytest.raises(FileRefused):
+    with pytest.raises(ToolRefused):
         reading.read_bytes(root, "notes/canary.txt" if what == "folder" else "notes/a.md")
 
 
@@ -192,11 +193,11 @@ def test_a_folder_swapped_all_the_time_never_lets_anything_out(place, root):
     thread.start()
     try:
         for _ in range(400):
-            with suppress(FileRefused):
+            with suppress(ToolRefused):
                 assert reading.read_bytes(root, "notes/a.md") == b"alpha"
-            with suppress(FileRefused):
+            with suppress(ToolRefused):
                 assert reading.read_bytes(root, "notes/canary.txt") == b"overwritten"
-            with suppress(FileRefused):
+            with suppress(ToolRefused):
                 writing.write(root, "notes/canary.txt", b"overwritten", "replace")
             assert not any("only-outside" in entry.path for entry in reading.find(root, "**/*.txt", 100).entries)
     finally:
@@ -219,7 +220,7 @@ def test_no_descriptor_is_left_open(place, root):
                 lambda p: reading.list_folder(root, p, 1),
                 lambda p: reading.find(root, f"{p}/**/*", 1),
             ):
-                with suppress(FileRefused):
+                with suppress(ToolRefused):
                     operation(path)
 
     use()
@@ -247,12 +248,12 @@ def test_no_path_reaches_the_canary(place, root, path):
         lambda: writing.write(root, path, b"written", "create"),
         lambda: writing.change(root, path, lambda data, _name: data + b"changed"),
     ):
-        with suppress(FileRefused):
+        with suppress(ToolRefused):
             assert operation() != CANARY
     for lister in (reading.list_folder, reading.find):
         try:
             found = lister(root, path, 1000)
-        except FileRefused:
+        except ToolRefused:
             continue
         assert not any("only-outside" in entry.path for entry in found.entries)
     outside = place.parent / "outside"
@@ -272,14 +273,14 @@ def test_each_user_has_their_own_part(place):
     assert writing.write(anna, "USER.md", b"I am Anna", "create") == "USER.md"
     assert (place / "users" / "anna" / "USER.md").read_bytes() == b"I am Anna"
     for path in ("../../USER.md", "../bob/USER.md", "../anna/USER.md"):
-        with pytest.raises(FileRefused, match="leads out"):
+        with pytest.raises(ToolRefused, match="leads out"):
             reading.read_bytes(anna, path)
     with pytest.raises(NotThere):
         reading.read_bytes(bob, "USER.md")
     assert all(not entry.path.startswith("users") for entry in reading.find(owner, "**/*", 100).entries)
     (place / "users" / "anna" / "link").symlink_to(place / "USER.md")
-    with pytest.raises(FileRefused, match="out of the workspace"):
+    with pytest.raises(ToolRefused, match="out of the workspace"):
         reading.read_bytes(anna, "link")
     (place / "users" / "eve").symlink_to("anna")
-    with pytest.raises(FileRefused):
+    with pytest.raises(ToolRefused):
         reading.read_bytes(root_of(place, UserId("eve")), "USER.md")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klaw.errors import BadValue
 from klaw.toolbox.mcp.listing import MAX_CHARS, OPEN, parameters_of
-from klaw.toolbox.spec import Unfit
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -39,7 +39,7 @@ def test_any_schema_becomes_a_harmless_one(schema):
 
 @given(JSON, st.dictionaries(st.text(max_size=8), JSON, max_size=5))
 def test_arguments_are_bound_or_refused(schema, arguments):
-    with contextlib.suppress(Unfit):
+    with contextlib.suppress(BadValue):
         parameters_of(schema).bind(arguments)
 
 
@@ -70,7 +70,7 @@ def test_a_usual_schema_keeps_what_matters():
         "required": ["parameter"],
     }
     assert parameters.bind({"parameter": "Омск", "days": "3", "unit": None}) == {"город": "Омск", "days": 3}
-    with pytest.raises(Unfit, match="parameter is missing"):
+    with pytest.raises(BadValue, match="is required"):
         parameters.bind({})
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from klaw.actor.threads import Threads
 from klaw.domain.names import UserId, chat_id
+from klaw.errors import ToolRefused
 from klaw.llm.types import ToolCall
-from klaw.toolbox.builtin.skills import MAX_SHOWN_CHARS, Catalogue, SkillBroken, parse, skill_tools
+from klaw.toolbox.builtin.skills import MAX_SHOWN_CHARS, Catalogue, parse, skill_tools
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import Executor
-from klaw.toolbox.files.beneath import FileRefused
 from klaw.toolbox.spec import Toolbox, ToolContext
 
 TEA = "---\nname: tea\ndescription: How to make tea.\n---\n\n# Tea\n\nBoil water. Read {baseDir}/times.md.\n"
@@ -53,13 +53,13 @@ def test_heads_as_they_are_in_the_wild():
     ],
 )
 def test_broken_heads_are_refused(text):
-    with pytest.raises(SkillBroken):
+    with pytest.raises(ToolRefused):
         parse(text, "x")
 
 
 @given(st.text(max_size=200))
 def test_any_head_is_read_or_refused(text):
-    with suppress(SkillBroken):
+    with suppress(ToolRefused):
         parse(f"---\n{text}\n---\nbody", "folder")
 
 
@@ -121,7 +121,7 @@ def test_a_file_of_another_folder_is_never_loaded(tmp_path, file):
     skill(workspace, "b", TEA.replace("tea", "b"))
     (workspace / "USER.md").write_text("canary")
     (workspace / "skills" / "a" / "out").symlink_to("../../USER.md")
-    with pytest.raises(FileRefused):
+    with pytest.raises(ToolRefused):
         Catalogue(workspace).load("tea", file)
 
 

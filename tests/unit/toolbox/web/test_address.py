@@ -2,8 +2,9 @@
 
 import pytest
 
+from klaw.errors import ToolRefused
 from klaw.toolbox.web import fetch
-from klaw.toolbox.web.address import Refused, forbidden, parse
+from klaw.toolbox.web.address import forbidden, parse
 
 PORTS = (80, 443)
 
@@ -62,7 +63,7 @@ def test_public_address_is_allowed(address: str) -> None:
     ],
 )
 def test_url_that_must_not_be_fetched_is_refused(url: str, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(ToolRefused, match=reason):
         parse(url, PORTS)
 
 
@@ -78,14 +79,14 @@ def test_numbers_with_full_width_digits_become_a_plain_address() -> None:
     """What IDNA makes of the host is what is checked and connected to."""
     try:
         host = parse("http://１２７.０.０.１/", PORTS).host
-    except Refused:
+    except ToolRefused:
         return
     assert forbidden(host) == "loopback"
 
 
 def test_redirect_is_read_relative_to_its_page() -> None:
     assert parse("../b?x=1", PORTS, base="https://example.org/a/c").url == "https://example.org/b?x=1"
-    with pytest.raises(Refused, match="Only http"):
+    with pytest.raises(ToolRefused, match="Only http"):
         parse("file:///etc/passwd", PORTS, base="https://example.org/")
 
 

@@ -1,0 +1,201 @@
+"""The keys of engine.json for models: which does which work, and the services and the built-in model that run them."""
+
+# ruff: noqa: RUF009  ``key`` returns an attrs field, which is what a class body of attrs holds
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from klaw.config.environment import Secret
+from klaw.config.keys import key, section
+
+_TOKENS_MAX = 10_000_000
+_DAY_S = 86_400
+_MODEL_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_MODEL_ID_HINT = "be a model's name: letters, digits, '.', '_' and '-', no '/'"
+
+LOCAL_PROVIDER = "local"
+"""The provider name of the built-in model; no entry of ``providers`` may take it."""
+
+_PRICE: Mapping[str, Any] = {"minimum": 0, "maximum": 1_000_000}
+
+_ROUTE = r"[^/\s]+/\S+"
+
+_ROUTE_HINT = "have the form provider/model"
+
+
+def _task(work: str) -> Any:
+    return key(
+        f"Models {work}: the first does it, the others in turn when it fails. Empty: as for chats.",
+        (),
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
+        one_or_more=True,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class TaskRoutingConfig:
+    """Models for work in the background; one name, or a list of names."""
+
+    summarization: tuple[str, ...] = _task("that summarise")
+    topics: tuple[str, ...] = _task("that split and merge topics and note facts")
+    reranker: tuple[str, ...] = key(
+        "Models that choose among found topics (topics.inject = auto): the first does it, the others in turn when it"
+        " fails. Empty: no model is asked, and the best found ones are taken.",
+        (),
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
+        one_or_more=True,
+    )
+    subagent: tuple[str, ...] = _task("that do scheduled tasks")
+
+
+@attrs.frozen(kw_only=True)
+class RoutingConfig:
+    """Which model does which work."""
+
+    default: str = key(
+        "The model that chats, as provider/model; the provider is `local` or a name in `providers`.",
+        "local/smollm2-135m-instruct",
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
+    )
+    fallback: tuple[str, ...] = key(
+        "Models that are asked in turn when the one that chats fails before its first word.",
+        (),
+        pattern=_ROUTE,
+        hint=_ROUTE_HINT,
+        one_or_more=True,
+    )
+    tasks: TaskRoutingConfig = section(TaskRoutingConfig)
+
+    @property
+    def default_provider(self) -> str:
+        return self.default.partition("/")[0]
+
+    @property
+    def uses_local(self) -> bool:
+        """Whether any route leads to the built-in model."""
+        return any(name.partition("/")[0] == LOCAL_PROVIDER for _, name in self.places())
+
+    def places(self) -> Iterator[tuple[str, str]]:
+        """Every name of a model with its key path, in the file's order."""
+        yield "routing.default", self.default
+        lists = {"routing.fallback": self.fallback}
+        lists |= {f"routing.tasks.{task}": names for task, names in attrs.asdict(self.tasks).items()}
+        for path, names in lists.items():
+            yield from ((f"{path}[{place}]", name) for place, name in enumerate(names))
+
+
+@attrs.frozen(kw_only=True)
+class ProviderModelConfig:
+    """What is known of one model of a provider."""
+
+    context_tokens: int | None = key("Context length of the model.", None, minimum=64, maximum=_TOKENS_MAX)
+    max_output_tokens: int | None = key("Longest answer that the model gives.", None, minimum=1, maximum=_TOKENS_MAX)
+    tools: bool = key("The model can call tools: it is offered Klaw's.", False)
+    images: bool = key("The model takes images.", False)
+    json_schema: bool = key(
+        "The API takes a JSON schema for the answer; false: Klaw writes the schema into the prompt.", True
+    )
+    input_price: float | None = key(
+        "US dollars for a million tokens of the prompt; 0 = free; null takes the price list.", None, **_PRICE
+    )
+    output_price: float | None = key("The same of the answer; goes with inputPrice.", None, **_PRICE)
+    cached_input_price: float | None = key(
+        "The same of what the provider had cached; null takes inputPrice.", None, **_PRICE
+    )
+    cache_write_price: float | None = key(
+        "The same of what is written to its cache; null takes inputPrice.", None, **_PRICE
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ProviderConfig:
+    """One LLM service that speaks an API known to Klaw."""
+
+    type: Literal["openai", "anthropic"] = key("The API that the provider speaks.", "openai")
+    base_url: str | None = key(
+        "Address of the API, up to and with its version part (usually /v1); anthropic has one of its own.",
+        None,
+        pattern=r"https?://[^/\s@?#]+(/[^\s?#]*)?",
+        hint="be an http:// or https:// address without user name, password, query or fragment",
+    )
+    api_key: Secret | None = key(
+        "The key of the account; take it from the environment or a file.",
+        None,
+        pattern=r"[\x21-\x7e]+",
+        hint="be printable ASCII text without spaces or line ends, and not empty",
+    )
+    headers: Mapping[str, Secret] = key(
+        "Further request headers.",
+        factory=dict,
+        pattern=r"[\x20-\x7e]*",
+        hint="be printable ASCII text",
+        names=r"[0-9A-Za-z!#$%&'*+.^_`|~-]+",
+        names_hint="be an HTTP header name",
+    )
+    extra_body: Mapping[str, Any] = key("JSON members that are added to every request body.", factory=dict)
+    timeout_s: float = key("No byte from the provider for this long is a time-out.", 120.0, above=0, maximum=_DAY_S)
+    max_s: float = key("A whole answer may take this long.", 1800.0, above=0, maximum=_DAY_S)
+    max_retries: int = key("Repetitions after errors that may pass (429, 5xx, network).", 2, minimum=0, maximum=20)
+    models: Mapping[str, ProviderModelConfig] = key(
+        "What is known of single models; a model that is not named here works too.",
+        factory=dict,
+        names=r"\S+",
+        names_hint="have no spaces and not be empty",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LlmConfig:
+    """How every model is asked."""
+
+    temperature: float | None = key(
+        "Randomness of the answers; null leaves it to the provider.", None, minimum=0, maximum=2
+    )
+    max_reply_tokens: int = key("Longest answer.", 1024, minimum=1, maximum=_TOKENS_MAX)
+    daily_budget: float | None = key(
+        "US dollars that all chats and tasks together may spend in one UTC day; null = no limit.",
+        None,
+        above=0,
+        maximum=1_000_000,
+    )
+    daily_tokens: int | None = key(
+        "Tokens that may be used in one UTC day with models whose price is not known; null = no limit.",
+        None,
+        minimum=1,
+        maximum=1_000_000_000_000,
+    )
+    budget_warn_share: float = key(
+        "Somebody is told, once a day, when this share of a daily limit is used up.", 0.8, above=0, maximum=1
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LocalModelConfig:
+    """The built-in LLM that needs no key and no network."""
+
+    model: str = key(
+        "Name of the model, as `klaw models list` shows it.",
+        "smollm2-135m-instruct",
+        pattern=_MODEL_ID,
+        hint=_MODEL_ID_HINT,
+    )
+    path: Path | None = key("A GGUF file to use in place of the pulled model.", None)
+    threads: int = key(
+        "Threads for inference; 0 = one for each core, and one less while it writes.", 0, minimum=0, maximum=1024
+    )
+    context_tokens: int = key("Context length of each slot.", 8192, minimum=256, maximum=_TOKENS_MAX)
+    max_reply_tokens: int = key(
+        "Longest answer; llm.maxReplyTokens holds too. A model as small as the built-in one has said it all by then.",
+        512,
+        minimum=1,
+        maximum=_TOKENS_MAX,
+    )
+    parallel: int = key("Requests that the model process works on at the same time.", 2, minimum=1, maximum=64)
+    start_timeout_s: float = key("The model process must be ready within this time.", 120.0, above=0, maximum=_DAY_S)
+    tools: bool = key("The model can call tools: it is offered Klaw's. The built-in one is too small for that.", False)
