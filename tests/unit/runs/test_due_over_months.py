@@ -9,7 +9,7 @@ import pytest
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.task import At, Cron, Every, Task
 from klaw.runs import due
-from klaw.runs.due import Rules, Watch
+from klaw.runs.due import ClockWatch, Rules
 from tests.support.cron_by_minutes import fire_times
 from tests.support.schedule import Simulation, a_task
 
@@ -127,7 +127,7 @@ def test_clocks_that_are_set_forward_and_back_repeat_nothing(seed):
     simulation = Simulation(the_tasks(start), now=start, rules=RULES, seed=seed)
     right = {name: set(times) for name, times in expected("spring").items()}
     monotonic = 0.0
-    watch = Watch(wall=start, monotonic=monotonic)
+    watch = ClockWatch(wall=start, monotonic=monotonic)
     while monotonic < 12 * DAY:
         decision = simulation.wake(longest_run=5)
         step = min(decision.wake_at, simulation.next_end()) - simulation.now
@@ -136,9 +136,8 @@ def test_clocks_that_are_set_forward_and_back_repeat_nothing(seed):
         if chance.random() < 0.003:
             jump = chance.choice([-1, 1]) * chance.choice([90, 1800, 3600, 7200, DAY])
             simulation.now = min(max(simulation.now + jump, start), end)
-        look = watch.look(wall=simulation.now, monotonic=monotonic)
-        watch = look.watch
-        if look.jump_s:
+        jumped_s = watch.jumped_s(wall=simulation.now, monotonic=monotonic)
+        if jumped_s:
             simulation.awake_since = simulation.now
     for name, dues in by_name(simulation).items():
         assert len(set(dues)) == len(dues)
