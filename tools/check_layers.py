@@ -68,7 +68,6 @@ PURE = (
     "memory/topics/sessions.py",
     "memory/topics/texts.py",
     "operations/operation.py",
-    "operations/text.py",
     "wire",
     "gateway/admission.py",
     "toolbox/shapes.py",

@@ -23,8 +23,7 @@ from klaw.actor.supervisor import Started, Vitals
 from klaw.config.paths import ensure_private_dir
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError, Problem, StorageError
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Call, read
-from klaw.operations.table import operations
+from klaw.operations.perform import Call, operations, read
 
 ACTOR_NAME = "admin.socket"
 MAX_LINE_BYTES = 65_536

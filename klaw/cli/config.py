@@ -10,8 +10,7 @@ import attrs
 
 from klaw.config.paths import Paths
 from klaw.errors import ConfigError, KlawError, Problem
-from klaw.operations.operation import Noun, argument
-from klaw.operations.text import Shown
+from klaw.operations.operation import Noun, Shown, argument
 
 NOUN = Noun("config", "check, show or describe the configuration (docs/configuration.md)", local=True)
 

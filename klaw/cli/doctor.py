@@ -7,8 +7,7 @@ import attrs
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.config.paths import Paths
 from klaw.domain.text import plural
-from klaw.operations.operation import Noun, argument
-from klaw.operations.text import Line, Shown, Table
+from klaw.operations.operation import Line, Noun, Shown, Table, argument
 
 if TYPE_CHECKING:
     from klaw.doctor.places import Server

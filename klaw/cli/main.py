@@ -56,14 +56,13 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
     if any(each in commands.choices for each in words[:2]):  # the second, where the first is the value of --home
         return
     from klaw.cli import operations
-    from klaw.operations import table
+    from klaw.operations.perform import modules, nouns_of
 
-    modules = {each: f"klaw.operations.{each}" for each in table.modules()}
-    modules |= {each: f"klaw.cli.{each}" for each in LOCAL}
+    known = {each: f"klaw.operations.{each}" for each in modules()} | {each: f"klaw.cli.{each}" for each in LOCAL}
     named = (each.replace("-", "_") for each in words[:2])
-    own = [modules[each] for each in named if each in modules]
-    for module in own or modules.values():
-        for noun in table.nouns_of(module):
+    own = [known[each] for each in named if each in known]
+    for module in own or known.values():
+        for noun in nouns_of(module):
             operations.add(commands, noun)
 
 

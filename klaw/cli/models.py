@@ -11,8 +11,7 @@ import attrs
 from klaw.cli.progress import ProgressLine
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
-from klaw.operations.operation import Noun, OperationError, argument
-from klaw.operations.text import Shown, size
+from klaw.operations.operation import Noun, OperationError, Shown, argument, size
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig

@@ -23,9 +23,21 @@ from klaw.config.owner import enter
 from klaw.config.paths import Paths
 from klaw.convert import wire_name
 from klaw.errors import Problem
-from klaw.operations.operation import Lines, Noun, Operation, OperationError, plain_type, supplied, told, without_none
+from klaw.operations.operation import (
+    Line,
+    Lines,
+    Marked,
+    Noun,
+    Operation,
+    OperationError,
+    Shown,
+    Table,
+    plain_type,
+    supplied,
+    told,
+    without_none,
+)
 from klaw.operations.perform import OPERATOR, Call, perform, plain, read
-from klaw.operations.text import Line, Marked, Shown, Table
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
 REFRESH_S = 2.0

@@ -13,9 +13,8 @@ from klaw.cli.progress import ProgressLine
 from klaw.config.paths import Paths
 from klaw.domain.text import plural, span
 from klaw.errors import KlawError
-from klaw.operations.operation import Lines, Noun, argument
-from klaw.operations.reindex import Options
-from klaw.operations.text import Line, Shown, Table, size
+from klaw.operations.operation import Line, Lines, Noun, Shown, Table, argument, size
+from klaw.operations.server import Options
 
 if TYPE_CHECKING:
     from klaw.config.memory import EmbeddingConfig

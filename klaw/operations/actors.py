@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from klaw.domain.text import span
-from klaw.operations.operation import Lines, Noun, Scope
-from klaw.operations.text import Table
+from klaw.operations.operation import Lines, Noun, Scope, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

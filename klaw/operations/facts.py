@@ -16,14 +16,15 @@ from klaw.operations.operation import (
     OfUser,
     OperationError,
     Paged,
+    Table,
     Whole,
     argument,
+    minute,
     more,
     required,
     something,
     without_field,
 )
-from klaw.operations.text import Table, minute
 
 if TYPE_CHECKING:
     from klaw.memory.facts.facts import Facts, Known

@@ -6,8 +6,7 @@ from klaw.domain import core_memory
 from klaw.domain.names import UserId
 from klaw.errors import CoreUnreadable
 from klaw.operations.facts import as_json
-from klaw.operations.operation import Lines, Noun, OfUser, Slash, also
-from klaw.operations.text import Table
+from klaw.operations.operation import Lines, Noun, OfUser, Slash, Table, also
 
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers

@@ -26,7 +26,6 @@ import attrs
 from klaw.convert import Bounds, Check
 from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_id, user_of
 from klaw.errors import KlawError, Problem
-from klaw.operations.text import Line, Shown
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
@@ -39,7 +38,56 @@ Whole: TypeAlias = Annotated[int, Bounds(1)]
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[..., Any]
+
+
+# -- what is shown; a door makes what lines and cells hold harmless ----------------------------------------------------
+
+
+@attrs.frozen
+class Table:
+    """Rows with aligned columns; ``right`` names the columns that are flush right."""
+
+    rows: Sequence[Sequence[str]]
+    right: frozenset[int] = frozenset()
+
+
+@attrs.frozen
+class Marked:
+    """A line whose parts ``marks`` (begin and end) are set in bold where that can be done."""
+
+    text: str
+    marks: Sequence[Sequence[int]]
+
+
+Line: TypeAlias = str | Table | Marked
 Lines: TypeAlias = Sequence[Line]
+
+
+@attrs.frozen
+class Shown:
+    """Lines with more about them."""
+
+    lines: Sequence[Line]
+    notes: Sequence[str] = ()
+    """What a person should know beside them; on a terminal they do not mix with the lines."""
+    found: bool = True
+    """Whether there was what was asked for; if not, a command's exit code is 1."""
+
+
+def minute(time: str) -> str:
+    """A time in UTC, to the minute."""
+    return time[:16].replace("T", " ")
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that suits them."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count / 1024:.0f} KiB"
+
+
+# -- what is asked ----------------------------------------------------------------------------------------------------
 
 _OF_ARGUMENTS = frozenset({"bad_args", "ambiguous_id"})
 """Codes whose text says that the field is one of ``args``."""

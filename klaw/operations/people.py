@@ -20,15 +20,16 @@ from klaw.operations.operation import (
     Paged,
     Query,
     Slash,
+    Table,
     Whole,
     also,
     argument,
+    minute,
     more,
     required,
     something,
     without_field,
 )
-from klaw.operations.text import Table, minute
 
 if TYPE_CHECKING:
     from klaw.memory.people.people import People

@@ -1,20 +1,28 @@
-"""Carrying out an operation: reading its arguments, checking who asks, and handing it the parts that it needs.
+"""Finding an operation and carrying it out: reading its arguments, checking who asks, giving it the parts it needs.
 
 Every door comes through here, so that what a user may do is decided in one place.
 """
 
 import enum
+import pkgutil
+import re
 from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any, cast
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
+import klaw.operations
 from klaw.convert import REQUESTS
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.errors import BadValue, KlawError, Problem
-from klaw.operations.operation import Operation, OperationError, Scope, supplied
-from klaw.operations.short_ids import lengthened
+from klaw.operations.operation import Noun, Operation, OperationError, Scope, supplied
+
+if TYPE_CHECKING:
+    from klaw.store.engine.database import Readers
+    from klaw.store.overview import IdKind
 
 
 @attrs.frozen(kw_only=True)
@@ -106,3 +114,77 @@ def _allowed(call: Call, asker: Asker) -> UserId:
     if call.operation.scope is Scope.OPERATOR or named not in (None, asker.user):
         raise OperationError("forbidden", "only whoever runs the server may ask this; users see their own data")
     return asker.user
+
+
+# -- ids may be shortened: a beginning that only one has stands for it ------------------------------------------------
+
+SHORTEST = 4
+"""Characters; a shorter text is a name, or a slip."""
+MOST_TOLD = 10
+ID = re.compile(rf"[0-9][0-9a-f]{{{SHORTEST - 1},63}}")
+"""How Klaw's ids look; a name or a number is none."""
+
+
+async def lengthened(readers: "Readers", user: UserId, asked: Any) -> Any:
+    """The arguments with every id whole; what is no beginning of one stays as it is, for the handler to refuse.
+
+    Raises:
+        OperationError: ``ambiguous_id`` with those that begin so.
+        StorageError: the store cannot be read.
+    """
+    from klaw.store.overview import beginning_with
+
+    changed: dict[str, Any] = {}
+    for field in attrs.fields(type(asked)):
+        kind: IdKind | None = field.metadata["argument"].id_of
+        given = getattr(asked, field.name)
+        if kind is None or given is None:
+            continue
+        head, text = read_id(given)
+        if not ID.fullmatch(text) or (kind == "message" and text.isdecimal()):
+            continue
+        of: IdKind = "fact" if head == "fact:" else "person" if head else kind
+        found = await readers.run(beginning_with, of, user, text, MOST_TOLD + 1)
+        changed[field.name] = f"{head}{only(found, field.name) or text}"
+    return attrs.evolve(asked, **changed) if changed else asked
+
+
+def only(found: list[str], field: str) -> str | None:
+    """What was found; None when there is nothing. Raises OperationError when there are several."""
+    if len(found) <= 1:
+        return found[0] if found else None
+    more = " …" if len(found) > MOST_TOLD else ""
+    several = f"several ids begin so: {', '.join(found[:MOST_TOLD])}{more}"
+    raise OperationError("ambiguous_id", several, field=field)
+
+
+def read_id(given: str) -> tuple[str, str]:
+    """What stands before the id, and the id: ``klaw forget`` names facts and people by ``fact:ID``."""
+    head, colon, text = given.partition(":")
+    return (f"{head}:", text) if colon and head in ("fact", "person") else ("", given)
+
+
+# -- all operations, by the modules of this package: a new one is found by being there --------------------------------
+
+
+@cache
+def modules() -> tuple[str, ...]:
+    """Names of the package's modules."""
+    return tuple(sorted(each.name for each in pkgutil.iter_modules(klaw.operations.__path__)))
+
+
+def nouns_of(module: str) -> list[Noun]:
+    """The nouns that a module makes."""
+    return [each for each in vars(import_module(module)).values() if isinstance(each, Noun)]
+
+
+@cache
+def nouns() -> tuple[Noun, ...]:
+    """All nouns."""
+    return tuple(noun for module in modules() for noun in nouns_of(f"klaw.operations.{module}"))
+
+
+@cache
+def operations() -> Mapping[str, Operation]:
+    """All operations by their names in requests."""
+    return {each.name: each for noun in nouns() for each in noun.operations}

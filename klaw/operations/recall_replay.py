@@ -9,8 +9,7 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import UserId, user_id
 from klaw.domain.text import plural
 from klaw.errors import ConfigError, Problem
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, argument, chat_of
-from klaw.operations.text import Line, Table
+from klaw.operations.operation import Line, Lines, Name, Noun, OperationError, Scope, Table, argument, chat_of
 
 if TYPE_CHECKING:
     from klaw.config.schema import EngineConfig

@@ -17,10 +17,10 @@ from klaw.operations.operation import (
     OfUser,
     OperationError,
     Slash,
+    Table,
     argument,
     required,
 )
-from klaw.operations.text import Table
 
 if TYPE_CHECKING:
     from klaw.runs.service import Scheduling

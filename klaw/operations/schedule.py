@@ -10,9 +10,8 @@ from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
 from klaw.domain.text import span
 from klaw.errors import ConfigError
-from klaw.operations.operation import Lines, Name, Noun, OfUser, OperationError, Slash, argument, required
+from klaw.operations.operation import Lines, Name, Noun, OfUser, OperationError, Slash, Table, argument, required
 from klaw.operations.runs import RunFilters, as_json, list_of_runs, minute, run_table, runs_page, status_of
-from klaw.operations.text import Table
 
 if TYPE_CHECKING:
     from klaw.runs.describe import TaskView

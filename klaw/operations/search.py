@@ -12,18 +12,21 @@ from klaw.domain.search import kind_of
 from klaw.domain.text import plural
 from klaw.operations.operation import (
     Limit,
+    Line,
+    Marked,
     Name,
     Noun,
     OfUser,
     OperationError,
     Query,
+    Shown,
     argument,
     chat_of,
+    minute,
     required,
     timed,
 )
 from klaw.operations.perform import Asker
-from klaw.operations.text import Line, Marked, Shown, minute
 
 if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder

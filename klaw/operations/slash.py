@@ -6,10 +6,8 @@ from typing import Any
 from klaw.chats.commands import SlashAnswer
 from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
-from klaw.operations.operation import Lines, Operation, OperationError, supplied
-from klaw.operations.perform import Asker, perform, read
-from klaw.operations.table import operations
-from klaw.operations.text import Marked, Shown, Table
+from klaw.operations.operation import Lines, Marked, Operation, OperationError, Shown, Table, supplied
+from klaw.operations.perform import Asker, operations, perform, read
 
 
 class OperationCommands:

@@ -1,46 +1,32 @@
-"""How the server is: ``status`` for people, ``health`` for monitoring, and the level of its log."""
+"""How the server is, for people."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from klaw import __version__
 from klaw.domain.text import plural, span
 from klaw.domain.usage import dollars
-from klaw.operations.mcp import in_short, servers_json
-from klaw.operations.operation import Lines, Noun, Scope, argument
-from klaw.operations.text import Shown, Table, size
+from klaw.operations.operation import Lines, Noun, Scope, Table, size
+from klaw.operations.server import in_short, listed, servers_json
 from klaw.operations.usage import budget_json, budget_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from klaw.actor.supervisor import Supervisor
     from klaw.agent.agent import Agent
     from klaw.config.paths import Paths
-    from klaw.core import Core, HasProblems
+    from klaw.core import Core
     from klaw.llm.parts import Llm
     from klaw.llm.service import ProviderReport
     from klaw.memory.parts import Memory
     from klaw.runs.service import Scheduling
-    from klaw.store.engine.writer import Writer
     from klaw.toolbox.parts import Tools
 
 STATUS = Noun("status", "show what the server does and what is degraded (docs/operations.md)")
-HEALTH = Noun("health", "ask whether everything works, for monitoring")
-LOG = Noun("log", "show or set the level of the server's log")
-WRITER_PING_S = 5.0
-"""A writer that has not committed an empty transaction after this time counts as stuck."""
-
-
-@attrs.frozen(kw_only=True)
-class Log:
-    level: Literal["debug", "info", "warning", "error"] | None = argument(
-        "debug, info, warning or error, until the next start (default: only show the level)", positional=True
-    )
 
 
 # -- how they are shown -----------------------------------------------------------------------------------------------
@@ -164,14 +150,6 @@ def _with_reason(state: str, reason: str | None) -> str:
     return f"{state} ({reason})" if reason else state
 
 
-def _health(answer: dict[str, Any]) -> Shown:
-    problems = [each["text"] for each in answer["degraded"]]
-    problems += [f"the part {name} has failed; see `klaw actors`" for name in answer["failed_actors"]]
-    if answer["writer_ping_ms"] is None:
-        problems.insert(0, f"the database did not commit within {WRITER_PING_S:g} s")
-    return Shown([answer["state"], *(f"  {text}" for text in problems)], found=answer["state"] == "ok")
-
-
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
@@ -224,52 +202,13 @@ async def status(
         "topics": memory.archivist.status if core.config.topics.enabled else None,
         "metrics": core.metrics.report(),
         "threads": [each.report() for each in (core.files, tools.threads, agent.workspace.threads)],
-        "degraded": _listed(core.health),
+        "degraded": listed(core.health),
         "disk": await core.files.run(_disk, core.paths, abandon=True),
         "log_level": logging.level(),
     }
 
 
-@HEALTH.operation("health", cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
-async def health(writer: "Writer", health: "HasProblems", supervisor: "Supervisor") -> dict[str, Any]:
-    """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code is 0
-    if all is ok.
-    """
-    import trio
-
-    from klaw.actor.supervisor import State
-    from klaw.errors import ActorStopped
-
-    ping_ms, begin = None, trio.current_time()
-    with trio.move_on_after(WRITER_PING_S):
-        try:
-            await writer.ping()
-            ping_ms = round((trio.current_time() - begin) * 1000, 2)
-        except ActorStopped:
-            pass
-    degraded = _listed(health)
-    failed = [report.name for report in supervisor.report() if report.state is State.FAILED]
-    state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
-    return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
-
-
-@LOG.operation(
-    "log", Log, cli="", show=lambda answer: [answer["level"]], scope=Scope.OPERATOR, changes=True, deadline_s=2
-)
-async def log(asked: Log) -> dict[str, Any]:
-    """Show the level of the server's log, or set it until the next start."""
-    from klaw.actor import log as logging
-
-    if asked.level is not None:
-        logging.set_level(asked.level)
-    return {"level": logging.level()}
-
-
 # -- values -----------------------------------------------------------------------------------------------------------
-
-
-def _listed(health: "HasProblems") -> list[dict[str, str]]:
-    return [{"code": code, "text": text} for code, text in health.problems().items()]
 
 
 def _provider_json(report: "ProviderReport", now: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from klaw.domain.text import plural
 from klaw.domain.topic import TopicId
 from klaw.operations.operation import (
     Limit,
+    Line,
     Lines,
     Name,
     Noun,
@@ -17,14 +18,15 @@ from klaw.operations.operation import (
     OperationError,
     Query,
     Slash,
+    Table,
     Whole,
     also,
     argument,
     chat_of,
+    minute,
     required,
     timed,
 )
-from klaw.operations.text import Line, Table, minute
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock

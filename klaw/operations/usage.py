@@ -10,9 +10,8 @@ from klaw.convert import Bounds, Check
 from klaw.domain.names import ChatId, UserId, user_id
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
-from klaw.operations.operation import Lines, Noun, Scope, Slash, argument
+from klaw.operations.operation import Lines, Noun, Scope, Slash, Table, argument
 from klaw.operations.perform import Asker
-from klaw.operations.text import Table
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock

@@ -12,17 +12,18 @@ from klaw.convert import Check
 from klaw.domain.names import LOCAL_USER, ChatId, UserId, user_id
 from klaw.domain.text import plural
 from klaw.operations.operation import (
+    Line,
     Lines,
     Name,
     Noun,
     OperationError,
     Query,
     Scope,
+    Table,
     argument,
     chat_of,
     required,
 )
-from klaw.operations.text import Line, Table
 
 if TYPE_CHECKING:
     from klaw.config.paths import Paths

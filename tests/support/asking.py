@@ -13,9 +13,8 @@ from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
 from klaw.operations import search
 from klaw.operations.explain import receipt_text
-from klaw.operations.perform import OPERATOR, perform, read
+from klaw.operations.perform import OPERATOR, operations, perform, read
 from klaw.operations.slash import OperationCommands
-from klaw.operations.table import operations
 from tests.support.admin import Commands
 
 

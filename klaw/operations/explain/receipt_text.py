@@ -6,8 +6,7 @@ from typing import Any
 from klaw.context.assemble import Guard
 from klaw.domain.text import plural
 from klaw.memory.recall.reasons import reason
-from klaw.operations.operation import Lines
-from klaw.operations.text import Line, Table
+from klaw.operations.operation import Line, Lines, Table
 from klaw.operations.usage import cost_of
 
 _COLUMNS = {

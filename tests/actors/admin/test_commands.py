@@ -114,7 +114,7 @@ async def test_health_is_ok_when_nothing_is_wrong(app: App) -> None:
 
 
 async def test_a_stuck_writer_is_failing(app: App, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klaw.operations.status.WRITER_PING_S", 0.05)
+    monkeypatch.setattr("klaw.operations.server.WRITER_PING_S", 0.05)
     monkeypatch.setattr(app.core.writer, "ping", trio.sleep_forever, raising=True)
     answer = await ask(commands, "health")
     assert (answer["state"], answer["writer_ping_ms"]) == ("failing", None)

@@ -21,8 +21,7 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, State, Supervisor, Vitals
 from klaw.admin.socket import SocketTaken
 from klaw.errors import ActorStopped, StorageError
-from klaw.operations.perform import Call
-from klaw.operations.table import operations
+from klaw.operations.perform import Call, operations
 from tests.support.waiting import HANG_S
 
 ANYBODY = 65534

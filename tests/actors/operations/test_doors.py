@@ -19,7 +19,7 @@ from klaw.cli.main import main
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.names import ChatId
-from klaw.operations import table
+from klaw.operations import perform as table
 from klaw.operations.operation import OperationError, Scope, plain_type, told
 from klaw.operations.perform import Asker, Call, perform, read
 from klaw.operations.slash import OperationCommands

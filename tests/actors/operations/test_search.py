@@ -21,8 +21,8 @@ from klaw.domain.names import UserId
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
 from klaw.operations.operation import OperationError
+from klaw.operations.perform import operations
 from klaw.operations.search import notes
-from klaw.operations.table import operations
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
 from klaw.store.kinds.memory_files import Chunk, MemoryFile

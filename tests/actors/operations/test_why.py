@@ -15,8 +15,7 @@ from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import read
-from klaw.operations.table import operations
+from klaw.operations.perform import operations, read
 from klaw.operations.why import lines as shown
 from klaw.store.kinds import messages as stored_messages
 from klaw.store.kinds import vectors

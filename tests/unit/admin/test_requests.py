@@ -7,13 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.admin.socket import parse
-from klaw.operations.chat import OfChat
 from klaw.operations.operation import OperationError
-from klaw.operations.perform import Call
+from klaw.operations.perform import Call, operations
 from klaw.operations.receipt import Receipt
-from klaw.operations.reindex import Reindex
-from klaw.operations.status import Log
-from klaw.operations.table import operations
+from klaw.operations.server import Log, OfChat, Reindex
 
 SLOW_S = {"forget": 600, "topics_split": 600, "topics_merge": 60, "topics_rebuild": 60, "topics_undo": 60}
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""

@@ -10,7 +10,7 @@ from klaw.cli import progress
 from klaw.cli.operations import written
 from klaw.cli.progress import ProgressLine
 from klaw.cli.reindex import lines
-from klaw.operations.text import size
+from klaw.operations.operation import size
 from klaw.store.rebuild.values import Report, Side, TableComparison, Tally, Vectors
 
 

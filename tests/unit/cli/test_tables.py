@@ -6,8 +6,8 @@ from klaw.cli.admin_call import line, table
 from klaw.cli.operations import written
 from klaw.domain import usage
 from klaw.domain.usage import Spent
-from klaw.operations import actors, mcp, status
-from klaw.operations.text import size
+from klaw.operations import actors, server, status
+from klaw.operations.operation import size
 from tests.support.asking import receipt_lines
 from tests.support.golden import Golden
 
@@ -291,7 +291,7 @@ GONE = MCP | {
 
 
 def test_mcp_servers_as_text(golden: Golden) -> None:
-    golden("tables/mcp", "\n".join(mcp._lines({"servers": [GONE, MCP]})))
+    golden("tables/mcp", "\n".join(server._lines({"servers": [GONE, MCP]})))
 
 
 def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:

@@ -1,0 +1,208 @@
+"""What whoever runs the server asks of it beside its status: health, log level, MCP servers, one chat, a reindex."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from klaw.domain.names import UserId
+from klaw.domain.text import plural, span
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Noun,
+    OperationError,
+    Scope,
+    Shown,
+    argument,
+    chat_of,
+    required,
+)
+
+if TYPE_CHECKING:
+    from klaw.actor.supervisor import Supervisor
+    from klaw.chats.directory import ChatDirectory
+    from klaw.core import HasProblems
+    from klaw.memory.coverage import Coverage
+    from klaw.store.engine.database import Readers
+    from klaw.store.engine.writer import Writer
+    from klaw.store.rebuild.actor import Reindexer, ReindexStatus
+    from klaw.toolbox.mcp.servers import McpServers
+
+HEALTH = Noun("health", "ask whether everything works, for monitoring")
+LOG = Noun("log", "show or set the level of the server's log")
+MCP = Noun("mcp", "show the MCP servers, whose tools models may call (docs/tools.md)")
+CHAT = Noun("chat", "show one chat")
+REINDEX = Noun("reindex", "rebuild the database from the logs")
+WRITER_PING_S = 5.0
+"""A writer that has not committed an empty transaction after this time counts as stuck."""
+
+
+# -- health and log ---------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Log:
+    level: Literal["debug", "info", "warning", "error"] | None = argument(
+        "debug, info, warning or error, until the next start (default: only show the level)", positional=True
+    )
+
+
+def _health(answer: dict[str, Any]) -> Shown:
+    problems = [each["text"] for each in answer["degraded"]]
+    problems += [f"the part {name} has failed; see `klaw actors`" for name in answer["failed_actors"]]
+    if answer["writer_ping_ms"] is None:
+        problems.insert(0, f"the database did not commit within {WRITER_PING_S:g} s")
+    return Shown([answer["state"], *(f"  {text}" for text in problems)], found=answer["state"] == "ok")
+
+
+def listed(health: "HasProblems") -> list[dict[str, str]]:
+    """What is degraded, as JSON has it."""
+    return [{"code": code, "text": text} for code, text in health.problems().items()]
+
+
+@HEALTH.operation("health", cli="", show=_health, scope=Scope.OPERATOR, deadline_s=8)
+async def health(writer: "Writer", health: "HasProblems", supervisor: "Supervisor") -> dict[str, Any]:
+    """Tell whether everything works: ok; degraded, with what; or failing, if nothing can be stored. The exit code is 0
+    if all is ok.
+    """
+    import trio
+
+    from klaw.actor.supervisor import State
+    from klaw.errors import ActorStopped
+
+    ping_ms, begin = None, trio.current_time()
+    with trio.move_on_after(WRITER_PING_S):
+        try:
+            await writer.ping()
+            ping_ms = round((trio.current_time() - begin) * 1000, 2)
+        except ActorStopped:
+            pass
+    degraded = listed(health)
+    failed = [report.name for report in supervisor.report() if report.state is State.FAILED]
+    state = "failing" if ping_ms is None else "degraded" if degraded or failed else "ok"
+    return {"state": state, "writer_ping_ms": ping_ms, "degraded": degraded, "failed_actors": failed}
+
+
+@LOG.operation(
+    "log", Log, cli="", show=lambda answer: [answer["level"]], scope=Scope.OPERATOR, changes=True, deadline_s=2
+)
+async def log(asked: Log) -> dict[str, Any]:
+    """Show the level of the server's log, or set it until the next start."""
+    from klaw.actor import log as logging
+
+    if asked.level is not None:
+        logging.set_level(asked.level)
+    return {"level": logging.level()}
+
+
+# -- MCP servers ------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Mcp:
+    names: tuple[Name, ...] = argument("only these servers (default: all)", default=(), positional=True, metavar="NAME")
+
+
+def _lines(answer: dict[str, Any]) -> Lines:
+    shown = []
+    for server in answer["servers"]:
+        details = [f"since {server['since']}", server["kind"]]
+        details += [f"MCP {server['protocol']}"] if server["protocol"] else []
+        details += [f"last error {server['last_error']}"] if server["last_error"] else []
+        details.append(f"for {', '.join('everybody' if user == '*' else user for user in server['users'])}")
+        shown += [in_short(server), f"  {', '.join(details)}", *(f"  {tool}" for tool in server["tools"])]
+        if server["left_out"]:
+            shown.append(f"  and {server['left_out']} more that are left out (maxTools)")
+    return shown or ["no MCP server is switched on; mcp.servers in engine.json names them (docs/tools.md)"]
+
+
+def in_short(server: dict[str, Any]) -> str:
+    """A server and whether it works, in one line."""
+    state = server["state"]
+    if state == "waiting":
+        state = f"not connected: {server['reason']}"
+        if server["retry_in_s"] is not None:
+            state += f"; next attempt in {span(server['retry_in_s'])}"
+    return f"{server['name']}: {state}, {plural(len(server['tools']), 'tool')}"
+
+
+def servers_json(mcp: "McpServers") -> list[dict[str, Any]]:
+    """The servers that are switched on, as JSON has them."""
+    from klaw.actor.clock import iso
+
+    return [{**attrs.asdict(report), "since": iso(report.since)} for report in mcp.report()]
+
+
+@MCP.operation("mcp", Mcp, cli="list", show=_lines, scope=Scope.OPERATOR, deadline_s=2)
+async def servers(asked: Mcp, mcp: "McpServers") -> dict[str, Any]:
+    """List the MCP servers with their state and their tools."""
+    found = servers_json(mcp)
+    known = [server["name"] for server in found]
+    if not set(asked.names) <= set(known):
+        text = f"there is no such MCP server; there are: {', '.join(known) or 'none'}"
+        raise OperationError("unknown_server", text, field="names")
+    return {"servers": [server for server in found if not asked.names or server["name"] in asked.names]}
+
+
+# -- one chat ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class OfChat:
+    chat: Name = required("its id, USER:NAME, or the name of a chat of the user local")
+
+
+@CHAT.operation("chat", OfChat, scope=Scope.OPERATOR)
+async def chat(
+    asked: OfChat,
+    user: UserId,
+    readers: "Readers",
+    chats: "ChatDirectory",
+    supervisor: "Supervisor",
+    coverage: "Coverage",
+) -> dict[str, Any]:
+    """Show a chat: its row, its actor, what waits for an answer, its last turn."""
+    from klaw.store import overview
+    from klaw.store.kinds import messages, turns
+
+    chat = chat_of(asked.chat, user, any_user=True)
+    assert chat is not None
+    session = await readers.run(messages.session, chat)
+    if session is None:
+        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    last = await readers.run(turns.last, chat)
+    actor = next((each for each in supervisor.report() if each.name == f"chat {chat}"), None)
+    return {
+        "session": session,
+        "now": chats.chat_status(chat),
+        "pending": await readers.run(overview.count_pending, chat),
+        "actor": actor,
+        "coverage": coverage.chat(chat),
+        "last_turn": last and attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
+    }
+
+
+# -- reindex ----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    accept_differences: bool = argument("use the new database even if it differs from the old one", default=False)
+    embed_again: bool = argument("make all vectors again (default: take them over)", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class Reindex(Options):
+    action: Literal["start", "status", "cancel"] = argument("start it, ask how far it is, or stop it", default="status")
+
+
+@REINDEX.operation("reindex", Reindex, scope=Scope.OPERATOR, changes=True)
+async def reindex(asked: Reindex, reindexer: "Reindexer") -> "ReindexStatus":
+    """Rebuild the database from the logs, compare the two, and swap them if they are equal."""
+    from klaw.store.rebuild.values import Options
+
+    if asked.action == "start":
+        await reindexer.start(Options(accept_differences=asked.accept_differences, embed_again=asked.embed_again))
+    elif asked.action == "cancel":
+        await reindexer.cancel()
+    return reindexer.status
