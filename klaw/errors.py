@@ -149,6 +149,12 @@ class NoSuchPerson(StorageError):
         super().__init__("there is nobody with this id or name, or the person was merged or removed")
 
 
+class CannotUndo(KlawError):
+    """There is nothing to take back; the text says why."""
+
+    code = "cannot_undo"
+
+
 class NoSuchTopic(StorageError):
     """The user has no topic of this id."""
 

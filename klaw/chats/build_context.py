@@ -6,6 +6,7 @@ import attrs
 
 from klaw.actor.supervisor import Vitals
 from klaw.agent.agent import Agent
+from klaw.config.schema import EngineConfig
 from klaw.context.assemble import Context, Guard, Plan, assemble, plan
 from klaw.context.explain import explain
 from klaw.context.inputs import Budget, Settings, Snapshot
@@ -24,6 +25,33 @@ class Gathered:
 
     context: Context
     receipt: dict[str, Any]
+
+
+def plan_of(
+    rows: ChatRows, system_prompt: str, core_memory: str, config: EngineConfig, budget: Budget, tools_tokens: int
+) -> Plan:
+    """What a turn's request is to be made from, before anything is recalled; see ``Snapshot``."""
+    return plan(
+        Snapshot(
+            system_prompt=system_prompt,
+            core_memory=core_memory,
+            summaries=rows.summaries,
+            summarised_to=rows.summarised_to,
+            history=rows.history,
+            has_older=rows.has_older,
+            pending=rows.pending,
+            unfinished=rows.unfinished,
+            tools_tokens=tools_tokens,
+            budget=budget,
+            settings=Settings(
+                sliding_window=config.context.sliding_window,
+                recall_enabled=config.auto_rag.enabled,
+                recall_max_tokens=config.auto_rag.max_tokens,
+                hold_uncovered=config.holds_uncovered,
+                topics_max_tokens=config.injected_tokens,
+            ),
+        )
+    )
 
 
 @attrs.define(kw_only=True)
@@ -56,27 +84,7 @@ class Gatherer:
         self.vitals.doing("assembling the context")
         fixed = await agent.workspace.fetch(rows.session.user)
         core = standing(fixed.core_memory, await agent.core.readers.run(facts.standing, rows.session.user))
-        planned = plan(
-            Snapshot(
-                system_prompt=fixed.system_prompt,
-                core_memory=core.text,
-                summaries=rows.summaries,
-                summarised_to=rows.summarised_to,
-                history=rows.history,
-                has_older=rows.has_older,
-                pending=rows.pending,
-                unfinished=rows.unfinished,
-                tools_tokens=tools_tokens,
-                budget=budget,
-                settings=Settings(
-                    sliding_window=config.context.sliding_window,
-                    recall_enabled=config.auto_rag.enabled,
-                    recall_max_tokens=config.auto_rag.max_tokens,
-                    hold_uncovered=config.holds_uncovered,
-                    topics_max_tokens=config.injected_tokens,
-                ),
-            )
-        )
+        planned = plan_of(rows, fixed.system_prompt, core.text, config, budget, tools_tokens)
         recalled = await self._recall(planned)
         context = assemble(planned, recalled, await self._topics(recalled))
         receipt = {**explain(planned, context), **core.describe()}

@@ -216,7 +216,7 @@ async def history(asked: OfFact, user: UserId, readers: "Readers") -> dict[str, 
     past = await readers.run(facts.history, user, FactId(asked.fact))
     if not past:
         raise NoSuchFact
-    changes = [{"entry": each.entry, "at": each.at, "fact": each.fact and as_json(each.fact)} for each in past]
+    changes = [{"entry": each.entry, "at": each.time, "fact": each.value and as_json(each.value)} for each in past]
     return {"user": user, "id": asked.fact, "changes": changes}
 
 

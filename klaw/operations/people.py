@@ -377,9 +377,9 @@ async def history(asked: OfPerson, user: UserId, people: "People", readers: "Rea
     changes = [
         {
             "entry": now.entry,
-            "at": now.at,
-            "what": what_happened(before.person if before is not None else None, now.person),
-            "person": now.person and as_json(now.person),
+            "at": now.time,
+            "what": what_happened(before.value if before is not None else None, now.value),
+            "person": now.value and as_json(now.value),
         }
         for before, now in pairwise((None, *past))
         if now is not None

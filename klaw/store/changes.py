@@ -5,6 +5,7 @@ over all months and kinds: their order is that of the numbers, whatever the cloc
 once, in its ``Kind``, in the module of the noun; ``kinds.memory_journal`` has the table of all of them.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
@@ -13,6 +14,7 @@ import attrs
 
 from klaw.convert import JOURNAL, Form, Wire
 from klaw.domain.names import UserId
+from klaw.errors import CannotUndo
 from klaw.store.engine import meta
 from klaw.store.rebuild.tables import Table
 from klaw.store.records import dumps
@@ -121,6 +123,44 @@ class Kind(Generic[V]):
         key, cls = self.key.read(line.key), self.ops[line.op]
         value = self.value(line.user, key, record["value"], line.op) if cls is not None else None
         return Change(kind=self, entry=line.entry, time=line.time, user=line.user, op=line.op, key=key, value=value)
+
+
+def history(connection: apsw.Connection, kind: Kind[V], user: UserId, key: str) -> list[Change[V]]:
+    """All that something of a user's was, the oldest first; also of what was removed. Of kinds that keep their past:
+    facts and people."""
+    table, word = f"{kind.what}_changes", f"{kind.what}_id"
+    query = f"SELECT entry, at, value FROM {table} WHERE user_id = ? AND {word} = ? ORDER BY entry"  # noqa: S608 - constant names
+    made = kind.removed(user, key, "")
+    return [
+        attrs.evolve(
+            made, entry=entry, time=at, value=kind.value(user, key, json.loads(value)) if value is not None else None
+        )
+        for entry, at, value in connection.execute(query, (user, key))
+    ]
+
+
+def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:
+    """Which state of a history is to hold again: the one before the newest change, or the one of an entry.
+
+    Args:
+        past: the history, with at least one change.
+        to: an entry of it.
+
+    Returns:
+        Its change; None for what was before the first one.
+
+    Raises:
+        CannotUndo: it has no such entry, or it is so already.
+    """
+    place = len(past) - 2
+    if to is not None:
+        place = next((at for at, change in enumerate(past) if change.entry == to), -1)
+        if place < 0:
+            raise CannotUndo("entry: the history has none of this number")
+    found = past[place] if place >= 0 else None
+    if (found and found.value) == past[-1].value:
+        raise CannotUndo("it is so already" if past[-1].value is not None else "it is gone already")
+    return found
 
 
 def path(change: Change[Any]) -> str:

@@ -14,9 +14,10 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import ChatId, UserId
-from klaw.errors import ActorStopped, FactExists, KlawError, NoSuchFact
+from klaw.errors import ActorStopped, FactExists, NoSuchFact
 from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
 from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
+from klaw.store.changes import earlier
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
@@ -49,12 +50,6 @@ class NoOlder:
 
 
 Outcome: TypeAlias = Saved | Known | NoOlder
-
-
-class CannotUndo(KlawError):
-    """There is nothing to take back; the text says why."""
-
-    code = "cannot_undo"
 
 
 @attrs.frozen
@@ -240,17 +235,10 @@ class Facts:
             past = await self._readers.run(facts.history, user, fact)
             if not past:
                 raise NoSuchFact
-            if to is not None and to not in (change.entry for change in past):
-                raise CannotUndo("entry: the fact's history has none of this number")
-            wanted = past[-2].fact if to is None and len(past) > 1 else None
-            if to is not None:
-                wanted = next(change.fact for change in past if change.entry == to)
-            now = iso(self._clock.now())
-            if wanted is None:
-                return await self._unmake(user, fact, now, as_of)
-            if wanted == past[-1].fact:
-                raise CannotUndo("the fact is so already")
-            return await self._restore(wanted, as_of, new=past[-1].fact is None)
+            wanted = earlier(past, to)
+            if wanted is None or wanted.value is None:
+                return await self._unmake(user, fact, iso(self._clock.now()), as_of)
+            return await self._restore(wanted.value, as_of, new=past[-1].value is None)
 
     async def _unmake(self, user: UserId, fact: FactId, now: str, as_of: int) -> Undone:
         older = await self._readers.run(facts.superseded_by, user, fact)
@@ -259,8 +247,6 @@ class Facts:
             again = attrs.evolve(each, superseded_by=None, updated_at=now)
             back = await self._put(again, await self._vector(each.text), as_of)
             revived += [back.fact] if isinstance(back, Saved) else []
-        if await self._readers.run(facts.get, user, fact) is None:
-            raise CannotUndo("the fact is gone already")
         await self._writer.run(facts.remove, user, fact, now)
         return Undone(None, tuple(revived))
 

@@ -23,16 +23,11 @@ from klaw.domain.person import (
     relation_text,
 )
 from klaw.errors import KlawError, NoSuchPerson
+from klaw.store.changes import earlier
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import people
-
-
-class CannotUndoPerson(KlawError):
-    """There is nothing to take back; the text says why."""
-
-    code = "cannot_undo"
 
 
 class SamePerson(KlawError):
@@ -239,34 +234,26 @@ class People:
 
         Raises:
             NoSuchPerson: the user never had one of this id.
-            CannotUndoPerson: ``to`` is none of its entries, or it is so already.
+            CannotUndo: ``to`` is none of its entries, or it is so already.
         """
         async with self._one_at_a_time:
             as_of = await self._entry()
             past = await self._readers.run(people.history, user, person)
             if not past:
                 raise NoSuchPerson
-            keeper = past[-1].person.merged_into if past[-1].person is not None else None
+            keeper = past[-1].value.merged_into if past[-1].value is not None else None
             if keeper is not None and to is None:
                 of_keeper = await self._readers.run(people.history, user, keeper)
                 if of_keeper and of_keeper[-1].entry == past[-1].entry + 1:
                     person, past = keeper, of_keeper  # nothing came after the merge: both sides of it are taken back
-            if to is not None and to not in (change.entry for change in past):
-                raise CannotUndoPerson("entry: the person's history has none of this number")
-            place = len(past) - 2 if to is None else [change.entry for change in past].index(to)
-            wanted = past[place].person if place >= 0 else None
-            now, newest = iso(self._clock.now()), past[-1].person
-            back = await self._readers.run(
-                people.merged_into, user, person, after=past[place].entry if place >= 0 else 0
-            )
+            before = earlier(past, to)
+            wanted = before.value if before is not None else None
+            now = iso(self._clock.now())
+            back = await self._readers.run(people.merged_into, user, person, after=before.entry if before else 0)
             revived = [attrs.evolve(each, merged_into=None, updated_at=now) for each in back]
-            if wanted is None and newest is None:
-                raise CannotUndoPerson("the person is gone already")
             if wanted is None:
                 await self._writer.run(people.change, user, now, put=revived, removed=[person], as_of=as_of)
                 return Undone(None, tuple(revived))
-            if wanted == newest:
-                raise CannotUndoPerson("the person is so already")
             restored = attrs.evolve(wanted, updated_at=now)
             await self._writer.run(people.change, user, now, put=[restored, *revived], as_of=as_of)
             return Undone(restored, tuple(revived))

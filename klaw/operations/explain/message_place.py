@@ -10,9 +10,10 @@ from typing import Any
 import attrs
 
 from klaw.agent.workspace import Fixed
+from klaw.chats.build_context import plan_of
 from klaw.config.schema import EngineConfig
-from klaw.context.assemble import Plan, plan
-from klaw.context.inputs import Budget, Settings, Snapshot
+from klaw.context.assemble import Plan
+from klaw.context.inputs import Budget
 from klaw.domain.message import Message, is_embeddable, is_searchable
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.router import context_tokens_of
@@ -77,33 +78,14 @@ def _plan(rows: ChatRows | None, about: Whereabouts, config: EngineConfig, fixed
     if rows is None:
         return None
     budgets = [turn.receipt["budget"] for turn in about.turns if "budget" in turn.receipt]
-    return plan(
-        Snapshot(
-            system_prompt=fixed.system_prompt,
-            core_memory=fixed.core_memory,
-            summaries=rows.summaries,
-            summarised_to=rows.summarised_to,
-            history=rows.history,
-            has_older=rows.has_older,
-            pending=rows.pending,
-            unfinished=rows.unfinished,
-            tools_tokens=_tools_tokens(about),
-            budget=Budget(
-                # As the last turn had it: the server may know the model's length from the list of prices.
-                context_tokens=int((budgets[0] if budgets else {}).get("context_tokens", 0))
-                or context_tokens_of(config, rows.session.model),
-                reply_reserve_tokens=config.context.reply_reserve_tokens,
-                correction=float(budgets[0].get("correction", 1.0)) if budgets else 1.0,
-            ),
-            settings=Settings(
-                sliding_window=config.context.sliding_window,
-                recall_enabled=config.auto_rag.enabled,
-                recall_max_tokens=config.auto_rag.max_tokens,
-                hold_uncovered=config.holds_uncovered,
-                topics_max_tokens=config.injected_tokens,
-            ),
-        )
+    budget = Budget(
+        # As the last turn had it: the server may know the model's length from the list of prices.
+        context_tokens=int((budgets[0] if budgets else {}).get("context_tokens", 0))
+        or context_tokens_of(config, rows.session.model),
+        reply_reserve_tokens=config.context.reply_reserve_tokens,
+        correction=float(budgets[0].get("correction", 1.0)) if budgets else 1.0,
     )
+    return plan_of(rows, fixed.system_prompt, fixed.core_memory, config, budget, _tools_tokens(about))
 
 
 def _tools_tokens(about: Whereabouts) -> int:

@@ -18,7 +18,7 @@ from klaw.domain.fact import (
 )
 from klaw.domain.names import UserId
 from klaw.errors import FactExists, NoSuchFact, StorageError
-from klaw.store import rows
+from klaw.store import changes, rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.tables import Table
@@ -113,26 +113,9 @@ def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> li
     return [_fact(row) for row in connection.execute(_SUPERSEDED, (user, fact))]
 
 
-@attrs.frozen(kw_only=True)
-class FactChange:
-    """One change of a fact's history."""
-
-    entry: int
-    """Of the memory journal; also their order over all facts."""
-    at: str
-    fact: Fact | None
-    """What it became; None: it was removed."""
-
-
-_HISTORY = "SELECT entry, at, value FROM fact_changes WHERE user_id = ? AND fact_id = ? ORDER BY entry"
-
-
-def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[FactChange]:
+def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Change[Fact]]:
     """All that a user's fact was, the oldest first; also of one that was removed."""
-    return [
-        FactChange(entry=entry, at=at, fact=None if value is None else FACT.value(user, fact, json.loads(value)))
-        for entry, at, value in connection.execute(_HISTORY, (user, fact))
-    ]
+    return changes.history(connection, FACT, user, fact)
 
 
 _ONCE_SUPERSEDED = """
@@ -144,7 +127,7 @@ def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> lis
     """Active facts of a user that a fact had taken the place of, and that have not changed since they hold again."""
     found: list[Fact] = []
     for (older,) in connection.execute(_ONCE_SUPERSEDED, (user, fact)).fetchall():
-        *_, before, last = [None, None, *(change.fact for change in history(connection, user, FactId(str(older))))]
+        *_, before, last = [None, None, *(change.value for change in history(connection, user, FactId(str(older))))]
         if before is None or last is None or before.superseded_by != fact:
             continue
         if attrs.evolve(before, superseded_by=None, updated_at=last.updated_at) == last:

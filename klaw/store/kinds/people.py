@@ -13,7 +13,7 @@ from klaw.domain.names import UserId
 from klaw.domain.person import InvalidPerson, Mention, Person, PersonId, check, normal_name, words_of
 from klaw.domain.topic import TopicId
 from klaw.errors import NoSuchPerson, StorageError
-from klaw.store import rows
+from klaw.store import changes, rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.tables import Table
@@ -179,26 +179,9 @@ def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, to
     return connection.execute(_MENTIONED, (user, person, topic)).get is not None
 
 
-@attrs.frozen(kw_only=True)
-class PersonChange:
-    """One change of a person's history."""
-
-    entry: int
-    """Of the memory journal; also their order over all people."""
-    at: str
-    person: Person | None
-    """What it became; None: it was removed."""
-
-
-_HISTORY = "SELECT entry, at, value FROM person_changes WHERE user_id = ? AND person_id = ? ORDER BY entry"
-
-
-def history(connection: apsw.Connection, user: UserId, person: PersonId) -> list[PersonChange]:
+def history(connection: apsw.Connection, user: UserId, person: PersonId) -> list[Change[Person]]:
     """All that a user's person was, the oldest first; also of one that was removed."""
-    return [
-        PersonChange(entry=entry, at=at, person=PERSON.value(user, person, json.loads(value)) if value else None)
-        for entry, at, value in connection.execute(_HISTORY, (user, person))
-    ]
+    return changes.history(connection, PERSON, user, person)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

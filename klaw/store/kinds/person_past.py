@@ -31,7 +31,7 @@ def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[Perso
     ever: dict[str, str] = {}
     last: set[str] = set()
     for person in sorted(mine):
-        states = [change.person for change in people.history(connection, user, person) if change.person is not None]
+        states = [each.value for each in people.history(connection, user, person) if each.value is not None]
         for name in (name for state in states for name in state.names):
             ever.setdefault(normal_name(name), name)
         last |= {normal_name(name) for state in states[-1:] for name in state.names}

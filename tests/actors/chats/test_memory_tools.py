@@ -88,7 +88,7 @@ async def test_a_fact_is_saved_found_and_corrected(tmp_path: Path) -> None:
         assert fixed.startswith("saved as")
         assert [each.text for each in await known(w)] == ["Сестра Аня ест арахис."]
         past = await w.app.core.readers.run(facts.history, LOCAL_USER, kept.id)
-        assert [each.fact.active for each in past if each.fact] == [True, False]
+        assert [each.value.active for each in past if each.value] == [True, False]
 
 
 async def test_what_was_read_outside_is_never_the_users(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ async def test_a_merge_that_was_taken_back_leaves_no_name_in_the_other_ones_past
         await forget(store, tmp_path, f"person:{gone.id}")
         assert holding(tmp_path, RELATION) == {}
         past = await store.readers.run(sql.history, ANNA, kept.id)
-        assert [each.person.names for each in past if each.person is not None][-1] == (one, "Ада")
-        assert all(other not in each.person.names for each in past if each.person is not None)
+        assert [each.value.names for each in past if each.value is not None][-1] == (one, "Ада")
+        assert all(other not in each.value.names for each in past if each.value is not None)
         # What is left of its history can still be taken back, and so can the other one's removal.
         await people.undo(ANNA, kept.id, to=past[0].entry)
         await people.undo(ANNA, removed.id)

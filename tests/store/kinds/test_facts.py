@@ -93,7 +93,8 @@ async def test_facts_are_put_changed_superseded_and_removed(tmp_path: Path) -> N
         known = await store.readers.run(facts.of_user, LOCAL)
         assert [each.text for each in known] == ["Сестра Аня ест арахис.", "The user lives in Bonn"]
         past = await store.readers.run(facts.history, LOCAL, known[0].id)
-        assert [each.fact.text for each in past if each.fact] == ["Сестра Аня не ест арахис.", "Сестра Аня ест арахис."]
+        texts = [each.value.text for each in past if each.value]
+        assert texts == ["Сестра Аня не ест арахис.", "Сестра Аня ест арахис."]
         assert await store.readers.run(passages.matching, "fact", LOCAL, ["Berlin"], 9) == []
         assert len(await store.readers.run(passages.matching, "fact", LOCAL, ["арахиса"], 9)) == 1
         assert await store.readers.run(facts.get, ANNA, known[0].id) is None

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from klaw.domain.names import UserId
 from klaw.domain.person import PersonId, PersonSource
-from klaw.errors import NoSuchPerson, StorageError
-from klaw.memory.people.people import CannotUndoPerson, SamePerson
+from klaw.errors import CannotUndo, NoSuchPerson, StorageError
+from klaw.memory.people.people import SamePerson
 from klaw.store.kinds import people as stored_people
 from klaw.store.kinds import topic_edits
 from klaw.store.rebuild.values import Options
@@ -87,7 +87,7 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
                 await attempt(ANNA, strange.id)
         with pytest.raises(NoSuchPerson):
             await people.note(ANNA, strange.id, in_topic(1))
-        with pytest.raises(CannotUndoPerson):
+        with pytest.raises(CannotUndo):
             await people.undo(ANNA, anya.id, to=99)
         with pytest.raises(StorageError):
             await store.writer.run(stored_people.change, ANNA, AT, put=[attrs.evolve(strange, id=PersonId("x"))])
@@ -226,7 +226,7 @@ async def test_users_never_cross_and_a_rebuild_is_the_same(steps: list[tuple[str
                             await people.remove(user, first)
                         case _:
                             await people.undo(user, first)
-                except (NoSuchPerson, SamePerson, CannotUndoPerson):
+                except (NoSuchPerson, SamePerson, CannotUndo):
                     pass
                 assert await _all(store, stranger) == before
             for user in (ANNA, LOCAL):

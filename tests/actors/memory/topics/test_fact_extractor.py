@@ -175,7 +175,7 @@ async def test_a_newer_statement_takes_the_place_of_the_older_one(tmp_path: Path
             past = await store.readers.run(facts.get, ANNA, "old")
             assert past is not None
             assert past.superseded_by == kept.id
-            assert [each.fact for each in await store.readers.run(facts.history, ANNA, "dog")][-1] is None
+            assert [each.value for each in await store.readers.run(facts.history, ANNA, "dog")][-1] is None
             assert await texts(store, "local") == ["secret of local"]
 
 
