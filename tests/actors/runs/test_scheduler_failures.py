@@ -23,7 +23,8 @@ from klaw.store.kinds import messages, runs, tasks
 from tests.actors.runs.test_scheduler import ended
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
-from tests.support.timing import open_chat, timed
+from tests.support.timing import at_rest, open_chat, timed
+from tests.support.waiting import until
 from tests.support.writing import Real, instead
 
 START = 1_792_000_000.0
@@ -99,8 +100,7 @@ async def test_a_task_that_cannot_be_understood_stops_no_other(tmp_path: Path) -
         assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Wake up!"
         assert here.app.core.health.problems()["tasks_failed"]
         await here.app.tasks.scheduling.remove(LOCAL_USER, "odd")
-        await trio.testing.wait_all_tasks_blocked(0.1)
-        assert "tasks_failed" not in here.app.core.health.problems()
+        await until(lambda: "tasks_failed" not in here.app.core.health.problems())
         assert crashes(here) == 0
 
 
@@ -330,10 +330,9 @@ async def test_a_turn_waits_for_no_more_than_the_running_call(tmp_path: Path) ->
         for name in ("one", "two", "three", "four"):
             await here.app.tasks.scheduling.spawn(LOCAL_USER, {"name": name, "message": f"background {name}"})
         await here.llm.wait_for_requests(2)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        assert here.app.llm.slots.report().waiting_background == 3
+        await until(lambda: here.app.llm.slots.report().waiting_background == 3)
         await here.send("Quick question / Быстрый вопрос")
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        await until(lambda: here.app.llm.slots.report().waiting == 4)
         gate.set()
         await here.turn(2)
         asked = [request.last_user for request in here.llm.requests]
@@ -398,7 +397,7 @@ async def test_a_cancellation_that_comes_too_late_says_so(tmp_path: Path) -> Non
         await here.llm.wait_for_requests(2)
         full(True)
         gate.set()
-        await trio.testing.wait_all_tasks_blocked(0.1)
+        await until(lambda: here.app.tasks.scheduler.live[run.id].live.ending)
         assert not await here.app.tasks.scheduling.cancel(LOCAL_USER, run.id)
         full(False)
         found = await ended(here, run.id)
@@ -455,8 +454,7 @@ async def test_a_task_is_edited_disabled_and_removed_while_it_runs(tmp_path: Pat
         assert (failed.status, failed.message) == (RunStatus.FAILED, "Second request")
         assert "tasks_failed" in here.app.core.health.problems()
         await here.app.tasks.scheduling.remove(LOCAL_USER, "day")
-        await trio.testing.wait_all_tasks_blocked(0.1)
-        assert "tasks_failed" not in here.app.core.health.problems()
+        await until(lambda: "tasks_failed" not in here.app.core.health.problems())
 
 
 async def test_a_text_that_found_no_chat_stays_beside_the_final_one(tmp_path: Path) -> None:
@@ -531,7 +529,7 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
         await here.app.core.writer.run(messages.append, [notice_message(over, here.chat, text, run.started_at)])
     async with world(tmp_path) as here:
         asked = len(here.llm.requests)
-        await trio.testing.wait_all_tasks_blocked(0.2)
+        await at_rest(here)
         (found,) = await here.app.tasks.scheduling.runs(LOCAL_USER)
         assert (found.status, found.error, found.attempt) == (RunStatus.DONE, None, 1)
         assert "Найдено: 42." in found.result
@@ -571,7 +569,7 @@ async def test_a_stop_lets_runs_end_and_begins_what_waited_after_the_start(tmp_p
         await here.llm.wait_for_requests(2)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(here.app.core.supervisor.stop, "subagents.scheduler", "shutdown")
-            await trio.testing.wait_all_tasks_blocked(0.05)
+            await until(lambda: here.app.core.supervisor.state("subagents.scheduler") is State.STOPPING)
             gate.set()
         assert [message.content for message in await said(here)] == ["First."]
         assert {run.task: run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)} == {
