@@ -16,7 +16,7 @@ import attrs
 import structlog
 import trio
 
-from klaw.actor.clock import SystemClock, iso
+from klaw.actor.clock import Clock, SystemClock, iso
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.agent import agent
 from klaw.agent.agent import Agent
@@ -74,6 +74,7 @@ async def running(
     *,
     fsync: Callable[[int], None] = os.fsync,
     report: Callable[[Progress], None] = lambda _step: None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[App]:
     """Everything but the listeners, running; stopped in stages in the end.
 
@@ -82,12 +83,13 @@ async def running(
         paths: where files are.
         fsync: what the journal calls; benchmarks imitate a slow disk with it.
         report: see ``open_store``.
+        clock: instead of the system's.
 
     Raises:
         StorageError: the store cannot be opened.
         ExceptionGroup: a vital actor failed.
     """
-    clock, hub = SystemClock(), Hub()
+    clock, hub = clock or SystemClock(), Hub()
     ensure_private_dir(paths.data_dir)
     journal = Journal(paths.data_dir, checkpoint_bytes=config.store.checkpoint_bytes, fsync=fsync)
     async with (

@@ -28,10 +28,6 @@ class Activity:
         self._since = 0.0
         self._tools: dict[str, str] = {}
 
-    @property
-    def is_on(self) -> bool:
-        return bool(self._doing)
-
     def sent(self, text: str, now: float) -> None:
         """A message or a command is on its way."""
         if not self._doing:

@@ -64,11 +64,6 @@ def tokens_file(config_dir: Path) -> Path:
     return config_dir / FILE_NAME
 
 
-def load_tokens(path: Path) -> tuple[Token, ...]:
-    """Read the tokens; see ``load_access``."""
-    return load_access(path).tokens
-
-
 def load_access(path: Path) -> Access:
     """Read the tokens file; no tokens, and this machine allowed in, if it was never made.
 
@@ -187,12 +182,6 @@ class Authenticator:
         """Whether there is any token."""
         self._refresh()
         return bool(self._access.tokens)
-
-    @property
-    def allows_local(self) -> bool:
-        """Whether connections from this machine need no token."""
-        self._refresh()
-        return self._access.local
 
     def grant(self, secret: str | None, *, loopback: bool) -> Grant | None:
         """What a connection with this token, or without one, may do; None: nothing.

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import trio
 
+from klaw.actor.clock import Clock
 from klaw.app.app import App, running
 from klaw.config.load import parse
 from klaw.config.paths import Paths
@@ -97,6 +98,7 @@ async def world(
     tools_for_model: bool = False,
     models: dict[str, Any] | None = None,
     only: dict[str, Any] | None = None,
+    clock: Clock | None = None,
     **sections: dict[str, Any],
 ) -> AsyncIterator[World]:
     """Run it. ``models``: what is known of the stub's models; ``only``: sections that take the place of the usual."""
@@ -113,7 +115,7 @@ async def world(
             config[name] = config.get(name, {}) | section
         config |= only or {}
         parsed, _ = parse(json.dumps(config), {})
-        async with running(parsed, Paths.resolve(home, {})) as app:
+        async with running(parsed, Paths.resolve(home, {}), clock=clock) as app:
             watcher = Watcher()
             app.hub.emit = watcher.emit  # type: ignore[method-assign]
             yield World(app, llm, watcher)

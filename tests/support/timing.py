@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-import klaw.app.app
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import Run
-from klaw.runs import due
 from tests.support.chats_world import World, world
 from tests.support.llm_server import text_reply
 from tests.support.waiting import HANG_S
@@ -95,18 +92,14 @@ async def at_rest(here: World) -> None:
 async def timed(
     home: Path,
     mock: MockClock,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     start: float,
-    longest_sleep_s: float = 60.0,
     **sections: Any,
 ) -> AsyncIterator[Timed]:
-    """Args: ``start``: the wall clock's first moment; ``longest_sleep_s``: how often the scheduler looks at least."""
+    """Args: ``start``: the wall clock's first moment."""
     clock = TestClock(start)
-    monkeypatch.setattr(klaw.app.app, "SystemClock", lambda: clock)
-    monkeypatch.setattr(due, "MAX_SLEEP_S", longest_sleep_s)
     sections.setdefault("processing", {"debounceMs": 0})
-    async with world(home, **sections) as here:
+    async with world(home, clock=clock, **sections) as here:
         here.app.core.store.journal._fsync = lambda _file: None  # nobody cuts the power here
         yield Timed(here, mock, clock)
 

@@ -17,6 +17,7 @@ def controlling(
     embedder: Embedder | None = None,
     enabled: bool = True,
     changed: Callable[[], None] = lambda: None,
+    embed_s: float = 20.0,
 ) -> TopicControl:
     return TopicControl(
         config=TopicsConfig(enabled=enabled),
@@ -26,4 +27,5 @@ def controlling(
         asker=(scripted or Scripted(one_topic)).asker(),
         clock=SystemClock(),
         changed=changed,
+        embed_s=embed_s,
     )

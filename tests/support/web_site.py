@@ -82,7 +82,9 @@ class Names:
 
 
 @asynccontextmanager
-async def site(certificate: Path | None = None, **config: Any) -> AsyncIterator[tuple[Site, WebFetcher, Names]]:
+async def site(
+    certificate: Path | None = None, *, convert_s: float = HANG_S, **config: Any
+) -> AsyncIterator[tuple[Site, WebFetcher, Names]]:
     """A site at ``site.example``, whose address is the only one on loopback that the fetcher may connect to."""
     (listener,) = await trio.open_tcp_listeners(0, host="0.0.0.0")
     served = Site(listener.socket.getsockname()[1])
@@ -95,7 +97,7 @@ async def site(certificate: Path | None = None, **config: Any) -> AsyncIterator[
 
     settings = WebToolConfig(enabled=True, ports=(80, 443, served.port), **config)
     trusted = ssl.create_default_context(cafile=certificate)
-    fetcher = WebFetcher(settings, resolve=names.resolve, forbidden=rule, tls=lambda: trusted)
+    fetcher = WebFetcher(settings, resolve=names.resolve, forbidden=rule, tls=lambda: trusted, convert_s=convert_s)
 
     async def serve(stream: trio.SocketStream) -> None:
         if certificate is None:

@@ -39,8 +39,6 @@ from klaw.store.search.topic_vectors import TopicVector
 MAX_MERGED = 50
 """Topics of one merge."""
 MOST = 1 << 62
-EMBED_S = 20.0
-"""How long taking back a change waits for the vectors of what is there again; the archivist makes the others."""
 
 
 class TopicRefused(KlawError):
@@ -61,6 +59,7 @@ class TopicControl:
         readers, writer, embedder, clock: as everywhere.
         asker: for the splitter's model.
         changed: called after each change: vectors may have to be made, and messages may have no topic.
+        embed_s: how long taking back a change waits for vectors of what is there again; the archivist makes the others.
     """
 
     config: TopicsConfig
@@ -70,6 +69,7 @@ class TopicControl:
     asker: Asker
     clock: Clock
     changed: Callable[[], None]
+    embed_s: float = 20.0
 
     # -- merging ---------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class TopicControl:
         except (NoSuchChange, TopicChanged) as error:
             raise TopicRefused(str(error), code="cannot_undo") from None
         self.changed()
-        with trio.move_on_after(EMBED_S):
+        with trio.move_on_after(self.embed_s):
             await self._embed(done.topics)
         return done
 

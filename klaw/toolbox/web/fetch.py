@@ -38,7 +38,6 @@ from klaw.toolbox.web.address import (
 
 MAX_REDIRECTS = 5
 CONVERT_S = 20.0
-"""The most that turning a page into Markdown may take."""
 CONVERTERS = 2
 """Pages that are turned into Markdown at the same time."""
 CONNECT_S = 10.0
@@ -94,6 +93,7 @@ class WebFetcher:
         resolve: names to addresses.
         forbidden: why an address must not be connected to.
         tls: makes the TLS settings; they are made once.
+        convert_s: the most that turning a page into Markdown may take.
     """
 
     def __init__(
@@ -103,12 +103,14 @@ class WebFetcher:
         resolve: Resolve = resolve_name,
         forbidden: Forbidden = forbidden,
         tls: Callable[[], ssl.SSLContext] = httpcore2.default_ssl_context,
+        convert_s: float = CONVERT_S,
     ) -> None:
         self._config = config
         self._backend = GuardedBackend(resolve, forbidden)
         self._make_tls = tls
         self._tls: ssl.SSLContext | None = None
         self._threads = Threads("web", 1)
+        self._convert_s = convert_s
         self._converters = trio.CapacityLimiter(CONVERTERS)
 
     async def fetch(self, url: str) -> Page:
@@ -199,7 +201,7 @@ class WebFetcher:
         """In a process of its own, which can be stopped: see ``convert``."""
         async with self._converters:
             done = None
-            with trio.move_on_after(CONVERT_S):
+            with trio.move_on_after(self._convert_s):
                 done = await trio.run_process(
                     [sys.executable, "-P", str(_PROGRAM)],
                     stdin=f"{base}\n{html}".encode("utf-8", "replace"),

@@ -104,11 +104,9 @@ async def test_a_task_that_cannot_be_understood_stops_no_other(tmp_path: Path) -
         assert crashes(here) == 0
 
 
-async def test_what_is_asked_for_at_the_moment_of_waking_is_carried_out(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_asked_for_at_the_moment_of_waking_is_carried_out(tmp_path: Path, mock_clock: MockClock) -> None:
     """A start that is under way when the scheduler was to look again is not given up half-way."""
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START) as there:
+    async with timed(tmp_path, mock_clock, start=START) as there:
         here = there.here
         here.llm.respond = lambda _request: text_reply("Found.")
         await there.rest()
@@ -155,10 +153,8 @@ def disk(here: World) -> Callable[[bool], None]:
     return set_full
 
 
-async def test_a_full_disk_loses_no_end_and_uses_up_no_fire_time(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START) as there:
+async def test_a_full_disk_loses_no_end_and_uses_up_no_fire_time(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with timed(tmp_path, mock_clock, start=START) as there:
         here, full = there.here, disk(there.here)
         await open_chat(here)
         await add(here, "once", at=iso(START + 100))
@@ -189,9 +185,9 @@ async def test_a_full_disk_loses_no_end_and_uses_up_no_fire_time(
 
 
 async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START, tools_for_model=True) as there:
+    async with timed(tmp_path, mock_clock, start=START, tools_for_model=True) as there:
         here = there.here
         await open_chat(here)
         await add(here, "day")
@@ -243,9 +239,9 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
 
 
 async def test_while_the_model_is_down_it_is_tried_again_ever_later_and_told_once(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START, subagents={"retries": 2}) as there:
+    async with timed(tmp_path, mock_clock, start=START, subagents={"retries": 2}) as there:
         here = there.here
         await open_chat(here)
         here.llm.respond = lambda _request: DOWN
@@ -259,10 +255,8 @@ async def test_while_the_model_is_down_it_is_tried_again_ever_later_and_told_onc
         assert told.metadata["run"] == runs[-1].id
 
 
-async def test_it_is_tried_again_until_the_model_is_back(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START) as there:
+async def test_it_is_tried_again_until_the_model_is_back(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with timed(tmp_path, mock_clock, start=START) as there:
         here = there.here
         await open_chat(here)
         await add(here, "once", "Поздравь с днём рождения", at=iso(START + 100))
@@ -272,11 +266,9 @@ async def test_it_is_tried_again_until_the_model_is_back(
         assert [message.content for message in await said(here)] == ["С днём рождения!"]
 
 
-async def test_a_frequent_task_tells_of_its_failures_once_a_day(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_frequent_task_tells_of_its_failures_once_a_day(tmp_path: Path, mock_clock: MockClock) -> None:
     """No attempt fits before its next fire time, so each failure is the last word on that time."""
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START) as there:
+    async with timed(tmp_path, mock_clock, start=START) as there:
         here = there.here
         await open_chat(here)
         here.llm.respond = lambda _request: DOWN
@@ -292,9 +284,9 @@ async def test_a_frequent_task_tells_of_its_failures_once_a_day(
 
 
 async def test_a_jump_forward_fires_once_with_a_note_and_one_back_nothing_twice(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START) as there:
+    async with timed(tmp_path, mock_clock, start=START) as there:
         here = there.here
         await open_chat(here)
         here.llm.respond = lambda _request: text_reply("Done.")
@@ -341,10 +333,10 @@ async def test_a_turn_waits_for_no_more_than_the_running_call(tmp_path: Path) ->
 
 
 async def test_what_is_spawned_again_and_again_keeps_no_task_from_its_turn(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mock_clock: MockClock
 ) -> None:
     one = {"subagents": {"maxConcurrent": 1}}
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START, **one) as there:
+    async with timed(tmp_path, mock_clock, start=START, **one) as there:
         here = there.here
         await open_chat(here)
         gates = [trio.Event() for _ in range(5)]
@@ -469,11 +461,9 @@ async def test_a_text_that_found_no_chat_stays_beside_the_final_one(tmp_path: Pa
         assert run.result == "Срочная новость.\n\nThere is no such chat."
 
 
-async def test_a_heartbeat_that_fails_stays_out_of_the_chat(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_heartbeat_that_fails_stays_out_of_the_chat(tmp_path: Path, mock_clock: MockClock) -> None:
     beat = {"heartbeat": {"intervalSeconds": 600}, "subagents": {"retries": 0}}
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START, **beat) as there:
+    async with timed(tmp_path, mock_clock, start=START, **beat) as there:
         here = there.here
         await open_chat(here)
         (tmp_path / "workspace").mkdir(exist_ok=True)
@@ -489,7 +479,7 @@ async def test_a_heartbeat_that_fails_stays_out_of_the_chat(
         assert len(await there.runs()) == 2
         assert "tasks_failed" not in here.app.core.health.problems()
     beat["heartbeat"] = {"intervalSeconds": 60}
-    async with timed(tmp_path, mock_clock, monkeypatch, start=START + 4000, **beat) as there:
+    async with timed(tmp_path, mock_clock, start=START + 4000, **beat) as there:
         there.here.llm.respond = lambda _request: text_reply("Nothing.")
         await there.here.app.tasks.scheduling.pair_heartbeat(LOCAL_USER, "main")
         await there.until(START + 4000 + 185)

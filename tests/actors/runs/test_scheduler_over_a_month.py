@@ -46,7 +46,8 @@ async def test_ten_tasks_over_a_month(
     tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, start: str, end: str, changes: str
 ) -> None:
     began, ends = _seconds(start), _seconds(end)
-    async with timed(tmp_path, mock_clock, monkeypatch, start=began, longest_sleep_s=86_400.0) as there:
+    monkeypatch.setattr("klaw.runs.due.MAX_SLEEP_S", 86_400.0)
+    async with timed(tmp_path, mock_clock, start=began) as there:
         here = there.here
         here.llm.respond = lambda _request: text_reply("Done. Готово.")
         await open_chat(here)

@@ -18,7 +18,6 @@ from klaw.domain.names import UserId, chat_id
 from klaw.errors import NoSuchChange, ProviderNetworkError, TopicChanged
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
-from klaw.memory.topics import control as control_module
 from klaw.memory.topics.control import TopicRefused
 from klaw.store.kinds import messages, topic_changes, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
@@ -481,9 +480,7 @@ async def _sound(store: Store) -> None:
         assert {each.rowid for each in said if each.content} == {*homes, *free}
 
 
-async def test_taking_back_does_not_wait_for_an_embedder_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_taking_back_does_not_wait_for_an_embedder_for_ever(tmp_path: Path) -> None:
     """Thousands of topics may be there again; who asked is told that they are."""
 
     class Stuck(Embedder):
@@ -491,13 +488,13 @@ async def test_taking_back_does_not_wait_for_an_embedder_for_ever(
             await trio.sleep_forever()
             raise AssertionError(text)
 
-    monkeypatch.setattr(control_module, "EMBED_S", 0.01)
     told: list[None] = []
     async with running_store(tmp_path) as store:
         one, two = await archive(store, await say(store, "one"), await say(store, "two"))
         await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
         await store.writer.run(topic_edits.merge, two, one, "both", AT, by="person")
-        control = controlling(store, embedder=Stuck(SystemClock(), enabled=False), changed=lambda: told.append(None))
+        stuck = Stuck(SystemClock(), enabled=False)
+        control = controlling(store, embedder=stuck, changed=lambda: told.append(None), embed_s=0.01)
         with trio.fail_after(HANG_S):
             done = await control.undo(ANNA)
         assert [each.id for each in done.topics] == [one.id, two.id]

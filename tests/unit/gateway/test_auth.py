@@ -8,7 +8,7 @@ import pytest
 from klaw.cli.main import main
 from klaw.domain.names import InvalidName
 from klaw.errors import ConfigError
-from klaw.gateway.auth import RECHECK_S, Authenticator, add_token, allow_local, load_tokens, revoke_tokens
+from klaw.gateway.auth import RECHECK_S, Authenticator, add_token, allow_local, load_access, revoke_tokens
 
 NOW = "2026-11-21T12:00:00.000Z"
 
@@ -31,7 +31,7 @@ def test_a_token_is_stored_hashed_in_a_private_file(path):
     assert secret not in path.read_text()
     assert secret not in repr(entry)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [token.user for token in load_tokens(path)] == ["anna"]
+    assert [token.user for token in load_access(path).tokens] == ["anna"]
 
 
 def test_a_token_grants_its_user_and_only_that(path):
@@ -40,7 +40,7 @@ def test_a_token_grants_its_user_and_only_that(path):
     auth = Authenticator(path)
     assert auth.grant(anna, loopback=False).user == "anna"
     assert auth.grant(boris, loopback=True).user == "boris"
-    for wrong in ("", "wrong", anna + "x", anna[:-1], "\ud800", load_tokens(path)[0].sha256):
+    for wrong in ("", "wrong", anna + "x", anna[:-1], "\ud800", load_access(path).tokens[0].sha256):
         assert auth.grant(wrong, loopback=True) is None
     assert auth.grant(None, loopback=True) is None
 
@@ -139,14 +139,14 @@ def test_a_token_with_a_short_hash_or_a_bad_user_is_refused(path):
         broken = path.with_name("broken.json")
         broken.write_text(json.dumps(tree))
         with pytest.raises(ConfigError):
-            load_tokens(broken)
+            load_access(broken)
 
 
 def test_revoking_a_user_removes_all_of_their_tokens_only(path):
     for user in ("anna", "boris", "anna"):
         add_token(path, user, NOW)
     assert len(revoke_tokens(path, "anna")) == 2
-    assert [token.user for token in load_tokens(path)] == ["boris"]
+    assert [token.user for token in load_access(path).tokens] == ["boris"]
     assert revoke_tokens(path, "anna") == ()
 
 

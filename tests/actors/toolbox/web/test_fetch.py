@@ -159,19 +159,17 @@ async def test_silent_and_slow_servers_time_out() -> None:
         await served.gone.wait()
 
 
-async def test_page_made_to_stall_the_parser_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_made_to_stall_the_parser_is_given_up() -> None:
     """200 kB of this take an in-process parser minutes."""
-    monkeypatch.setattr("klaw.toolbox.web.fetch.CONVERT_S", 1.0)
-    async with site() as (served, fetcher, _):
+    async with site(convert_s=1.0) as (served, fetcher, _):
         served.pages["/stall"] = answer(b"<a " * 70_000)
         served.pages["/broken"] = answer(b"<![<![<![")
-        served.pages["/deep"] = answer(b"<div>" * 20_000 + b"bottom")
-
         with pytest.raises(ToolRefused, match="too tangled"):
             await fetcher.fetch(served.url("/stall"))
         with pytest.raises(ToolRefused, match="too tangled"):
             await fetcher.fetch(served.url("/broken"))
-        monkeypatch.setattr("klaw.toolbox.web.fetch.CONVERT_S", HANG_S)
+    async with site() as (served, fetcher, _):
+        served.pages["/deep"] = answer(b"<div>" * 20_000 + b"bottom")
         assert (await fetcher.fetch(served.url("/deep"))).text == "bottom"
 
 
