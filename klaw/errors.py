@@ -54,6 +54,14 @@ class BadValue(KlawError, ValueError):
         return self.problems[0].message
 
 
+class InvalidName(ValueError):
+    """A name from outside breaks its rule; the text says which rule and never quotes the name."""
+
+
+class InvalidValue(ValueError):
+    """A value breaks its rule; the text names the field, or the rule, and never quotes the value."""
+
+
 class ConfigError(KlawError):
     """The configuration cannot be used. ``problems`` holds every broken rule, not the first only."""
 
@@ -74,6 +82,20 @@ class TaskError(KlawError):
 
 class ModelError(KlawError):
     """A model file is missing, broken, of the wrong shape, or could not be fetched."""
+
+
+class EmbeddingUnavailable(ModelError):
+    """There is no vector now.
+
+    Attributes:
+        code: why: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``off``.
+        degraded: what a receipt says of it; None when it is as the user wants it.
+    """
+
+    def __init__(self, code: str, degraded: str | None = None) -> None:
+        super().__init__(f"no embeddings: {code}")
+        self.code = code
+        self.degraded = degraded if degraded is not None or code == "off" else f"embedding_{code}"
 
 
 class StorageError(KlawError):
@@ -149,6 +171,12 @@ class NoSuchPerson(StorageError):
         super().__init__("there is nobody with this id or name, or the person was merged or removed")
 
 
+class SamePerson(KlawError):
+    """Somebody cannot be merged into themselves."""
+
+    code = "same_person"
+
+
 class CannotUndo(KlawError):
     """There is nothing to take back; the text says why."""
 
@@ -168,6 +196,15 @@ class TopicChanged(StorageError):
 
 class NoSuchChange(StorageError):
     """There is no change of topics that could be taken back; the text says why."""
+
+
+class TopicRefused(KlawError):
+    """It cannot be done; the text says why and names topics by their ids. ``field`` is the argument that is wrong."""
+
+    def __init__(self, text: str, *, field: str | None = None, code: str = "topics_refused") -> None:
+        super().__init__(text)
+        self.argument = field or ""
+        self.code = code
 
 
 class CoreUnreadable(StorageError):
@@ -219,9 +256,9 @@ class ProviderError(KlawError):
     hint = ""
     """What to look at."""
     said = ""
-    """What the provider said, see ``klaw.llm.providers.told.shown``."""
+    """What the provider said, see ``klaw.llm.providers.dialect.shown``."""
     known_words = ""
-    """What of it can hold nobody's message, see ``klaw.llm.providers.told.loggable``."""
+    """What of it can hold nobody's message, see ``klaw.llm.providers.dialect.loggable``."""
 
     def __str__(self) -> str:
         return self._text(self.known_words)
@@ -320,6 +357,22 @@ class ToolRefused(KlawError):
 
 class NotThere(ToolRefused):
     """There is no file or folder of this path."""
+
+
+class NoPriceList(KlawError):
+    """The library of prices could not be asked."""
+
+
+class BadAnswer(ValueError):
+    """A model's answer cannot be used; the text says why."""
+
+
+class NoSummary(KlawError):
+    """The model gave no summary, twice. ``code`` is ``empty`` or ``refused``."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"the model gave no summary ({code})")
+        self.code = code
 
 
 class McpError(KlawError):

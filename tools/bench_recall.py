@@ -44,12 +44,11 @@ from klaw.domain.search import Candidate, Decision
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.offline import ReadyEmbedder
 from klaw.memory.embed.passage import Passage, passage, vectors_id
-from klaw.memory.recall import pack as pack_module
+from klaw.memory.recall import excerpt as pack_module
 from klaw.memory.recall import rank
 from klaw.memory.recall import recall as recall_module
-from klaw.memory.recall.gate import Gate
-from klaw.memory.recall.pack import line_tokens, pack
-from klaw.memory.recall.query import MAX_WORDS
+from klaw.memory.recall.excerpt import line_tokens, pack
+from klaw.memory.recall.gate import MAX_WORDS, Gate
 from klaw.memory.recall.recall import DEPTH, Recall
 from klaw.memory.recall.stopwords import content_words
 from klaw.store.kinds import messages as stored_messages

@@ -31,16 +31,15 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.log import configure as quiet
 from klaw.actor.supervisor import Supervisor
 from klaw.agent.workspace import Workspace
+from klaw.config.schema import LocalModelConfig
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.local import provider as local_provider
-from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
-from klaw.llm.local.provider import LocalProvider
-from klaw.llm.local.state import LocalModel
-from klaw.llm.provider import OnDelta
+from klaw.llm.local.process import ACTOR_NAME, LocalProcess
+from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.providers.http import HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.repetition import RepetitionStop
-from klaw.llm.types import ChatMessage, Completion, Request
+from klaw.llm.types import ChatMessage, Completion, OnDelta, Request
 from klaw.setup.answers import Language, Names
 from klaw.setup.make import make_workspace
 
@@ -129,7 +128,7 @@ async def measure(options: argparse.Namespace) -> list[Answer]:
     """Ask everything, ``AT_ONCE`` questions at a time."""
     answers: list[Answer] = []
     model = LocalModel()
-    settings = LocalSettings(model=MODEL, file=options.models / MODEL / "model.gguf", context_tokens=4096)
+    settings = LocalModelConfig(model=MODEL, context_tokens=4096)
     sampling = json.loads(options.sampling) if options.sampling else local_provider.SAMPLING
     provider = (
         Bare(model, sampling) if options.no_stop or options.sampling else LocalProvider(model, ready_within_s=120)
@@ -160,7 +159,7 @@ async def measure(options: argparse.Namespace) -> list[Answer]:
 
     async with trio.open_nursery() as outer:
         supervisor = Supervisor(outer, SystemClock())
-        await supervisor.start(LocalProcess(settings, model).spec())
+        await supervisor.start(LocalProcess(settings, options.models, model).spec())
         async with trio.open_nursery() as nursery:
             for each in asked:
                 nursery.start_soon(ask, *each)

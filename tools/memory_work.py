@@ -24,7 +24,7 @@ from klaw.domain.topic import Topic
 from klaw.llm.types import Request
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.facts.facts import Facts
-from klaw.memory.people.people import People
+from klaw.memory.facts.people import People
 from klaw.memory.topics.fact_extractor import FactExtractor
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.store.kinds import facts, messages, topic_edits, topics, usage, vectors

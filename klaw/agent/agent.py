@@ -1,12 +1,22 @@
-"""What turns of chats and runs of tasks work with."""
+"""What turns of chats and runs of tasks work with, and how both record tool calls: store each message at once, tell who
+watches, keep the account.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import attrs
 
 from klaw.agent.workspace import Workspace
 from klaw.context.compose import Composer
 from klaw.core import Core
+from klaw.domain.message import Kind, Role
+from klaw.domain.text import clean
 from klaw.llm.parts import Llm
+from klaw.llm.types import ToolCall
 from klaw.memory.parts import Memory
+from klaw.toolbox.calls import PreparedCall, in_short
+from klaw.toolbox.executor import CallResult
 from klaw.toolbox.parts import Tools
 
 
@@ -27,3 +37,55 @@ def build(core: Core, llm: Llm, memory: Memory, tools: Tools, composer: Composer
     """Make it."""
     workspace = Workspace(core.paths.workspace, core.paths.data_dir, tools.skills)
     return Agent(core=core, llm=llm, memory=memory, tools=tools, workspace=workspace, composer=composer)
+
+
+@attrs.define(kw_only=True)
+class Recorder:
+    """Implements ``conversation.Hooks``."""
+
+    store: Callable[[Role, Kind, str, dict[str, Any]], Awaitable[None]]
+    """Stores a message: role, type, text, metadata."""
+    tell: Callable[[ToolCall, str, str], None] = lambda _call, _state, _what: None
+    """Tells who watches: the call, its state, and what it is about in short."""
+    count: int = 0
+    calls: list[dict[str, Any]] = attrs.Factory(list)
+    """For the receipt: name, round, and once it ended its state, length and time; no arguments and no results."""
+    _by_id: dict[str, dict[str, Any]] = attrs.Factory(dict)
+
+    async def called(self, text: str, calls: tuple[PreparedCall, ...]) -> None:
+        """See ``Hooks.called``."""
+        own = [prepared.call for prepared in calls]
+        told = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in own]
+        await self.store(Role.ASSISTANT, Kind.TOOL_CALL, clean(text), {"calls": told})
+        self.count += 1
+        for call in own:
+            self._by_id[call.id] = account = {"name": call.name, "round": self.count, "state": "interrupted"}
+            self.calls.append(account)
+
+    def started(self, call: PreparedCall) -> None:
+        """See ``Hooks.started``."""
+        self.tell(call.call, "started", in_short(call.arguments))
+
+    async def ended(self, result: CallResult) -> None:
+        """See ``Hooks.ended``. The origin of the text is kept where the role does not say it: the web."""
+        call, state = result.call, "failed" if result.failed else "done"
+        self._by_id[call.id] |= {
+            "state": state,
+            "chars": result.chars,
+            "duration_ms": round(result.duration_ms, 1),
+        }
+        metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}
+        if result.origin != "tool":
+            metadata["origin"] = result.origin
+        await self.store(Role.TOOL, Kind.TOOL_RESULT, result.text, metadata)
+        self.tell(call, state, "")
+
+    def describe(self, offered: int, earlier: int) -> dict[str, Any]:
+        """The part of the receipt that is about tools.
+
+        Args:
+            offered: how many tools the model was offered.
+            earlier: rounds of an interrupted turn that this one went on with.
+        """
+        told: dict[str, Any] = {"offered": offered, "rounds": self.count, "calls": self.calls}
+        return {**told, "earlier_rounds": earlier} if earlier else told

@@ -21,8 +21,7 @@ from klaw.context.request import make_room, message_tokens, request_tokens
 from klaw.domain import tokens
 from klaw.errors import ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
 from klaw.llm.client import Meter
-from klaw.llm.provider import Route
-from klaw.llm.types import ChatMessage, Completion, Delta, Request, ToolDescription, Usage
+from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
 from klaw.toolbox.executor import MAX_CALLS, CallResult, Executor
 from klaw.toolbox.spec import ToolContext, tools_tokens

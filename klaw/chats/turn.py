@@ -11,10 +11,9 @@ import trio
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.supervisor import Vitals
-from klaw.agent.agent import Agent
+from klaw.agent.agent import Agent, Recorder
 from klaw.agent.claims import resumed_trail
 from klaw.agent.conversation import Call, Conversation, describe_failure
-from klaw.agent.recorder import Recorder
 from klaw.chats.build_context import Gatherer
 from klaw.context.inputs import Budget
 from klaw.domain.events import Progressed, Step, TextStreamed, ToolUsed, TurnEnded, TurnStarted
@@ -24,9 +23,8 @@ from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
 from klaw.errors import ActorStopped, ProviderError, ProviderMalformed, StorageFull
 from klaw.llm.client import Meter
-from klaw.llm.provider import Route
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Delta, TextDelta, ToolCall, ToolDescription
+from klaw.llm.types import ChatMessage, Delta, Route, TextDelta, ToolCall, ToolDescription
 from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows, read_rows
 from klaw.toolbox.spec import ToolContext

@@ -23,8 +23,8 @@ def chat_command(args: argparse.Namespace) -> int:
 
     from klaw.actor.log import configure
     from klaw.client.connection import check_url
-    from klaw.domain.names import InvalidName, chat_name
-    from klaw.errors import ConfigError
+    from klaw.domain.names import chat_name
+    from klaw.errors import ConfigError, InvalidName
 
     try:
         chat = chat_name(args.chat)

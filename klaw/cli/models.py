@@ -213,9 +213,8 @@ async def _test(
     from klaw.actor.clock import SystemClock
     from klaw.actor.supervisor import Supervisor
     from klaw.config.llm import LOCAL_PROVIDER
-    from klaw.llm.local.process import ACTOR_NAME, LocalProcess, local_settings
-    from klaw.llm.local.provider import LocalProvider
-    from klaw.llm.local.state import LocalModel
+    from klaw.llm.local.process import ACTOR_NAME, LocalProcess
+    from klaw.llm.local.provider import LocalModel, LocalProvider
     from klaw.llm.router import Router
 
     local = LocalModel()
@@ -224,7 +223,7 @@ async def _test(
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
         if any(name.partition("/")[0] == LOCAL_PROVIDER for name in names):
-            await supervisor.start(LocalProcess(local_settings(config.local_model, paths.models_dir), local).spec())
+            await supervisor.start(LocalProcess(config.local_model, paths.models_dir, local).spec())
         for name, trial in trials:
             tell(name, await trial.run())
         await router.aclose()
@@ -279,11 +278,10 @@ def _calibrated(answer: dict[str, Any]) -> list[str]:
 def calibrate(asked: Calibrate, paths: Paths) -> dict[str, Any]:
     """Measure how similar unrelated texts look to an embedding model, and store it."""
     # Imported here: they load ONNX Runtime, which no other command needs.
-    from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure
+    from klaw.memory.embed.calibration import TOO_ALIKE, built_in, measure, read_talk
     from klaw.memory.embed.describe import describe
     from klaw.memory.embed.model import EmbeddingModel
     from klaw.memory.embed.passage import RECIPE
-    from klaw.memory.embed.texts import read_talk
     from klaw.models.manifest import Calibration, store
 
     folder = _folder(asked.model, paths)

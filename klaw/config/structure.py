@@ -40,8 +40,8 @@ from klaw.config.schema import (
     ProcessingConfig,
     SubagentsConfig,
 )
-from klaw.domain.names import InvalidName, zone
-from klaw.errors import ConfigError, Problem
+from klaw.domain.names import zone
+from klaw.errors import ConfigError, InvalidName, Problem
 
 _T = TypeVar("_T")
 

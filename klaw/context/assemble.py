@@ -13,8 +13,7 @@ import attrs
 
 from klaw.context.inputs import Snapshot
 from klaw.context.repair import repair, spoken
-from klaw.context.request import make_room, request_tokens
-from klaw.context.shorten import shorten
+from klaw.context.request import make_room, request_tokens, shorten
 from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
 from klaw.context.window import cost, fit, is_tool
 from klaw.domain import tokens

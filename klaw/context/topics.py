@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from klaw.context.shorten import shorten
+from klaw.context.request import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, name_of

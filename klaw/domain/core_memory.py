@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from klaw.domain import tokens
 from klaw.domain.text import clean_output, hanging, one_line
+from klaw.errors import InvalidValue
 
 Document: TypeAlias = dict[str, Any]
 
@@ -20,10 +21,6 @@ MAX_VALUE = 1_000
 """Characters of one value."""
 MAX_BYTES = 256 * 1024
 """A larger file is no core memory."""
-
-
-class CoreRefused(ValueError):
-    """A change that cannot be made: for the model, what is wrong and what to do. Never quotes a value."""
 
 
 def parse(data: bytes) -> Document:
@@ -51,18 +48,18 @@ def updated(document: Document, section: str, key: str, value: str) -> Document:
     """The document with a value in it, a new one or in place of another.
 
     Raises:
-        CoreRefused: a name or the value breaks its rule, the section is no place for it, or there is no room.
+        InvalidValue: a name or the value breaks its rule, the section is no place for it, or there is no room.
     """
     section, key, value = _name("section", section), _name("key", key), _value(value)
     present = document.get(section, {})
     if not isinstance(present, dict):
-        raise CoreRefused(
+        raise InvalidValue(
             "section: a person wrote it as a list or a text, and only they change it; use another section"
         )
     changed = {**document, section: {**present, key: value}}
     used = tokens.estimate(render(changed))
     if used > MAX_TOKENS and used > tokens.estimate(render(document)):
-        raise CoreRefused(
+        raise InvalidValue(
             f"core memory is full: it has room for {MAX_TOKENS} tokens, and this would make {used}; shorten or delete"
             " what matters less, or use memory_save"
         )
@@ -73,20 +70,20 @@ def removed(document: Document, section: str, key: str | None) -> Document:
     """The document without a value, or without a whole section. A section that becomes empty goes too.
 
     Raises:
-        CoreRefused: there is nothing of that name.
+        InvalidValue: there is nothing of that name.
     """
     section = _name("section", section)
     if section not in document:
-        raise CoreRefused("section: there is no such section; core memory has: " + (_listed(document) or "nothing"))
+        raise InvalidValue("section: there is no such section; core memory has: " + (_listed(document) or "nothing"))
     present = document[section]
     others = {name: content for name, content in document.items() if name != section}
     if key is None:
         return others
     key = _name("key", key)
     if not isinstance(present, dict):
-        raise CoreRefused("key: the section has no keys; without a key it is deleted as a whole")
+        raise InvalidValue("key: the section has no keys; without a key it is deleted as a whole")
     if key not in present:
-        raise CoreRefused("key: the section has none of that name; it has: " + (_listed(present) or "nothing"))
+        raise InvalidValue("key: the section has none of that name; it has: " + (_listed(present) or "nothing"))
     left = {name: content for name, content in present.items() if name != key}
     return {name: left if name == section else content for name, content in document.items() if name != section or left}
 
@@ -123,14 +120,14 @@ def _plain(value: Any) -> str:
 def _name(field: str, text: str) -> str:
     name = one_line(clean_output(text))
     if not 1 <= len(name) <= MAX_NAME:
-        raise CoreRefused(f"{field}: has 1 to {MAX_NAME} characters")
+        raise InvalidValue(f"{field}: has 1 to {MAX_NAME} characters")
     return name
 
 
 def _value(text: str) -> str:
     value = one_line(clean_output(text))
     if not 1 <= len(value) <= MAX_VALUE:
-        raise CoreRefused(f"value: has 1 to {MAX_VALUE} characters")
+        raise InvalidValue(f"value: has 1 to {MAX_VALUE} characters")
     return value
 
 

@@ -9,6 +9,7 @@ import attrs
 from klaw.convert import OMIT, Wire
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import clean_output, normalized
+from klaw.errors import InvalidValue
 
 FactId = NewType("FactId", str)
 
@@ -24,10 +25,6 @@ STANDING_CATEGORY = "identity"
 
 _CATEGORY = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
-
-
-class InvalidFact(ValueError):
-    """A value of a fact breaks its rule; names the field and never quotes the value."""
 
 
 class FactSource(enum.StrEnum):
@@ -88,17 +85,17 @@ class Fact:
 
 
 def check(fact: Fact) -> None:
-    """Raises InvalidFact when a value breaks its rule."""
+    """Raises InvalidValue when a value breaks its rule."""
     if not _ID.fullmatch(fact.id):
-        raise InvalidFact("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
+        raise InvalidValue("id: has 1 to 64 of A-Z, a-z, 0-9, '_', '.', ':' and '-'")
     if fact.text != fact_text(fact.text):
-        raise InvalidFact("text: has control characters, or space around it")
+        raise InvalidValue("text: has control characters, or space around it")
     if not is_category(fact.category):
-        raise InvalidFact("category: has 1 to 32 of a-z, 0-9, '_' and '-', and begins with a letter")
+        raise InvalidValue("category: has 1 to 32 of a-z, 0-9, '_' and '-', and begins with a letter")
     if isinstance(fact.importance, bool) or not 0 <= fact.importance <= 100:
-        raise InvalidFact("importance: is a whole number from 0 to 100")
+        raise InvalidValue("importance: is a whole number from 0 to 100")
     if fact.superseded_by == fact.id:
-        raise InvalidFact("superseded_by: is the fact itself")
+        raise InvalidValue("superseded_by: is the fact itself")
 
 
 def is_category(name: str) -> bool:
@@ -110,13 +107,13 @@ def fact_text(text: str) -> str:
     """A text as it is kept: without control characters and space around it.
 
     Raises:
-        InvalidFact: nothing is left, or it is too long.
+        InvalidValue: nothing is left, or it is too long.
     """
     kept = clean_output(text).strip()
     if not any(character.isalnum() for character in kept):
-        raise InvalidFact("text: is empty, or has no letter or digit")
+        raise InvalidValue("text: is empty, or has no letter or digit")
     if len(kept) > MAX_TEXT:
-        raise InvalidFact(f"text: has at most {MAX_TEXT} characters; save several facts, or write a file")
+        raise InvalidValue(f"text: has at most {MAX_TEXT} characters; save several facts, or write a file")
     return kept
 
 

@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import NewType
 from zoneinfo import ZoneInfo, available_timezones
 
+from klaw.errors import InvalidName
+
 UserId = NewType("UserId", str)
 ChatId = NewType("ChatId", str)
 """``user:name``; unique over all users. Clients only ever see and send the name."""
@@ -20,10 +22,6 @@ _MOST_PIECES = 4
 
 _USER = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
-
-
-class InvalidName(ValueError):
-    """A name from outside breaks its rule; the text says which rule and never quotes the name."""
 
 
 def user_id(name: str) -> UserId:

@@ -15,6 +15,7 @@ import attrs
 from klaw.convert import Wire
 from klaw.domain.names import UserId
 from klaw.domain.text import clean_output, normalized
+from klaw.errors import InvalidValue
 
 PersonId = NewType("PersonId", str)
 
@@ -32,10 +33,6 @@ _NOBODY = frozenset(
     )
 )
 """Normal forms that name the user, the assistant, or nobody."""
-
-
-class InvalidPerson(ValueError):
-    """A value of a person breaks its rule; names the field and never quotes the value."""
 
 
 class PersonSource(enum.StrEnum):
@@ -88,40 +85,40 @@ class Mention:
 
 
 def check(person: Person) -> None:
-    """Raises InvalidPerson when a value breaks its rule."""
+    """Raises InvalidValue when a value breaks its rule."""
     if not 1 <= len(person.id) <= 64 or not person.id.isascii() or not person.id.isprintable() or " " in person.id:
-        raise InvalidPerson("id: has 1 to 64 printable ASCII characters without a space")
+        raise InvalidValue("id: has 1 to 64 printable ASCII characters without a space")
     if person.name != person_name(person.name):
-        raise InvalidPerson("name: is not one line without space around it")
+        raise InvalidValue("name: is not one line without space around it")
     if person.aliases != aliases_of(person.name, person.aliases):
-        raise InvalidPerson("aliases: one of them is the name or another one, or is not one line")
+        raise InvalidValue("aliases: one of them is the name or another one, or is not one line")
     if person.relation != relation_text(person.relation):
-        raise InvalidPerson("relation: is not one line without space around it")
+        raise InvalidValue("relation: is not one line without space around it")
     if person.merged_into == person.id:
-        raise InvalidPerson("merged_into: is the person itself")
+        raise InvalidValue("merged_into: is the person itself")
 
 
 def person_name(text: str, field: str = "name") -> str:
     """A name as it is kept: one line, without control characters.
 
     Raises:
-        InvalidPerson: nothing is left, it is too long, or it names the user, the assistant or nobody.
+        InvalidValue: nothing is left, it is too long, or it names the user, the assistant or nobody.
     """
     kept = " ".join(clean_output(text).split())
     if len(kept) > MAX_NAME:
-        raise InvalidPerson(f"{field}: has at most {MAX_NAME} characters")
+        raise InvalidValue(f"{field}: has at most {MAX_NAME} characters")
     if not any(character.isalpha() for character in kept):
-        raise InvalidPerson(f"{field}: is empty, or has no letter")
+        raise InvalidValue(f"{field}: is empty, or has no letter")
     if normal_name(kept) in _NOBODY:
-        raise InvalidPerson(f"{field}: is not the name of another person")
+        raise InvalidValue(f"{field}: is not the name of another person")
     return kept
 
 
 def relation_text(text: str) -> str:
-    """A relation as it is kept; may be empty. Raises InvalidPerson when it is too long."""
+    """A relation as it is kept; may be empty. Raises InvalidValue when it is too long."""
     kept = " ".join(clean_output(text).split())
     if len(kept) > MAX_RELATION:
-        raise InvalidPerson(f"relation: has at most {MAX_RELATION} characters")
+        raise InvalidValue(f"relation: has at most {MAX_RELATION} characters")
     return kept
 
 
@@ -129,7 +126,7 @@ def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
     """Aliases as they are kept: each once, in their order, without the name itself.
 
     Raises:
-        InvalidPerson: one is no name, or there are too many.
+        InvalidValue: one is no name, or there are too many.
     """
     found: dict[str, str] = {}
     for alias in given:
@@ -137,7 +134,7 @@ def aliases_of(name: str, given: Iterable[str]) -> tuple[str, ...]:
         if normal_name(kept) != normal_name(name):
             found.setdefault(normal_name(kept), kept)
     if len(found) > MAX_ALIASES:
-        raise InvalidPerson(f"aliases: at most {MAX_ALIASES}")
+        raise InvalidValue(f"aliases: at most {MAX_ALIASES}")
     return tuple(found.values())
 
 

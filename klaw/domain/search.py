@@ -2,7 +2,7 @@
 
 import enum
 from datetime import date
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -16,18 +16,28 @@ Kind: TypeAlias = Literal["message", "fact", "file", "note"]
 
 
 @attrs.frozen(kw_only=True)
-class Found:
-    """What all results have in common: how they were found."""
+class Ranks:
+    """By what something was found, and how well."""
 
     score: float
     """Fused score; larger is better. Of another kind's results it says nothing."""
     vector_rank: int | None
     distance: float | None
-    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
+    """Cosine distance. Calibrated where it is shown: 0 = identical, 1 = as far as random pairs of the model."""
     text_rank: int | None
     """Rank by words; of a message its neighbours' shares included."""
     bm25: float | None
     """None when it has none of the words."""
+
+    def ranks(self) -> dict[str, Any]:
+        """The same, for another value that has it too."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(Ranks)}
+
+
+@attrs.frozen(kw_only=True)
+class Found(Ranks):
+    """What all results have in common: how they were found."""
+
     words: tuple[str, ...]
     """The query's words that it has, as the query writes them."""
     snippet: str
@@ -197,17 +207,10 @@ PASSED = frozenset({Decision.NEAR, Decision.WORDS, Decision.RANKED})
 
 
 @attrs.frozen(kw_only=True)
-class Candidate:
+class Candidate(Ranks):
     """One message that a search brought up."""
 
     message: Message
-    vector_rank: int | None
-    distance: float | None
-    """Calibrated: 0 = identical, 1 = as far as random pairs of the model."""
-    text_rank: int | None
-    bm25: float | None
-    score: float
-    """Fused score (weighted RRF, times what the boosts and the length make of it)."""
     decision: Decision
     text: str
     """What goes into the context: the message or an excerpt of it."""

@@ -17,7 +17,8 @@ import attrs
 from klaw.convert import JOURNAL, Check, Form, Wire
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import LOCAL_USER, ChatId, InvalidName, UserId
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
+from klaw.errors import InvalidName
 
 TaskName = NewType("TaskName", str)
 """Unique among the tasks of one user."""

@@ -84,15 +84,17 @@ class TopicCandidate:
     topic: Topic
     score: float
     """Of the search; larger is better."""
-    cosine: float | None
+    cosine: float | None = None
     """Of its vector and the question's; None when it was not found by it."""
-    words_rank: int | None
+    words_rank: int | None = None
     """By the words of its summary."""
-    message_rank: int | None
+    message_rank: int | None = None
     """Of its best message among those that were found."""
-    shared_words: int
+    best: tuple[int, ...] = ()
+    """Row ids of the first of these messages."""
+    shared_words: int = 0
     """How many of the question's content words its summary, or one of its messages, has."""
-    fate: Fate
+    fate: Fate = Fate.TOO_FAR
     place: int | None = None
     """Of a chosen one: 1 for the most useful."""
     messages: tuple[Message, ...] = ()

@@ -23,9 +23,9 @@ from klaw.domain.events import (
     TurnStarted,
 )
 from klaw.domain.message import Message
-from klaw.domain.names import InvalidName, name_of
+from klaw.domain.names import name_of
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.errors import ActorStopped, ActorTooSlow, IdConflict, ProtocolError, StorageFull
+from klaw.errors import ActorStopped, ActorTooSlow, IdConflict, InvalidName, ProtocolError, StorageFull
 from klaw.wire import frames
 from klaw.wire.codec import encode
 from klaw.wire.frames import ChatMessage, Degraded, Error, Receipt, Status, StoredMessage, Tool

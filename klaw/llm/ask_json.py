@@ -15,7 +15,7 @@ import structlog
 
 from klaw.convert import Converter, Form
 from klaw.domain.text import clean_output
-from klaw.errors import BadValue
+from klaw.errors import BadAnswer, BadValue
 from klaw.llm.types import ChatMessage, JsonSchema
 
 MAX_ANSWER_CHARS = 1_000_000
@@ -32,10 +32,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 log = structlog.get_logger("klaw.llm")
-
-
-class BadAnswer(ValueError):
-    """The answer cannot be used; the text says why."""
 
 
 def _text(value: object) -> str:

@@ -15,13 +15,12 @@ from klaw.domain.usage import Spent
 from klaw.errors import ContextTooLong, ProviderError
 from klaw.llm.budget import Budget
 from klaw.llm.prices import spent_of
-from klaw.llm.provider import Model, OnDelta, Route
 from klaw.llm.providers.adapt import estimate_tokens, fitted, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
-from klaw.llm.types import Completion, Delta, Request, Usage
+from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
 
 log = structlog.get_logger("klaw.llm")
 

@@ -9,9 +9,8 @@ from klaw.core import Core
 from klaw.llm.budget import Budget
 from klaw.llm.client import LlmClient
 from klaw.llm.correction import TokenCorrection
-from klaw.llm.local.process import LocalProcess, local_settings
-from klaw.llm.local.provider import LocalProvider
-from klaw.llm.local.state import LocalModel
+from klaw.llm.local.process import LocalProcess
+from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
@@ -40,7 +39,7 @@ class Llm(LlmClient):
     async def start(self) -> None:
         """Start the local model, if a route leads to it; load what the routes need."""
         if self.router.uses_local:
-            process = LocalProcess(local_settings(self.core.config.local_model, self.core.paths.models_dir), self.local)
+            process = LocalProcess(self.core.config.local_model, self.core.paths.models_dir, self.local)
             await self.core.supervisor.start(process.spec())
         await self.router.prepare()
 

@@ -1,10 +1,24 @@
-"""What a model's tokens cost, and what a call comes to. Pure."""
+"""What a model's tokens cost, and what a call comes to; and the library of prices (genai-prices): facts about the
+models of known services, from data that it ships with.
 
+The library takes 30 MB and a fifth of a second to import, for a handful of figures. So it is imported by a child
+process, which answers one list of questions and ends: ``python -m klaw.llm.prices``, JSON in and out. It never asks the
+network.
+"""
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 import attrs
+import trio
 
 from klaw.domain.usage import Spent
+from klaw.errors import NoPriceList
 from klaw.llm.types import Usage
 
 _NANO_PER_TOKEN = Decimal(1000)
@@ -84,3 +98,188 @@ def spent_of(usage: Usage, prices: Prices | None, *, estimated: bool = False) ->
         unpriced_tokens=tokens if prices is None else 0,
         estimated_calls=int(estimated),
     )
+
+
+FREE_VARIANT = ":free"
+"""The end of names under which OpenRouter offers models for nothing."""
+ANSWER_S = 60.0
+"""Longest wait for the child; a cold start on a slow card takes some seconds."""
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """A model that is looked up. One of the last two is given: only the service itself says what a model costs there.
+
+    Args:
+        model: the service's own name of it.
+        api_url: address of the API.
+        service: the library's name of the service.
+    """
+
+    model: str
+    api_url: str | None
+    service: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Period:
+    """Prices that hold from a date on, or between two times of the day; all UTC. None: always."""
+
+    from_date: dt.date | None = None
+    from_time: dt.time | None = None
+    until_time: dt.time | None = None
+    prices: Prices | None
+    """None: what a call costs is not only a matter of tokens."""
+
+    def holds(self, moment: dt.datetime) -> bool:
+        """Whether it does at a moment (UTC)."""
+        if self.from_date is not None:
+            return moment.date() >= self.from_date
+        if self.from_time is None or self.until_time is None:
+            return True
+        now = moment.time()
+        if self.until_time < self.from_time:
+            return now >= self.from_time or now < self.until_time
+        return self.from_time <= now < self.until_time
+
+
+@attrs.frozen(kw_only=True)
+class Listed:
+    """What the library knows of a model. Of several periods that hold, the last one counts."""
+
+    context_tokens: int | None
+    periods: tuple[Period, ...]
+
+    def prices_at(self, moment: dt.datetime) -> Prices | None:
+        """The prices at a moment (UTC)."""
+        holding = [period for period in self.periods if period.holds(moment)]
+        found = holding[-1] if holding else self.periods[0] if self.periods else None
+        return found.prices if found is not None else None
+
+
+async def look_up(wanted: Sequence[Wanted]) -> list[Listed | None]:
+    """Ask the library, in the same order; None for what it does not know.
+
+    Raises:
+        NoPriceList: it is not installed, failed, or did not answer.
+
+    Cancellation: the child is ended.
+    """
+    question = json.dumps([attrs.asdict(each) for each in wanted]).encode()
+    command = [sys.executable, "-m", "klaw.llm.prices"]
+    with trio.move_on_after(ANSWER_S) as scope:
+        try:
+            done = await trio.run_process(
+                command, stdin=question, capture_stdout=True, stderr=subprocess.DEVNULL, check=False
+            )
+        except OSError as error:
+            raise NoPriceList("the price list could not be started") from error
+    if scope.cancelled_caught or done.returncode != 0:
+        raise NoPriceList("the price list did not answer")
+    try:
+        answers = [None if told is None else _listed(told) for told in json.loads(done.stdout)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NoPriceList("the price list answered nonsense") from error
+    if len(answers) != len(wanted):
+        raise NoPriceList("the price list answered something else")
+    return answers
+
+
+# -- what the child says -----------------------------------------------------------------------------------------------
+
+
+def _listed(told: dict[str, Any]) -> Listed:
+    periods = [
+        Period(
+            from_date=_of(dt.date.fromisoformat, each.get("from_date")),
+            from_time=_of(dt.time.fromisoformat, each.get("from_time")),
+            until_time=_of(dt.time.fromisoformat, each.get("until_time")),
+            prices=_of(_prices, each["prices"]),
+        )
+        for each in told["periods"]
+    ]
+    return Listed(context_tokens=told["context_tokens"], periods=tuple(periods))
+
+
+def _prices(told: dict[str, Any]) -> Prices:
+    return Prices(**{name: _of(_rate, rate) for name, rate in told.items()})
+
+
+def _rate(told: list[Any]) -> Rate:
+    base, *tiers = told
+    return Rate(Decimal(base), tuple((int(bound), Decimal(price)) for bound, price in tiers))
+
+
+def _of(read: Any, value: Any) -> Any:
+    return None if value is None else read(value)
+
+
+# -- in the child ------------------------------------------------------------------------------------------------------
+
+
+def answer(wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
+    """Look models up; imports the library.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    snapshot = get_snapshot()
+    return [_find(snapshot, each["model"], each["api_url"], each["service"]) for each in wanted]
+
+
+def _find(snapshot: Any, model: str, api_url: str | None, service: str | None) -> dict[str, Any] | None:
+    try:
+        provider = snapshot.find_provider(None, service, api_url)
+    except LookupError:
+        return None
+    free = provider.id == "openrouter" and model.endswith(FREE_VARIANT)
+    found = provider.find_model(model.removesuffix(FREE_VARIANT) if free else model, all_providers=snapshot.providers)
+    if found is None:
+        return None
+    periods: list[dict[str, Any]]
+    if free:
+        periods = [{"prices": {"input": ["0"], "output": ["0"]}}]
+    elif isinstance(found.prices, list):
+        periods = [{**_hours(each.constraint), "prices": _told(each.prices)} for each in found.prices]
+    else:
+        periods = [{"prices": _told(found.prices)}]
+    return {"context_tokens": found.context_window, "periods": periods}
+
+
+def _hours(constraint: Any) -> dict[str, Any]:
+    if constraint is None:
+        return {}
+    if hasattr(constraint, "start_date"):
+        return {"from_date": constraint.start_date.isoformat()}
+    times = (constraint.start_time, constraint.end_time)
+    begin, end = (
+        (dt.datetime.combine(dt.date(2000, 1, 1), time) - (time.utcoffset() or dt.timedelta())) for time in times
+    )
+    return {"from_time": begin.time().isoformat(), "until_time": end.time().isoformat()}
+
+
+_RATES = {
+    "input": "input_mtok",
+    "output": "output_mtok",
+    "cached_input": "cache_read_mtok",
+    "cache_write": "cache_write_mtok",
+}
+
+
+def _told(prices: Any) -> dict[str, Any] | None:
+    if prices.input_mtok is None or prices.output_mtok is None or prices.requests_kcount is not None:
+        return None
+    return {name: _told_rate(getattr(prices, theirs)) for name, theirs in _RATES.items()}
+
+
+def _told_rate(price: Any) -> list[Any] | None:
+    if price is None:
+        return None
+    tiers = getattr(price, "tiers", None)
+    return [str(price)] if tiers is None else [str(price.base), *([tier.start, str(tier.price)] for tier in tiers)]
+
+
+if __name__ == "__main__":
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)

@@ -18,9 +18,9 @@ from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.config.llm import LOCAL_PROVIDER, ProviderModelConfig
 from klaw.config.schema import EngineConfig
-from klaw.llm import pricebook
-from klaw.llm.pricebook import Listed, NoPriceList, Wanted
-from klaw.llm.prices import FREE, Prices, Rate
+from klaw.errors import NoPriceList
+from klaw.llm import prices
+from klaw.llm.prices import FREE, Listed, Prices, Rate, Wanted
 
 MAX_REMEMBERED = 512
 """Models whose facts are kept; people try names."""
@@ -86,7 +86,7 @@ class Registry:
                 return
             found: Mapping[str, Listed | None] = dict.fromkeys(wanted)
             try:
-                found = dict(zip(wanted, await pricebook.look_up(list(wanted.values())), strict=True))
+                found = dict(zip(wanted, await prices.look_up(list(wanted.values())), strict=True))
                 self.failed = False
             except NoPriceList as error:
                 self.failed = True

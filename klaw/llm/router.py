@@ -12,11 +12,10 @@ from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError, Problem, ProviderNotSetUp
-from klaw.llm.provider import Model, Provider, Route
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.openai import OpenAiDialect
-from klaw.llm.retry import BreakerState
-from klaw.llm.service import ProviderReport, Service
+from klaw.llm.service import BreakerState, ProviderReport, Service
+from klaw.llm.types import Model, Provider, Route
 
 _NOTHING_WORKS = frozenset({401, 402, 403})
 """What an account without a right key or without credit gets for every call."""

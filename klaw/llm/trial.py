@@ -8,8 +8,7 @@ import attrs
 import trio
 
 from klaw.errors import ProviderError
-from klaw.llm.provider import Provider
-from klaw.llm.types import ChatMessage, Completion, Delta, Image, Request, ToolDescription
+from klaw.llm.types import ChatMessage, Completion, Delta, Image, Provider, Request, ToolDescription
 
 MAX_TOKENS = 512
 """A model that thinks must come to an answer."""

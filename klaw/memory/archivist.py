@@ -17,18 +17,25 @@ from klaw.actor.backoff import Pauses
 from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.config.memory import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
-from klaw.domain.topic import Topic, TopicId
-from klaw.errors import ActorStopped, ConfigError, KlawError, ProviderError, StorageError, TopicChanged
+from klaw.domain.topic import Topic, TopicCandidate, TopicId
+from klaw.errors import (
+    ActorStopped,
+    ConfigError,
+    EmbeddingUnavailable,
+    KlawError,
+    ProviderError,
+    StorageError,
+    TopicChanged,
+)
 from klaw.memory.asking import Asker
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, Like, candidates, decide
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, decide
 from klaw.memory.topics.search import TopicMetrics
-from klaw.memory.topics.sessions import Chunk, Row, cut
-from klaw.memory.topics.splitter import divide
+from klaw.memory.topics.splitter import Chunk, Row, cut, divide
 from klaw.memory.topics.texts import embedding_text
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
@@ -70,121 +77,121 @@ class ArchivistStatus:
 
 
 class Archivist(Nudge):
-    """Handle of the actor. It keeps the pauses, so that a restart of the actor does not end them."""
+    """The actor and its handle. It keeps the pauses, so that a restart does not end them.
 
-    def __init__(self) -> None:
+    Args:
+        config: ``topics``.
+        readers, writer, embedder, asker, metrics, clock: what it works with.
+        on_topic: see ``OnTopic``.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: TopicsConfig,
+        readers: Readers,
+        writer: Writer,
+        embedder: Embedder,
+        asker: Asker,
+        metrics: TopicMetrics,
+        clock: Clock,
+        on_topic: Sequence[OnTopic] = (),
+    ) -> None:
         super().__init__()
         self.backoff: Pauses[Key] = Pauses()
         self.model_failures = 0
         self.status = ArchivistStatus()
+        self._config = config
+        self._readers = readers
+        self._writer = writer
+        self._embedder = embedder
+        self._asker = asker
+        self._metrics = metrics
+        self._clock = clock
+        self._on_topic = on_topic
+        self._last_user: UserId | None = None
+        """Whose chunk was the last one: users take turns."""
+        self._opened: float | None = None
+        """When the first open session may become stale, in Unix seconds."""
 
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
-@attrs.frozen(kw_only=True)
-class ArchivistServices:
-    """What it works with."""
+    async def run(self, vitals: Vitals, task_status: Started) -> None:
+        """Work for ever.
 
-    config: TopicsConfig
-    readers: Readers
-    writer: Writer
-    embedder: Embedder
-    asker: Asker
-    metrics: TopicMetrics
-    clock: Clock
-    on_topic: Sequence[OnTopic] = ()
-
-
-async def run(vitals: Vitals, task_status: Started, *, archivist: Archivist, services: ArchivistServices) -> None:
-    """Work for ever.
-
-    Cancellation: at any point; what was stored is whole, and the next start goes on from there.
-    """
-    worker = _Worker(vitals=vitals, archivist=archivist, services=services)
-    task_status.started()
-    while True:
-        try:
-            while await worker.step():
-                pass
-            await worker.tell()
-            pause = worker.pause()
-        except (StorageError, TopicChanged) as error:
-            log.warning("archivist_failed", error=error_class(error))
-            archivist.status = attrs.evolve(archivist.status, error=error_class(error))
-            pause = SWEEP_S
-        vitals.doing("idle")
-        await archivist.wait_for_news(pause)
-
-
-@attrs.define(kw_only=True)
-class _Worker:
-    vitals: Vitals
-    archivist: Archivist
-    services: ArchivistServices
-    last_user: UserId | None = None
-    """Whose chunk was the last one: users take turns."""
-    opened: float | None = None
-    """When the first open session may become stale, in Unix seconds."""
+        Cancellation: at any point; what was stored is whole, and the next start goes on from there.
+        """
+        task_status.started()
+        while True:
+            try:
+                while await self._finish_topics(vitals) or await self._archive_next(vitals):
+                    pass
+                self.status = attrs.evolve(
+                    self.status,
+                    unarchived=await self._readers.run(topics.count_unarchived),
+                    failing=self.backoff.count(),
+                )
+                pause = self._pause()
+            except (StorageError, TopicChanged) as error:
+                log.warning("archivist_failed", error=error_class(error))
+                self.status = attrs.evolve(self.status, error=error_class(error))
+                pause = SWEEP_S
+            vitals.doing("idle")
+            await self.wait_for_news(pause)
 
     # -- what to do ------------------------------------------------------------------------------------------------
 
-    async def step(self) -> bool:
-        """Do one thing. Returns whether there was one."""
-        return await self._finish_topics() or await self._archive_next()
-
-    def pause(self) -> float:
+    def _pause(self) -> float:
         """How long to wait when nothing can be done."""
         now = trio.current_time()
         ends = [SWEEP_S]
-        retry = self.archivist.backoff.next(now)
+        retry = self.backoff.next(now)
         if retry is not None:
             ends.append(retry - now)
-        if self.opened is not None:
-            ends.append(self.opened + self.services.config.chunk_interval_s - self.services.clock.now())
+        if self._opened is not None:
+            ends.append(self._opened + self._config.chunk_interval_s - self._clock.now())
         return max(1.0, min(ends))
 
-    async def tell(self) -> None:
-        """Put into the status how far it is."""
-        unarchived = await self.services.readers.run(topics.count_unarchived)
-        failing = self.archivist.backoff.count()
-        self.archivist.status = attrs.evolve(self.archivist.status, unarchived=unarchived, failing=failing)
-
     def _waits(self, *key: object) -> bool:
-        return self.archivist.backoff.waits(key, trio.current_time())  # type: ignore[arg-type]  # kind and what it is of
+        return self.backoff.waits(key, trio.current_time())  # type: ignore[arg-type]  # kind and what it is of
 
     def _failed(self, error: KlawError, *key: object) -> None:
         now = trio.current_time()
-        pause = self.archivist.backoff.fail(key, now)  # type: ignore[arg-type]  # likewise
-        self.archivist.status = attrs.evolve(self.archivist.status, error=error_class(error))
+        pause = self.backoff.fail(key, now)  # type: ignore[arg-type]  # likewise
+        self.status = attrs.evolve(self.status, error=error_class(error))
         log.warning("archivist_backs_off", kind=str(key[0]), error=error_class(error), retry_s=round(pause))
         if isinstance(error, ProviderError):
-            self.archivist.model_failures += 1
-            if self.archivist.model_failures >= MODEL_FAILURES:
-                self.archivist.backoff.fail((_MODEL, None), now)
+            self.model_failures += 1
+            if self.model_failures >= MODEL_FAILURES:
+                self.backoff.fail((_MODEL, None), now)
 
     def _succeeded(self, *key: object) -> None:
-        self.archivist.backoff.succeed(key)  # type: ignore[arg-type]  # likewise
-        self.archivist.status = attrs.evolve(self.archivist.status, error=None)
+        self.backoff.succeed(key)  # type: ignore[arg-type]  # likewise
+        self.status = attrs.evolve(self.status, error=None)
 
     def _model_answers(self) -> None:
-        self.archivist.model_failures = 0
-        self.archivist.backoff.succeed((_MODEL, None))
+        self.model_failures = 0
+        self.backoff.succeed((_MODEL, None))
 
     # -- chunks ----------------------------------------------------------------------------------------------------
 
-    async def _archive_next(self) -> bool:
+    async def _archive_next(self, vitals: Vitals) -> bool:
         if self._waits(_MODEL, None):
             return False
         found = await self._next_chunk()
         if found is None:
             return False
         user, chunk = found
-        self.last_user = user
-        self.vitals.doing(f"dividing {len(chunk.rowids)} messages")
+        self._last_user = user
+        vitals.doing(f"dividing {len(chunk.rowids)} messages")
         try:
             await self._archive(user, chunk)
         except ActorStopped:
             raise
         except (ProviderError, ConfigError, TopicChanged) as error:
-            self.services.metrics.failed.add()
+            self._metrics.failed.add()
             self._failed(error, "chunk", chunk.key)
         else:
             self._succeeded("chunk", chunk.key)
@@ -192,9 +199,9 @@ class _Worker:
 
     async def _next_chunk(self) -> tuple[UserId, Chunk] | None:
         """The next chunk that may be tried; of all users in turn."""
-        users = await self.services.readers.run(topics.users)
-        after = [user for user in users if self.last_user is not None and user > self.last_user]
-        self.opened = None
+        users = await self._readers.run(topics.users)
+        after = [user for user in users if self._last_user is not None and user > self._last_user]
+        self._opened = None
         for user in [*after, *users[: len(users) - len(after)]]:
             chunk = await self._next_of(user)
             if chunk is not None:
@@ -202,39 +209,39 @@ class _Worker:
         return None
 
     async def _next_of(self, user: UserId) -> Chunk | None:
-        config, reached = self.services.config, 0
+        config, reached = self._config, 0
         page_rows = max(PAGE_ROWS, 2 * config.max_chunk_size)
         while True:
-            page = await self.services.readers.run(topics.unarchived, user, reached, page_rows)
+            page = await self._readers.run(topics.unarchived, user, reached, page_rows)
             rows = [Row(rowid=row.rowid, chat=row.chat, created_s=row.created_s, said=row.said) for row in page]
             more = len(page) == page_rows
-            now = self.services.clock.now()
+            now = self._clock.now()
             found = cut(rows, now, config.chunk_interval_s, config.max_chunk_size, more=more)
             for chunk in found.chunks:
                 if not self._waits("chunk", chunk.key):
                     return chunk
             if not more:
                 if found.open_since is not None:
-                    self.opened = min(found.open_since, self.opened or found.open_since)
+                    self._opened = min(found.open_since, self._opened or found.open_since)
                 return None
             done = max((rowid for chunk in found.chunks for rowid in chunk.rowids), default=reached)
             reached = done if done > reached else page[-1].rowid
 
     async def _archive(self, user: UserId, chunk: Chunk) -> None:
-        services, metrics = self.services, self.services.metrics
-        as_of = await services.readers.run(meta.last_entry)
-        read = await services.readers.run(messages.by_rowids, chunk.rowids)
+        metrics = self._metrics
+        as_of = await self._readers.run(meta.last_entry)
+        read = await self._readers.run(messages.by_rowids, chunk.rowids)
         own = [message for message in read if message.user == user and message.chat == chunk.chat]
         if not own:
             raise TopicChanged("the messages are gone")
-        async with services.asker.charged("topics", user, chunk.chat) as asker:
+        async with self._asker.charged("topics", user, chunk.chat) as asker:
             with metrics.splitter_s.timed():
-                threshold = services.config.split_threshold_chars
+                threshold = self._config.split_threshold_chars
                 division = await divide(asker, own, speaks=chunk.speaks, threshold_chars=threshold)
         if chunk.speaks:
             self._model_answers()
-        model = await services.readers.run(vectors.model)
-        drawn = await services.readers.run(topic_changes.drawn, user, chunk.rowids)
+        model = await self._readers.run(vectors.model)
+        drawn = await self._readers.run(topic_changes.drawn, user, chunk.rowids)
         drafts = [
             TopicDraft(
                 summary=draft.summary,
@@ -246,12 +253,12 @@ class _Worker:
             )
             for draft in division.drafts
         ]
-        stored = await services.writer.run(
+        stored = await self._writer.run(
             topic_edits.store,
             user,
             chunk.chat,
             drafts,
-            iso(services.clock.now()),
+            iso(self._clock.now()),
             model_id=model[0] if model else None,
             as_of=as_of,
         )
@@ -264,66 +271,65 @@ class _Worker:
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    async def _finish_topics(self) -> bool:
+    async def _finish_topics(self, vitals: Vitals) -> bool:
         """Take the next step that a stored topic waits for: its vector, its facts, its consolidation."""
-        return await self._embed_next() or await self._finish_next()
+        return await self._embed_next(vitals) or await self._finish_next(vitals)
 
-    async def _embed_next(self) -> bool:
-        readers, after = self.services.readers, 0
+    async def _embed_next(self, vitals: Vitals) -> bool:
+        readers, after = self._readers, 0
         while page := await readers.run(topic_vectors.unembedded, after, BATCH_TOPICS):
             for user, topic in page:
                 if not self._waits("vector", topic):
-                    return await self._embed(user, topic)
+                    return await self._embed(vitals, user, topic)
             after = page[-1][1]
         return False
 
-    async def _embed(self, user: UserId, topic_id: TopicId) -> bool:
-        readers = self.services.readers
+    async def _embed(self, vitals: Vitals, user: UserId, topic_id: TopicId) -> bool:
+        readers = self._readers
         as_of = await readers.run(meta.last_entry)
         topic = await readers.run(topics.get, user, topic_id)
         model = await readers.run(vectors.model)
         if topic is None or model is None:
             return False
-        self.vitals.doing("embedding a topic")
+        vitals.doing("embedding a topic")
         vector = await self._vector(topic.summary, await readers.run(topics.read, user, topic_id))
         if vector is None:
             return False  # the embedder is not ready; the next sweep asks again
         made = TopicVector(topic.id, topic.updated_at, vector)
-        if not await self.services.writer.run(topic_edits.store_vectors, model[0], [made], as_of=as_of):
-            self.archivist.backoff.fail(("vector", topic.id), trio.current_time())
+        if not await self._writer.run(topic_edits.store_vectors, model[0], [made], as_of=as_of):
+            self.backoff.fail(("vector", topic.id), trio.current_time())
         return True
 
     async def _vector(self, summary: str, own: Sequence[Message]) -> bytes | None:
         try:
-            return await self.services.embedder.passage_in_background(embedding_text(summary, own))
+            return await self._embedder.passage_in_background(embedding_text(summary, own))
         except (EmbeddingUnavailable, ActorStopped):
             return None
 
-    async def _finish_next(self) -> bool:
-        services, after = self.services, 0
-        with_facts = bool(services.on_topic)
-        while page := await services.readers.run(
+    async def _finish_next(self, vitals: Vitals) -> bool:
+        after = 0
+        with_facts = bool(self._on_topic)
+        while page := await self._readers.run(
             topics.unfinished, with_facts=with_facts, after=after, limit=BATCH_TOPICS
         ):
             for topic in page:
-                if not self._waits("topic", topic.id) and await self._finish(topic):
+                if not self._waits("topic", topic.id) and await self._finish(vitals, topic):
                     return True
             after = page[-1].id
         return False
 
-    async def _finish(self, topic: Topic) -> bool:
+    async def _finish(self, vitals: Vitals, topic: Topic) -> bool:
         """One step of a topic. Returns whether something was done or tried."""
-        services = self.services
         if self._waits(_MODEL, None):
             return False
         try:
-            if services.on_topic and not topic.facts:
-                self.vitals.doing("drawing facts from a topic")
-                own = await services.readers.run(topics.read, topic.user, topic.id)
-                for hook in services.on_topic:
+            if self._on_topic and not topic.facts:
+                vitals.doing("drawing facts from a topic")
+                own = await self._readers.run(topics.read, topic.user, topic.id)
+                for hook in self._on_topic:
                     await hook(topic, own)
-                await services.writer.run(topic_edits.mark, topic.user, topic.id, "facts", iso(services.clock.now()))
-            elif not await self._consolidate(topic):
+                await self._writer.run(topic_edits.mark, topic.user, topic.id, "facts", iso(self._clock.now()))
+            elif not await self._consolidate(vitals, topic):
                 return False
         except ActorStopped:
             raise
@@ -333,18 +339,18 @@ class _Worker:
             self._succeeded("topic", topic.id)
         return True
 
-    async def _consolidate(self, topic: Topic) -> bool:
+    async def _consolidate(self, vitals: Vitals, topic: Topic) -> bool:
         """Compare a topic with those that are like it. False: it has no vector yet."""
-        services, metrics = self.services, self.services.metrics
+        metrics = self._metrics
         like = await self._candidates(topic)
         if like is None:
             return False
-        self.vitals.doing("comparing a topic")
+        vitals.doing("comparing a topic")
         metrics.candidates.observe(len(like))
-        as_of = await services.readers.run(meta.last_entry)
-        at = iso(services.clock.now())
+        as_of = await self._readers.run(meta.last_entry)
+        at = iso(self._clock.now())
         if like:
-            async with services.asker.charged("topics", topic.user, topic.chat) as asker:
+            async with self._asker.charged("topics", topic.user, topic.chat) as asker:
                 with metrics.merger_s.timed():
                     merge = await decide(asker, topic, like)
             self._model_answers()
@@ -352,11 +358,11 @@ class _Worker:
                 target = like[merge.place - 1].topic
                 if await self._merge(topic, target, merge.summary, as_of):
                     return True
-        await services.writer.run(topic_edits.mark, topic.user, topic.id, "consolidated", at)
+        await self._writer.run(topic_edits.mark, topic.user, topic.id, "consolidated", at)
         return True
 
-    async def _candidates(self, topic: Topic) -> list[Like] | None:
-        readers = self.services.readers
+    async def _candidates(self, topic: Topic) -> list[TopicCandidate] | None:
+        readers = self._readers
         vector = await readers.run(topic_vectors.read, topic.user, topic.id)
         if vector is None:
             return None
@@ -369,24 +375,24 @@ class _Worker:
             chat=topic.chat,
         )
         known = await readers.run(topics.by_ids, topic.user, [each.topic for each in near])
-        return candidates(topic, [Like(known[each.topic], each.cosine) for each in near if each.topic in known])
+        like = [TopicCandidate(topic=known[each.topic], score=each.cosine) for each in near if each.topic in known]
+        return candidates(topic, like)
 
     async def _merge(self, source: Topic, target: Topic, summary: str, as_of: int) -> bool:
-        services = self.services
         own = [
-            *await services.readers.run(topics.read, target.user, target.id),
-            *await services.readers.run(topics.read, source.user, source.id),
+            *await self._readers.run(topics.read, target.user, target.id),
+            *await self._readers.run(topics.read, source.user, source.id),
         ]
         own.sort(key=lambda message: message.rowid)
         vector = await self._vector(summary, own)
-        model = await services.readers.run(vectors.model)
+        model = await self._readers.run(vectors.model)
         try:
-            merged = await services.writer.run(
+            merged = await self._writer.run(
                 topic_edits.merge,
                 source,
                 target,
                 summary,
-                iso(services.clock.now()),
+                iso(self._clock.now()),
                 vector=vector,
                 model_id=model[0] if model is not None else None,
                 as_of=as_of,
@@ -394,6 +400,6 @@ class _Worker:
         except (StorageError, TopicChanged) as error:
             log.info("merge_refused", error=error_class(error))
             return False
-        services.metrics.merged.add()
+        self._metrics.merged.add()
         log.info("topics_merged", messages=merged.messages, size=merged.chars)
         return True

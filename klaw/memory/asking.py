@@ -21,10 +21,9 @@ from klaw.domain.names import ChatId, UserId
 from klaw.errors import KlawError, ProviderTimeout
 from klaw.llm.ask_json import ask_json
 from klaw.llm.client import LlmClient, Meter
-from klaw.llm.provider import Route
 from klaw.llm.router import Task
 from klaw.llm.slots import Priority
-from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, ToolDescription
+from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, Route, ToolDescription
 from klaw.prompts import prompt
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import usage

@@ -17,7 +17,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.domain.coverage import Damage, Tallies, add_rows, joined
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
@@ -65,22 +65,62 @@ class CoverageStatus:
 
 
 class Coverage(Nudge):
-    """Handle of the actor: the nudge in, the counts out."""
+    """The actor and its handle: the nudge in, the counts out.
 
-    def __init__(self, clock: Clock) -> None:
+    Args:
+        clock, readers, writer: as everywhere.
+        wake_embedder: called when vectors have to be made.
+        sliding_window: ``context.slidingWindow``.
+        with_summaries: messages that a live summary holds are covered too.
+        pace: how much it does at once.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        readers: Readers,
+        writer: Writer,
+        wake_embedder: Callable[[], None],
+        *,
+        sliding_window: int,
+        with_summaries: bool = False,
+        pace: Pace = Pace(),
+    ) -> None:
         super().__init__()
-        self._clock = clock
+        self.clock, self.readers, self.writer = clock, readers, writer
+        self.wake_embedder = wake_embedder
+        self.sliding_window = sliding_window
+        self.with_summaries = with_summaries
+        self.pace = pace
         self.status = CoverageStatus()
         self._tallies: Tallies = {}
         self._uncovered: dict[ChatId, int] = {}
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
+
+    async def run(self, vitals: Vitals, task_status: Started) -> None:
+        """Count until cancelled. A restart counts anew."""
+        head = await self.readers.run(sql.newest_rowid)
+        auditor = _Auditor(self, head=head, pass_end=head)
+        task_status.started()
+        while True:
+            try:
+                pause = await auditor.step(vitals)
+            except StorageError as error:  # a full disk, or a damaged index, which `klaw doctor` names
+                log.warning("coverage_failed", error=error_class(error.__cause__ or error))
+                self.status = attrs.evolve(self.status, error=error_class(error.__cause__ or error))
+                await trio.sleep(self.pace.retry_s)
+                continue
+            vitals.doing("counting" if auditor.passing is not None else "idle")
+            if await self.wait_for_news(pause):
+                await trio.sleep(self.pace.settle_s)
 
     def publish(self, tallies: Tallies, uncovered: dict[ChatId, int], **changes: Any) -> None:
         """Set what is known; the actor's own method."""
         self._tallies, self._uncovered = tallies, uncovered
         self.status = attrs.evolve(self.status, **changes)
-
-    def now(self) -> float:
-        return self._clock.now()
 
     @property
     def uncovered(self) -> int:
@@ -121,37 +161,6 @@ class Coverage(Nudge):
         }
 
 
-async def run(
-    vitals: Vitals,
-    task_status: Started,
-    *,
-    coverage: Coverage,
-    readers: Readers,
-    writer: Writer,
-    wake_embedder: Callable[[], None],
-    sliding_window: int,
-    with_summaries: bool = False,
-    pace: Pace = Pace(),
-) -> None:
-    """Count until cancelled. A restart counts anew."""
-    head = await readers.run(sql.newest_rowid)
-    auditor = _Auditor(
-        coverage, readers, writer, wake_embedder, sliding_window, with_summaries, pace, head=head, pass_end=head
-    )
-    task_status.started()
-    while True:
-        try:
-            pause = await auditor.step(vitals)
-        except StorageError as error:  # a full disk, or a damaged index, which `klaw doctor` names
-            log.warning("coverage_failed", error=error_class(error.__cause__ or error))
-            coverage.status = attrs.evolve(coverage.status, error=error_class(error.__cause__ or error))
-            await trio.sleep(pace.retry_s)
-            continue
-        vitals.doing("idle" if auditor.is_between_passes else "counting")
-        if await coverage.wait_for_news(pause):
-            await trio.sleep(pace.settle_s)
-
-
 @attrs.define
 class _Auditor:
     """The two counts: ``passed`` of the messages up to the last whole pass, ``fresh`` of those after them.
@@ -160,12 +169,6 @@ class _Auditor:
     """
 
     coverage: Coverage
-    readers: Readers
-    writer: Writer
-    wake_embedder: Callable[[], None]
-    sliding_window: int
-    with_summaries: bool
-    pace: Pace
     head: int
     """Rowid up to which new messages were counted."""
     pass_end: int
@@ -179,10 +182,6 @@ class _Auditor:
     uncovered: dict[ChatId, int] = attrs.Factory(dict)
     next_pass_at: float = 0.0
 
-    @property
-    def is_between_passes(self) -> bool:
-        return self.passing is None
-
     async def step(self, vitals: Vitals) -> float:
         """Look at what is new, and go on with a pass if one is due. Returns how long to wait, unless nudged."""
         vitals.doing("looking at new messages")
@@ -193,7 +192,7 @@ class _Auditor:
             vitals.doing("counting")
             await self._go_on(self.passing)
         if self.passing is not None:
-            return self.pace.pause_s
+            return self.coverage.pace.pause_s
         return max(0.0, self.next_pass_at - trio.current_time())
 
     async def _follow(self) -> None:
@@ -207,7 +206,7 @@ class _Auditor:
                 add_rows(self.fresher, batch.rows)
             self.head = batch.rows[-1].rowid
             await self._show({row.chat for row in batch.rows})
-            if len(batch.rows) < self.pace.rows:
+            if len(batch.rows) < self.coverage.pace.rows:
                 return
 
     async def _go_on(self, passing: Tallies) -> None:
@@ -220,17 +219,17 @@ class _Auditor:
                 await self._show({row.chat for row in batch.rows})
             return
         self.passed, self.fresh, self.fresher, self.passing = passing, self.fresher, {}, None
-        self.next_pass_at = trio.current_time() + self.pace.pass_every_s
+        self.next_pass_at = trio.current_time() + self.coverage.pace.pass_every_s
         self.uncovered = {}
-        await self._show(self._known(), whole=True, counted_at=self.coverage.now())
+        await self._show(self._known(), whole=True, counted_at=self.coverage.clock.now())
 
     async def _read(self, after: int, last: int) -> sql.Batch:
         """A range of messages, repaired if it needs it. What a repair did not help stays as it is until the next
         pass."""
-        batch = await self.readers.run(sql.read, after, last, self.pace.rows)
+        batch = await self.coverage.readers.run(sql.read, after, last, self.coverage.pace.rows)
         if not batch.damage.repairable or not await self._repair(batch.damage):
             return batch
-        return await self.readers.run(sql.read, after, last, self.pace.rows)
+        return await self.coverage.readers.run(sql.read, after, last, self.coverage.pace.rows)
 
     async def _repair(self, damage: Damage) -> bool:
         """Have the writer repair it, a few rows at a time: whoever stores a message meanwhile waits for one part only.
@@ -246,7 +245,7 @@ class _Auditor:
         return helped
 
     async def _repair_piece(self, damage: Damage) -> bool:
-        repaired = await self.writer.run(vectors.repair, damage)
+        repaired = await self.coverage.writer.run(vectors.repair, damage)
         status = self.coverage.status
         self.coverage.status = attrs.evolve(
             status,
@@ -254,7 +253,7 @@ class _Auditor:
             repaired_vectors=status.repaired_vectors + repaired.vectors,
         )
         if repaired.vectors:
-            self.wake_embedder()
+            self.coverage.wake_embedder()
         for kind, count in (("text", repaired.texts), ("vector", repaired.vectors)):
             if count:
                 log.warning("index_repaired", kind=kind, count=count)
@@ -270,7 +269,7 @@ class _Auditor:
         for chat in chats:
             self.uncovered.pop(chat, None)
             if known[chat].lost:
-                start = await self.readers.run(sql.window_start, chat, self.sliding_window)
-                held = await self.readers.run(sql.summarised, chat) if self.with_summaries else []
+                start = await self.coverage.readers.run(sql.window_start, chat, self.coverage.sliding_window)
+                held = await self.coverage.readers.run(sql.summarised, chat) if self.coverage.with_summaries else []
                 self.uncovered[chat] = known[chat].uncovered(start, held)
         self.coverage.publish(known, dict(self.uncovered), error=None, **changes)

@@ -14,21 +14,19 @@ from klaw.core import Core
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import UserId
 from klaw.llm.parts import Llm
-from klaw.memory import archivist, coverage
-from klaw.memory.archivist import Archivist, ArchivistServices
+from klaw.memory.archivist import Archivist
 from klaw.memory.asking import Asker
 from klaw.memory.coverage import Coverage
 from klaw.memory.embed import worker
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.facts import memory_files as files
 from klaw.memory.facts.facts import Facts
+from klaw.memory.facts.memory_files import MemoryFiles
+from klaw.memory.facts.people import People
 from klaw.memory.forget import compactor
 from klaw.memory.forget.forget import Forgetter
-from klaw.memory.people.people import People
 from klaw.memory.recall.recall import Recall
 from klaw.memory.search.search import MemorySearch
-from klaw.memory.summaries import summarizer
-from klaw.memory.summaries.making import SummaryServices
+from klaw.memory.summaries.making import Maker
 from klaw.memory.summaries.summarizer import Summarizer
 from klaw.memory.topics.chooser import LOCAL_S, REMOTE_S, TopicChooser
 from klaw.memory.topics.control import TopicControl
@@ -54,7 +52,7 @@ class Memory:
     topic_control: TopicControl
     facts: Facts
     people: People
-    files: Nudge
+    files: MemoryFiles
     coverage: Coverage
     summarizer: Summarizer
     archivist: Archivist
@@ -127,13 +125,42 @@ def build(
         tasks_changed: told when tasks were forgotten.
     """
     config, clock, readers, writer = core.config, core.clock, core.readers, core.writer
-    embed, cover = Embedder(clock, enabled=config.embedding.enabled), Coverage(clock)
-    summarize = Summarizer(enabled=config.summaries.enabled)
-    core.health.add(embed.problems, cover.problems, summarize.problems)
-    metrics, archive, compact, memory_files = TopicMetrics(core.metrics), Archivist(), Nudge(), Nudge()
+    embed = Embedder(clock, enabled=config.embedding.enabled)
+    metrics, compact = TopicMetrics(core.metrics), Nudge()
+    memory_files = MemoryFiles(core.paths.workspace, writer, readers, embed.nudge)
+    cover = Coverage(
+        clock,
+        readers,
+        writer,
+        embed.nudge,
+        sliding_window=config.context.sliding_window,
+        with_summaries=config.summaries.enabled,
+    )
     topic_search = TopicSearch(readers, embed, clock, metrics)
     facts, people = Facts(writer, readers, embed, clock, core.new_id), People(writer, readers, clock, core.new_id)
     asker = Asker(llm=llm, clock=clock, temperature=config.llm.temperature, writer=writer)
+    archivist = Archivist(
+        config=config.topics,
+        readers=readers,
+        writer=writer,
+        embedder=embed,
+        asker=asker,
+        metrics=metrics,
+        clock=clock,
+        on_topic=[FactExtractor(asker, facts, PeopleExtractor(people, readers), readers)],
+    )
+    maker = Maker(
+        config=config,
+        writer=writer,
+        readers=readers,
+        asker=asker,
+        correction=llm.correction,
+        files=core.files,
+        data_dir=core.paths.data_dir,
+        clock=clock,
+    )
+    summarizer = Summarizer(maker)
+    core.health.add(embed.problems, cover.problems, summarizer.problems)
 
     def changed() -> None:
         embed.nudge()
@@ -159,58 +186,18 @@ def build(
         embedder=embed,
         asker=asker,
         clock=clock,
-        changed=archive.nudge,
-    )
-    drawer = FactExtractor(asker, facts, PeopleExtractor(people, readers), readers)
-    audit = partial(
-        coverage.run,
-        coverage=cover,
-        readers=readers,
-        writer=writer,
-        wake_embedder=embed.nudge,
-        sliding_window=config.context.sliding_window,
-        with_summaries=config.summaries.enabled,
-    )
-    index_files = partial(
-        files.run,
-        files=memory_files,
-        workspace=core.paths.workspace,
-        writer=writer,
-        readers=readers,
-        embed=embed.nudge,
+        changed=archivist.nudge,
     )
     compacting = partial(compactor.run, compactor=compact, compact=forgetter.compact_files)
     background = [
-        ActorSpec(name=coverage.ACTOR_NAME, run=audit, stop_budget_s=1),
-        ActorSpec(name=files.ACTOR_NAME, run=index_files, stop_budget_s=2),
+        cover.spec(),
+        memory_files.spec(),
         ActorSpec(name=compactor.ACTOR_NAME, run=compacting, stop_budget_s=1),
     ]
     if config.summaries.enabled:
-        summaries = SummaryServices(
-            config=config,
-            writer=writer,
-            readers=readers,
-            asker=asker,
-            correction=llm.correction,
-            files=core.files,
-            data_dir=core.paths.data_dir,
-            clock=clock,
-        )
-        run = partial(summarizer.run, summarizer=summarize, services=summaries)
-        background.append(ActorSpec(name=summarizer.ACTOR_NAME, run=run, stop_budget_s=1))
+        background.append(summarizer.spec())
     if config.topics.enabled:
-        archiving = ArchivistServices(
-            config=config.topics,
-            readers=readers,
-            writer=writer,
-            embedder=embed,
-            asker=asker,
-            metrics=metrics,
-            clock=clock,
-            on_topic=[drawer],
-        )
-        run = partial(archivist.run, archivist=archive, services=archiving)
-        background.append(ActorSpec(name=archivist.ACTOR_NAME, run=run, stop_budget_s=1))
+        background.append(archivist.spec())
     return Memory(
         core=core,
         embedder=embed,
@@ -223,8 +210,8 @@ def build(
         people=people,
         files=memory_files,
         coverage=cover,
-        summarizer=summarize,
-        archivist=archive,
+        summarizer=summarizer,
+        archivist=archivist,
         compactor=compact,
         forgetter=forgetter,
         metrics=metrics,

@@ -24,8 +24,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.names import ChatId, InvalidName, UserId, chat_id, user_id, user_of
-from klaw.errors import KlawError, Problem
+from klaw.domain.names import ChatId, UserId, chat_id, user_id, user_of
+from klaw.errors import InvalidName, InvalidValue, KlawError, Problem
 
 Name: TypeAlias = Annotated[str, Bounds(1, 128)]
 """An id or a name; a chat's id has at most 97 characters."""
@@ -223,11 +223,11 @@ def chat_of(named: str | None, user: UserId, *, any_user: bool = False, field: s
 def timed(field: str, text: str | None, now: float, *, until: bool = False) -> str | None:
     """A time that a person gave, in UTC as it is stored; ``until``: the end of what it names. Raises OperationError."""
     from klaw.actor.clock import iso
-    from klaw.memory.recall.dates import BadTime, read_since, read_until
+    from klaw.memory.recall.dates import read_since, read_until
 
     try:
         return None if text is None else iso((read_until if until else read_since)(text, now))
-    except BadTime as error:
+    except InvalidValue as error:
         raise OperationError("bad_args", str(error), field=field) from None
 
 

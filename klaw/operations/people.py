@@ -9,8 +9,8 @@ import attrs
 
 from klaw.convert import Check
 from klaw.domain.names import UserId
-from klaw.domain.person import InvalidPerson, Person, PersonId, PersonSource, normal_name, person_name, relation_text
-from klaw.errors import NoSuchPerson, Problem
+from klaw.domain.person import Person, PersonId, PersonSource, normal_name, person_name, relation_text
+from klaw.errors import InvalidValue, NoSuchPerson, Problem
 from klaw.operations.operation import (
     Lines,
     Name,
@@ -32,7 +32,7 @@ from klaw.operations.operation import (
 )
 
 if TYPE_CHECKING:
-    from klaw.memory.people.people import People
+    from klaw.memory.facts.people import People
     from klaw.store.engine.database import Readers
     from klaw.store.kinds.people import Known
 
@@ -246,7 +246,7 @@ def _valid() -> Iterator[None]:
     """Names the field that breaks a rule."""
     try:
         yield
-    except InvalidPerson as error:
+    except InvalidValue as error:
         field, _, text = str(error).partition(": ")
         raise OperationError("bad_person", text, field=field) from None
 
@@ -274,7 +274,7 @@ async def list_people(asked: Paged, user: UserId, readers: "Readers") -> dict[st
 )
 async def find(asked: PersonFind, user: UserId, readers: "Readers") -> dict[str, Any]:
     """Tell who is named in a text, and what is known of them."""
-    from klaw.memory.people.people_search import PeopleSearch
+    from klaw.memory.search.passage_search import PeopleSearch
 
     found = await PeopleSearch(readers).find(asked.text, user, limit=FOUND)
     return {"user": user, "people": found}

@@ -186,9 +186,10 @@ async def search(
 
 
 def _page(text: str | None) -> "int | Cursor":
-    from klaw.memory.search.search_order import BadCursor, read_cursor
+    from klaw.errors import InvalidValue
+    from klaw.memory.search.search_order import read_cursor
 
     try:
         return read_cursor(text) if text is not None else 1
-    except BadCursor as error:
+    except InvalidValue as error:
         raise OperationError("bad_args", str(error), field="page") from None

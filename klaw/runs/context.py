@@ -11,7 +11,7 @@ import attrs
 
 from klaw.context.assemble import FIXED_SHARE, PENDING_SHARE, headed, layer
 from klaw.context.inputs import Budget
-from klaw.context.shorten import shorten
+from klaw.context.request import shorten
 from klaw.domain import tokens
 from klaw.domain.message import Role
 from klaw.domain.task import Run, RunKind

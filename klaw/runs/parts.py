@@ -12,7 +12,8 @@ from klaw.actor.supervisor import ActorSpec
 from klaw.agent.agent import Agent
 from klaw.config.schema import SYSTEM_ZONE
 from klaw.core import Core
-from klaw.domain.names import MAX_ZONE, InvalidName, zone
+from klaw.domain.names import MAX_ZONE, zone
+from klaw.errors import InvalidName
 from klaw.runs import scheduler
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling

@@ -11,9 +11,8 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.actor.failure import error_class, where
-from klaw.agent.agent import Agent
+from klaw.agent.agent import Agent, Recorder
 from klaw.agent.conversation import Call, Conversation, Ending, Outcome, describe_failure
-from klaw.agent.recorder import Recorder
 from klaw.context.inputs import Budget
 from klaw.context.pinned_facts import standing
 from klaw.domain.message import Kind, Role

@@ -14,10 +14,10 @@ from klaw.actor.clock import from_iso, iso
 from klaw.actor.mailbox import Reply, answer_within
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
-from klaw.domain.names import InvalidName, UserId, chat_id
+from klaw.domain.names import UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
-from klaw.errors import NoSuchTask, Problem, TaskError
+from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
 from klaw.runs import drafting, heartbeat
 from klaw.runs.beginning import Spawn
 from klaw.runs.describe import TaskView

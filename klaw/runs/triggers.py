@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 import attrs
 
 from klaw.actor.clock import from_iso, iso
-from klaw.domain.names import InvalidName
 from klaw.domain.names import zone as zone_of
 from klaw.domain.task import At, Cron, Every, Trigger
 from klaw.domain.text import span
+from klaw.errors import InvalidName
 from klaw.runs.cron import fires, moment_of
 
 MIN_EVERY_S = 60

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import attrs
 
 from klaw.convert import Bounds, Check
-from klaw.domain.names import InvalidName, chat_name, client_id
-from klaw.errors import ProtocolError
+from klaw.domain.names import chat_name, client_id
+from klaw.errors import InvalidName, ProtocolError
 
 PROTOCOL_VERSION = 1
 HISTORY_LIMIT = 200

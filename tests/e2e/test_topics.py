@@ -9,7 +9,8 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.domain.message import Role
 from klaw.domain.names import LOCAL_USER
-from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder, EmbeddingUnavailable
+from klaw.errors import EmbeddingUnavailable
+from klaw.memory.embed.embedder import SLOW_CAPACITY, Embedder
 from klaw.store.kinds import messages, topics
 from klaw.store.search import topic_vectors
 from klaw.store.search.topic_search import TopicFilters

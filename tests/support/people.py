@@ -6,7 +6,7 @@ from typing import Any
 from klaw.actor.clock import SystemClock
 from klaw.domain.names import UserId
 from klaw.domain.person import Mention, Person, PersonId, PersonSource
-from klaw.memory.people.people import People
+from klaw.memory.facts.people import People
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.store.kinds import people
 from klaw.store.store import Store

@@ -3,24 +3,21 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.metrics import Metrics
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.config.memory import TopicsConfig
 from klaw.config.schema import EngineConfig
 from klaw.llm.budget import Budget
 from klaw.llm.client import LlmClient
-from klaw.llm.provider import Route
 from klaw.llm.registry import Registry
 from klaw.llm.slots import Slots
-from klaw.llm.types import Completion, Request
-from klaw.memory import archivist as archivist_actor
-from klaw.memory.archivist import Archivist, ArchivistServices
+from klaw.llm.types import Completion, Request, Route
+from klaw.memory.archivist import ACTOR_NAME, Archivist
 from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.search import TopicMetrics
@@ -112,9 +109,8 @@ async def archiving(
     asker: Asker | None = None,
 ) -> AsyncIterator[tuple[Archivist, TopicMetrics]]:
     """The actor, running."""
-    archivist = archivist or Archivist()
     metrics = TopicMetrics(Metrics())
-    services = ArchivistServices(
+    archivist = archivist or Archivist(
         config=config or TopicsConfig(enabled=True),
         readers=store.readers,
         writer=store.writer,
@@ -126,12 +122,6 @@ async def archiving(
     )
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, clock)
-        await supervisor.start(
-            ActorSpec(
-                name=archivist_actor.ACTOR_NAME,
-                run=partial(archivist_actor.run, archivist=archivist, services=services),
-                stop_budget_s=1,
-            )
-        )
+        await supervisor.start(archivist.spec())
         yield archivist, metrics
-        await supervisor.stop(archivist_actor.ACTOR_NAME, "test is over")
+        await supervisor.stop(ACTOR_NAME, "test is over")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import attrs
 import trio
 
 from klaw.actor.clock import Clock, SystemClock
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.actor.threads import Threads
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig
@@ -25,9 +24,8 @@ from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.memory.asking import Asker
-from klaw.memory.summaries import summarizer as actor
-from klaw.memory.summaries.making import SummaryServices
-from klaw.memory.summaries.summarizer import Summarizer
+from klaw.memory.summaries.making import Maker
+from klaw.memory.summaries.summarizer import ACTOR_NAME, Summarizer
 from klaw.store.kinds import messages, summaries
 from klaw.store.store import Store
 from tests.support.llm_server import LlmServer, serve_llm
@@ -62,7 +60,7 @@ class Summaries:
     llm: LlmServer
     config: EngineConfig
     summarizer: Summarizer
-    services: SummaryServices
+    maker: Maker
     supervisor: Supervisor
 
     async def say(self, *texts: str, chat: str = "main") -> list[Message]:
@@ -87,11 +85,10 @@ class Summaries:
         return await self.store.readers.run(summaries.of_chat, chat)
 
     async def start(self) -> None:
-        run = partial(actor.run, summarizer=self.summarizer, services=self.services)
-        await self.supervisor.start(ActorSpec(name=actor.ACTOR_NAME, run=run))
+        await self.supervisor.start(self.summarizer.spec())
 
     async def stop(self) -> None:
-        await self.supervisor.stop(actor.ACTOR_NAME, "test")
+        await self.supervisor.stop(ACTOR_NAME, "test")
 
 
 async def say(store: Store, text: str, *, user: str = "local", chat: str = "main") -> list[Message]:
@@ -121,7 +118,7 @@ async def summarising(
             budget=Budget(None, None, 0.8, clock),
             slots=Slots(2),
         )
-        services = SummaryServices(
+        maker = Maker(
             config=config,
             writer=store.writer,
             readers=store.readers,
@@ -135,8 +132,8 @@ async def summarising(
             store=store,
             llm=server,
             config=config,
-            summarizer=Summarizer(enabled=config.summaries.enabled),
-            services=services,
+            summarizer=Summarizer(maker),
+            maker=maker,
             supervisor=Supervisor(nursery, clock),
         )
         if start:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import attrs
 import structlog
 import trio
 
@@ -21,7 +20,7 @@ from klaw.actor.supervisor import ActorSpec, Restart, Started, Vitals
 from klaw.config.llm import LocalModelConfig
 from klaw.errors import INSTALL_AGAIN, ModelError
 from klaw.llm.local import server
-from klaw.llm.local.state import Endpoint, LocalModel, LocalState
+from klaw.llm.local.provider import Endpoint, LocalModel, LocalState
 
 ACTOR_NAME = "llm.local"
 RECHECK_S = 30.0
@@ -46,50 +45,21 @@ _ENVIRONMENT = (
 log = structlog.get_logger("klaw.llm.local")
 
 
-@attrs.frozen(kw_only=True)
-class LocalSettings:
-    """How to run the embedded model.
-
-    Args:
-        model: its name.
-        file: the GGUF file.
-        threads: for inference; 0: one for each core, one less to generate.
-        context_tokens: context length of each slot.
-        parallel: slots.
-        start_timeout_s: from the start of the process until the model is loaded.
-    """
-
-    model: str
-    file: Path
-    threads: int = 0
-    context_tokens: int = 8192
-    parallel: int = 2
-    start_timeout_s: float = 120.0
-
-
-def local_settings(config: LocalModelConfig, models_dir: Path) -> LocalSettings:
-    """What the configuration says of the embedded model."""
-    return LocalSettings(
-        model=config.model,
-        file=config.path or models_dir / config.model / "model.gguf",
-        threads=config.threads,
-        context_tokens=config.context_tokens,
-        parallel=config.parallel,
-        start_timeout_s=config.start_timeout_s,
-    )
-
-
 class LocalProcess:
     """Runs the child for the supervisor.
 
     Args:
-        settings: how.
+        config: ``localModel``.
+        models_dir: folder of the pulled models.
         model: the cell that it writes.
         program: the child's Python file; tests of failures put their own here.
     """
 
-    def __init__(self, settings: LocalSettings, model: LocalModel, *, program: Path = Path(server.__file__)) -> None:
-        self._settings = settings
+    def __init__(
+        self, config: LocalModelConfig, models_dir: Path, model: LocalModel, *, program: Path = Path(server.__file__)
+    ) -> None:
+        self._settings = config
+        self._file = config.path or models_dir / config.model / "model.gguf"
         self._model = model
         self._program = program
 
@@ -131,7 +101,7 @@ class LocalProcess:
 
     def _missing(self) -> tuple[str, str] | None:
         """What is not installed, and what to do about it."""
-        if not self._settings.file.is_file():
+        if not self._file.is_file():
             return "model file", f"no local model {self._settings.model}: run `klaw models pull`"
         importlib.invalidate_caches()
         if importlib.util.find_spec("xllamacpp") is None:
@@ -162,7 +132,7 @@ class LocalProcess:
     async def _child(self, key: str, task_status: trio.TaskStatus[trio.Process]) -> None:
         """The child's whole life: ends in cancellation or ModelError, since it is not meant to end."""
         settings = self._settings
-        command = [sys.executable, "-P", str(self._program), "--model", str(settings.file), "--name", settings.model]
+        command = [sys.executable, "-P", str(self._program), "--model", str(self._file), "--name", settings.model]
         command += ["--context", str(settings.context_tokens), "--parallel", str(settings.parallel)]
         command += ["--threads", str(settings.threads)]
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}

@@ -8,8 +8,7 @@ import attrs
 from klaw.domain import tokens
 from klaw.domain.text import one_line, quoted
 from klaw.errors import ContextTooLong
-from klaw.llm.provider import Model
-from klaw.llm.types import ChatMessage, Request
+from klaw.llm.types import ChatMessage, Model, Request
 
 IMAGE_TOKENS = 1_600
 """What the largest image costs with the providers that say so; smaller ones cost less."""

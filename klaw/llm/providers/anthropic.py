@@ -5,21 +5,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
+from klaw.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers.dialect import (
     CODE,
     MAX_TOOL_CALLS,
-    AnswerText,
+    Assembly,
     CallInProgress,
     count,
-    empty_answer,
     encode,
     error_code,
-    finished_calls,
     parse,
     refused,
 )
-from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, Usage
+from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Request, TextDelta, Usage
 
 BASE_URL = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
@@ -187,37 +185,15 @@ def _arguments(text: str) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"arguments": text}
 
 
-class AnthropicAssembly:
-    """See ``klaw.llm.providers.dialect.Assembly``.
-
-    Args:
-        new_id: makes ids for tool calls that have none of their own.
-    """
+class AnthropicAssembly(Assembly):
+    """See ``klaw.llm.providers.dialect.Assembly``."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
-        self._new_id = new_id
-        self._texts = AnswerText()
-        self._text: list[str] = []
+        super().__init__(new_id)
         self._calls: dict[int, CallInProgress] = {}
         self._inputs: dict[int, str] = {}
         """Inputs that came whole with their block; pieces that follow replace them."""
         self._usage: dict[str, int] = {}
-        self._thought = False
-        self._finish_reason: str | None = None
-        self._done = False
-
-    @property
-    def complete(self) -> bool:
-        return self._done or self._finish_reason is not None
-
-    @property
-    def done(self) -> bool:
-        """Whether the provider said ``message_stop``."""
-        return self._done
-
-    @property
-    def size(self) -> int:
-        return self._texts.bytes
 
     def feed_event(self, data: str) -> Iterator[Delta]:
         if data.strip():
@@ -234,7 +210,7 @@ class AnthropicAssembly:
             yield from self._begin(index, _object(block, "block"))
         self._take_usage(message.get("usage"))
         self._take_reason(message)
-        self._done = True
+        self.done = True
 
     def feed(self, event: object) -> Iterator[Delta]:
         """Take one decoded event. Raises like ``feed_event``. Events of unknown types are skipped, as the API asks."""
@@ -252,25 +228,15 @@ class AnthropicAssembly:
                 self._take_reason(_object(event.get("delta") or {}, "delta"))
                 self._take_usage(event.get("usage"))
             case "message_stop":
-                self._done = True
+                self.done = True
 
-    def finish(self) -> Iterator[Delta]:
-        return iter(())
+    # -- inside ----------------------------------------------------------------------------------------------------
 
-    def completion(self) -> Completion:
-        if not self.complete:
-            raise ProviderNetworkError("the LLM provider's answer was cut off")
+    def _called(self) -> list[CallInProgress]:
         for index, whole in self._inputs.items():
             if not "".join(self._calls[index].arguments).strip():
                 self._calls[index].arguments = [whole]
-        text = "".join(self._text)
-        calls = finished_calls([self._calls[index] for index in sorted(self._calls)], self._new_id)
-        reason = self._finish_reason or ("tool_calls" if calls else "stop")
-        if not text.strip() and not calls:
-            raise empty_answer(thought=self._thought, reason=reason, usage=self._counted())
-        return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=self._counted())
-
-    # -- inside ----------------------------------------------------------------------------------------------------
+        return [self._calls[index] for index in sorted(self._calls)]
 
     def _begin(self, index: int, block: dict[str, Any]) -> Iterator[Delta]:
         match block.get("type"):
@@ -292,29 +258,29 @@ class AnthropicAssembly:
                 if not isinstance(part, str | None):
                     raise ProviderMalformed("the LLM provider sent tool arguments that are not text")
                 if index in self._calls:  # else they belong to a block that the provider itself deals with
-                    self._calls[index].arguments.append(self._texts.clean(part or ""))
+                    self._calls[index].arguments.append(self._clean(part or ""))
 
     def _say(self, text: object) -> Iterator[Delta]:
         if not isinstance(text, str | None):
             raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
-            self._text.append(self._texts.clean(text))
+            self._text.append(self._clean(text))
             yield TextDelta(self._text[-1])
 
     def _think(self, thought: object) -> Iterator[Delta]:
         if isinstance(thought, str) and thought:
             self._thought = True
-            yield ReasoningDelta(self._texts.clean(thought))
+            yield ReasoningDelta(self._clean(thought))
 
     def _begin_call(self, index: int, block: dict[str, Any]) -> None:
         if index not in self._calls and len(self._calls) >= MAX_TOOL_CALLS:
             raise ProviderMalformed(f"the model asked for more than {MAX_TOOL_CALLS} tool calls at once")
         call = self._calls[index] = CallInProgress()
         own, name, whole = block.get("id"), block.get("name"), block.get("input")
-        call.id = self._texts.clean(own) if isinstance(own, str) else ""
-        call.name = self._texts.clean(name) if isinstance(name, str) else ""
+        call.id = self._clean(own) if isinstance(own, str) else ""
+        call.name = self._clean(name) if isinstance(name, str) else ""
         if isinstance(whole, dict) and whole:
-            self._inputs[index] = self._texts.clean(json.dumps(whole, ensure_ascii=False))
+            self._inputs[index] = self._clean(json.dumps(whole, ensure_ascii=False))
 
     def _take_reason(self, holder: dict[str, Any]) -> None:
         reason = holder.get("stop_reason")

@@ -1,15 +1,19 @@
-"""What differs between the APIs that providers speak, and what their readers share. Pure; knows neither HTTP nor Trio.
+"""What differs between the APIs that providers speak, what their readers share, and what of a provider's words about a
+failure may be shown and logged. Pure; knows neither HTTP nor Trio.
 
 Nothing that a provider wrote gets into an error's text, except short machine-readable codes; its words go to
-``ProviderError.said``, which ``klaw.llm.providers.http`` masks.
+``ProviderError.said``, which ``klaw.llm.providers.http`` masks: they may quote the key and the prompt. Keys are masked
+wherever they stand, parts of them too. The caller's user sees the rest; logs, status and other users only see words of
+a fixed vocabulary, which can hold nobody's message.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from klaw.errors import ContextTooLong, OverQuota, ProviderMalformed, ProviderRefused, RateLimited
+from klaw.errors import ContextTooLong, OverQuota, ProviderMalformed, ProviderNetworkError, ProviderRefused, RateLimited
 from klaw.llm.types import Completion, Delta, Request, ToolCall, Usage
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024
@@ -43,24 +47,46 @@ _SPENT = frozenset(
 _SPENT_WORDS = re.compile(r"credit balance|insufficient (?:balance|credits|funds)|arrearage", re.IGNORECASE)
 
 
-class Assembly(Protocol):
-    """Reads one answer: gives deltas as they come and the completion at the end."""
+class CallInProgress:
+    """A tool call that is still arriving."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class EmptyAnswer(ProviderMalformed):
+    """An answer with neither text nor tool calls. It costs like any other; ``usage`` says what, if it was counted."""
+
+    def __init__(self, message: str, usage: Usage | None) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class Assembly(ABC):
+    """Reads one answer: gives deltas as they come and the completion at the end.
+
+    Args:
+        new_id: makes ids for tool calls that have none of their own.
+    """
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self.size = 0
+        """Bytes of content so far: text, thinking and tool calls."""
+        self.done = False
+        """Whether nothing can follow."""
+        self._new_id = new_id
+        self._text: list[str] = []
+        self._thought = False
+        self._finish_reason: str | None = None
 
     @property
     def complete(self) -> bool:
         """Whether the provider said that the answer is over, in either way."""
-        ...
+        return self.done or self._finish_reason is not None
 
-    @property
-    def done(self) -> bool:
-        """Whether nothing can follow."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes of content so far: text, thinking and tool calls."""
-        ...
-
+    @abstractmethod
     def feed_event(self, data: str) -> Iterator[Delta]:
         """Take the data of one event. The result must be exhausted.
 
@@ -68,15 +94,14 @@ class Assembly(Protocol):
             ProviderMalformed: not what the API promises, or too much.
             ProviderRefused: an error in the stream.
         """
-        ...
 
+    @abstractmethod
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         """Take an answer that came in one piece. Raises like ``feed_event``."""
-        ...
 
     def finish(self) -> Iterator[Delta]:
         """The response is over; give what was held back. Call ``completion`` next."""
-        ...
+        return iter(())
 
     def completion(self) -> Completion:
         """The whole answer, without the name of who gave it.
@@ -85,7 +110,30 @@ class Assembly(Protocol):
             ProviderNetworkError: the response ended too early.
             ProviderMalformed: the answer is empty, or a tool call has no name.
         """
-        ...
+        if not self.complete:
+            raise ProviderNetworkError("the LLM provider's answer was cut off")
+        text, usage = "".join(self._text), self._counted()
+        calls = _finished(self._called(), self._new_id)
+        reason = self._finish_reason or ("tool_calls" if calls else "stop")
+        if not text.strip() and not calls:
+            what = "only thinking and no answer" if self._thought else "an empty answer"
+            raise EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage)
+        return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=usage)
+
+    @abstractmethod
+    def _called(self) -> list[CallInProgress]:
+        """The tool calls in order."""
+
+    @abstractmethod
+    def _counted(self) -> Usage | None:
+        """What the provider counted."""
+
+    def _clean(self, text: str) -> str:
+        """Replace lone surrogates (JSON can carry them, nothing else can). Raises ProviderMalformed at the cap."""
+        self.size += len(text.encode("utf-8", "replace"))
+        if self.size > MAX_REPLY_BYTES:
+            raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 class Dialect(Protocol):
@@ -183,30 +231,7 @@ def count(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-class AnswerText:
-    """Cleans an answer's texts and counts their bytes."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def clean(self, text: str) -> str:
-        """Replace lone surrogates (JSON can carry them, nothing else can). Raises ProviderMalformed at the cap."""
-        self.bytes += len(text.encode("utf-8", "replace"))
-        if self.bytes > MAX_REPLY_BYTES:
-            raise ProviderMalformed(f"the LLM provider's answer is longer than {MAX_REPLY_BYTES} bytes")
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-class CallInProgress:
-    """A tool call that is still arriving."""
-
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.arguments: list[str] = []
-
-
-def finished_calls(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
+def _finished(calls: list[CallInProgress], new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
     """The calls when the answer is over; each with an id of its own, or results could not be told apart.
 
     Raises:
@@ -223,15 +248,75 @@ def finished_calls(calls: list[CallInProgress], new_id: Callable[[], str]) -> tu
     return tuple(finished)
 
 
-class EmptyAnswer(ProviderMalformed):
-    """An answer with neither text nor tool calls. It costs like any other; ``usage`` says what, if it was counted."""
+MAX_CHARS = 300
+MAX_LOOKED_AT = 2000
+MASK = "***"
 
-    def __init__(self, message: str, usage: Usage | None) -> None:
-        super().__init__(message)
-        self.usage = usage
+_PART = 4
+"""So many characters in a row of a key are masked; services show the last four."""
+_SCHEMES = frozenset({"bearer", "basic", "token"})
+_WORD = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
+_MASKED = re.compile(r"[*•.…]*\0[\0*•.…]*")
+_MIN_WORDS = 2
+_GAP = "…"
+
+_WORDS = """
+a an the this that your you is are was were be been has have had does do did not no or and of for to in on at by with
+from it its as if can cannot could may must should please when only more than too either there any
+incorrect invalid wrong missing expired revoked unknown unauthorized unauthenticated authentication authorization
+authenticate forbidden denied permission access api key keys token tokens header headers credentials provided account
+organization project billing credit credits balance quota plan payment subscription free trial insufficient exceeded
+exceeds exceed reached limit limits limited rate usage upgrade
+request requests body parameter parameters argument field value values required expected got type format json schema
+allowed supported unsupported support enable enabled disabled tool tools function functions image images vision stream
+streaming temperature role content messages message input output prompt context length size window long large small
+many maximum minimum
+model models engine endpoint url path route page resource found exist exists available unavailable deprecated removed
+loaded loading load pull server service services overloaded capacity busy internal error errors failed failure timeout
+timed connection connect refused gateway bad upstream provider returned response temporarily currently try again later
+retry maintenance region country location blocked method
+"""
+"""Grammar; keys and accounts; requests; places and states."""
+_VOCABULARY = frozenset(_WORDS.split())
 
 
-def empty_answer(*, thought: bool, reason: str, usage: Usage | None) -> EmptyAnswer:
-    """The error for an answer with neither text nor tool calls."""
-    what = "only thinking and no answer" if thought else "an empty answer"
-    return EmptyAnswer(f"the model gave {what} (finish reason: {reason})", usage)
+def shown(text: str, secrets: Iterable[str]) -> str:
+    """A provider's text on one line, printable, short, and without any part of the secrets."""
+    plain = "".join(char if char.isprintable() else " " for char in text[:MAX_LOOKED_AT])
+    line = " ".join(masked(" ".join(plain.split()), secrets).split())
+    return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1].rstrip() + _GAP
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """The text with everything hidden that it shares with a secret."""
+    low = text.lower()
+    if len(low) != len(text):  # a few letters grow; then keys are found in the case they have
+        low = text
+    hidden = bytearray(len(text))
+    for part in _parts(secrets):
+        length = min(_PART, len(part))
+        windows = {part[start : start + length] for start in range(len(part) - length + 1)}
+        for start in range(len(low) - length + 1):
+            if low[start : start + length] in windows:
+                hidden[start : start + length] = b"\1" * length
+    if not any(hidden):
+        return text
+    return _MASKED.sub(MASK, "".join("\0" if hide else char for char, hide in zip(text, hidden, strict=True)))
+
+
+def loggable(text: str) -> str:
+    """The words of the fixed vocabulary in it, with a sign where others were left out; empty for hardly any."""
+    kept: list[str] = []
+    count = 0
+    for word in _WORD.findall(text[:MAX_LOOKED_AT]):
+        known = word.lower() in _VOCABULARY
+        count += known
+        if known or kept[-1:] != [_GAP]:
+            kept.append(word if known else _GAP)
+    line = " ".join(kept)
+    return line[:MAX_CHARS] if count >= _MIN_WORDS else ""
+
+
+def _parts(secrets: Iterable[str]) -> Iterable[str]:
+    """The words of secrets, without that of an ``Authorization`` header that is none."""
+    return {word.lower() for secret in secrets for word in secret.split() if word.lower() not in _SCHEMES}

@@ -2,7 +2,7 @@
 
 This is the boundary where httpx2's exceptions become Klaw's, and where an error gets to know whom it is of. Of what a
 provider wrote, an error's text and a log line hold only status codes, short machine-readable codes, and words that can
-hold nobody's message (see ``klaw.llm.providers.told``).
+hold nobody's message (see ``klaw.llm.providers.dialect``).
 """
 
 import ipaddress
@@ -33,12 +33,10 @@ from klaw.errors import (
     ProviderTimeout,
     ProviderUnreachable,
 )
-from klaw.llm.provider import OnDelta
-from klaw.llm.providers.dialect import Dialect, refused
+from klaw.llm.providers.dialect import Dialect, loggable, masked, refused, shown
 from klaw.llm.providers.response import Answer, read_capped
-from klaw.llm.providers.told import loggable, masked, shown
-from klaw.llm.retry import parse_retry_after, pause_before_retry
-from klaw.llm.types import Completion, Request
+from klaw.llm.service import parse_retry_after, pause_before_retry
+from klaw.llm.types import Completion, OnDelta, Request
 
 CONNECT_TIMEOUT_S = 10.0
 CLOSE_BUDGET_S = 2.0
@@ -80,7 +78,7 @@ class HttpSettings:
 
 
 class HttpProvider:
-    """See ``klaw.llm.provider.Provider``. Its HTTP client is made at the first call.
+    """See ``klaw.llm.types.Provider``. Its HTTP client is made at the first call.
 
     Args:
         settings: where and how.

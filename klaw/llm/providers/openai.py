@@ -6,20 +6,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError
+from klaw.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers.dialect import (
     CODE,
     MAX_TOOL_CALLS,
-    AnswerText,
+    Assembly,
     CallInProgress,
     count,
-    empty_answer,
     encode,
-    finished_calls,
     parse,
     refused,
 )
-from klaw.llm.types import ChatMessage, Completion, Delta, ReasoningDelta, Request, TextDelta, Usage
+from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Request, TextDelta, Usage
 
 THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
@@ -81,48 +79,26 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     return encoded
 
 
-class OpenAiAssembly:
-    """See ``klaw.llm.providers.dialect.Assembly``.
-
-    Args:
-        new_id: makes ids for tool calls that have none of their own.
-    """
+class OpenAiAssembly(Assembly):
+    """See ``klaw.llm.providers.dialect.Assembly``."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
-        self._new_id = new_id
+        super().__init__(new_id)
         self._splitter = ThinkSplitter()
-        self._texts = AnswerText()
-        self._text: list[str] = []
         self._calls: list[tuple[int, CallInProgress]] = []
         """In the order of arrival, with the index that the provider gave or that was made up."""
-        self._thought = False
-        self._finish_reason: str | None = None
         self._usage: Usage | None = None
-        self._done = False
-
-    @property
-    def complete(self) -> bool:
-        return self._done or self._finish_reason is not None
-
-    @property
-    def done(self) -> bool:
-        """Whether the provider said ``[DONE]``."""
-        return self._done
-
-    @property
-    def size(self) -> int:
-        return self._texts.bytes
 
     def feed_event(self, data: str) -> Iterator[Delta]:
         if data.strip() == "[DONE]":
-            self._done = True
+            self.done = True
             return
         if data.strip():
             yield from self.feed(parse(data))
 
     def feed_whole(self, body: bytes) -> Iterator[Delta]:
         yield from self.feed(parse(body.decode("utf-8", "replace")))
-        self._done = True
+        self.done = True
 
     def feed(self, chunk: object) -> Iterator[Delta]:
         """Take one decoded chunk. Raises like ``feed_event``."""
@@ -149,28 +125,23 @@ class OpenAiAssembly:
         for delta in self._splitter.end():
             yield self._note(delta)
 
-    def completion(self) -> Completion:
-        if not self.complete:
-            raise ProviderNetworkError("the LLM provider's answer was cut off")
-        text = "".join(self._text)
-        in_order = [call for _, call in sorted(self._calls, key=lambda numbered: numbered[0])]
-        calls = finished_calls(in_order, self._new_id)
-        reason = self._finish_reason or ("tool_calls" if calls else "stop")
-        if not text.strip() and not calls:
-            raise empty_answer(thought=self._thought, reason=reason, usage=self._usage)
-        return Completion(text=text, tool_calls=calls, finish_reason=reason, usage=self._usage)
-
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _called(self) -> list[CallInProgress]:
+        return [call for _, call in sorted(self._calls, key=lambda numbered: numbered[0])]
+
+    def _counted(self) -> Usage | None:
+        return self._usage
 
     def _take_delta(self, delta: dict[str, Any]) -> Iterator[Delta]:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str):
-            yield self._note(ReasoningDelta(self._texts.clean(thought)))
+            yield self._note(ReasoningDelta(self._clean(thought)))
         text = delta.get("content")
         if not isinstance(text, str | None):
             raise ProviderMalformed("the LLM provider sent content that is not text")
         if text:
-            for piece in self._splitter.feed(self._texts.clean(text)):
+            for piece in self._splitter.feed(self._clean(text)):
                 yield self._note(piece)
         calls = delta.get("tool_calls")
         if not isinstance(calls, list | None):
@@ -193,15 +164,15 @@ class OpenAiAssembly:
         function = function or {}
         call = self._call_of(part, function)
         if isinstance(part.get("id"), str) and not call.id:
-            call.id = self._texts.clean(part["id"])
+            call.id = self._clean(part["id"])
         if isinstance(function.get("name"), str) and not call.name:
-            call.name = self._texts.clean(function["name"])
+            call.name = self._clean(function["name"])
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # Ollama's older servers send the object itself
             arguments = json.dumps(arguments, ensure_ascii=False)
         if not isinstance(arguments, str | None):
             raise ProviderMalformed("the LLM provider sent tool arguments that are not text")
-        call.arguments.append(self._texts.clean(arguments or ""))
+        call.arguments.append(self._clean(arguments or ""))
 
     def _call_of(self, part: dict[str, Any], function: dict[str, Any]) -> CallInProgress:
         """Find the call that a part belongs to: the last one of its index (of all, without one).

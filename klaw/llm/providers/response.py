@@ -14,9 +14,8 @@ import httpx2
 import trio
 
 from klaw.errors import ProviderMalformed, ProviderTimeout
-from klaw.llm.provider import OnDelta
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Assembly
-from klaw.llm.types import Completion, Delta
+from klaw.llm.types import Completion, Delta, OnDelta
 
 AFTER_DONE_S = 0.5
 """How long the response may stay open behind its end before the connection is given up instead of reused."""

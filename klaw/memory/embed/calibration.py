@@ -1,18 +1,27 @@
 """Measures what "nothing in common" looks like to an embedding model: the mean cosine of a question and a message of
-the same conversation that have nothing to do with each other.
+the same conversation that have nothing to do with each other. And what a model has to show before another model's
+vectors are dropped for it.
 
 Inside one conversation, because recall searches there: its people, tone and language make any two of its texts more
-alike than two sentences from anywhere. Pure but for the embedding function.
+alike than two sentences from anywhere. Sync code for a worker thread.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
-import numpy.typing as npt
 
 from klaw.errors import ModelError
+
+if TYPE_CHECKING:
+    from klaw.memory.embed.model import EmbeddingModel, Kind
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import attrs
+import numpy.typing as npt
+
 from klaw.memory.embed.dialogues import DIALOGUES
 from klaw.memory.embed.passage import RECIPE, Passage, passage
 
@@ -109,3 +118,93 @@ def measure(embed: Embed, talks: Sequence[Talk], recipe: int = RECIPE) -> Measur
 def _thin(count: int, most: int) -> list[int]:
     """At most ``most`` indices below ``count``, evenly spread."""
     return list(range(count)) if count <= most else [at * count // most for at in range(most)]
+
+
+def read_talk(path: Path) -> Talk:
+    """One file as one conversation.
+
+    Args:
+        path: a text file with one message a line, or a JSON object ``{"messages": [{"id", "content"}], "questions":
+            [{"query", "evidence": [message ids]}]}``; ``questions`` and ids are optional, other keys are left alone.
+
+    Raises:
+        ModelError: it cannot be read, or a field is missing or of the wrong type (named in the text).
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as exc:
+        raise ModelError(f"{path}: cannot be read ({exc.strerror or type(exc).__name__})") from exc
+    except UnicodeDecodeError as exc:
+        raise ModelError(f"{path}: is not UTF-8 text") from exc
+    if text.lstrip().startswith("{"):
+        try:
+            raw = json.loads(text)
+        except ValueError as exc:
+            raise ModelError(f"{path}: looks like JSON but is not ({exc})") from exc
+        return _of_json(path, raw)
+    lines = dict.fromkeys(line.strip() for line in text.splitlines())
+    lines.pop("", None)
+    return of_messages(list(lines))
+
+
+def _of_json(path: Path, raw: dict[str, Any]) -> Talk:
+    messages = _list(path, raw, "messages")
+    contents = [_text(path, f"messages[{at}]", each, "content") for at, each in enumerate(messages)]
+    if not contents:
+        raise ModelError(f"{path}: messages: is empty")
+    if not raw.get("questions"):
+        return of_messages(contents)
+    place = {each["id"]: at for at, each in enumerate(messages) if isinstance(each.get("id"), str)}
+    queries, related = [], set()
+    for number, question in enumerate(_list(path, raw, "questions")):
+        queries.append(_text(path, f"questions[{number}]", question, "query"))
+        evidence = question.get("evidence", [])
+        if not isinstance(evidence, list):
+            raise ModelError(f"{path}: questions[{number}].evidence: expected a list of message ids")
+        related |= {(number, place[each]) for each in evidence if isinstance(each, str) and each in place}
+    return Talk(messages=tuple(contents), queries=tuple(queries), related=frozenset(related))
+
+
+def _list(path: Path, raw: dict[str, Any], key: str) -> list[Any]:
+    value = raw.get(key)
+    if not isinstance(value, list):
+        raise ModelError(f"{path}: {key}: expected a list")
+    return value
+
+
+def _text(path: Path, where: str, item: object, key: str) -> str:
+    value = item.get(key) if isinstance(item, dict) else None
+    if not isinstance(value, str):
+        raise ModelError(f"{path}: {where}.{key}: expected a text")
+    return value
+
+
+_PROOF_TEXTS = (
+    "My sister Anna is allergic to peanuts.",
+    "The spare key lies under the third flower pot.",
+    "В четверг в половине десятого приём у зубного врача.",
+    "Сосед сверху опять залил нам ванную.",
+)
+
+
+def prove(model: "EmbeddingModel") -> None:
+    """Embed a few different texts and look at the vectors. Closes a model that fails.
+
+    Raises:
+        ModelError: they are not unit vectors, or not different; or the model failed.
+    """
+    try:
+        _look_at_vectors(model)
+    except ModelError:
+        model.close()
+        raise
+
+
+def _look_at_vectors(model: "EmbeddingModel") -> None:
+    kinds: tuple[Kind, ...] = ("passage", "query")
+    for kind in kinds:
+        found = model.embed(_PROOF_TEXTS, kind=kind)
+        if not np.isfinite(found).all() or not np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-3):
+            raise ModelError(f"{model.model_id}: gives no usable vectors; the other model's are kept")
+        if (found @ found.T - np.eye(len(_PROOF_TEXTS))).max() >= TOO_ALIKE:
+            raise ModelError(f"{model.model_id}: gives different texts the same vector; the other model's are kept")

@@ -8,7 +8,6 @@ from typing import Literal
 import attrs
 
 from klaw.errors import ModelError
-from klaw.memory.embed.session import GRAPH_FILE
 from klaw.memory.embed.tokens import TOKENIZER_FILE
 from klaw.models.manifest import (
     MANIFEST_FILE,
@@ -20,6 +19,8 @@ from klaw.models.manifest import (
     load_manifest,
     read_beside,
 )
+
+GRAPH_FILE = "model.onnx"
 
 _DEFAULT_MAX_TOKENS = 512
 _LONGEST_MAX_TOKENS = 8192

@@ -15,7 +15,7 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.mailbox import Mailbox, Nudge, Reply
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
-from klaw.errors import ActorStopped, ModelError
+from klaw.errors import ActorStopped, EmbeddingUnavailable
 
 QUERY_CAPACITY = 64
 """Filled by recall, at most one query a turn; a full lane answers at once with "busy" and recall goes on without
@@ -37,20 +37,6 @@ class EmbedQuery:
     text: str
     reply: Reply[bytes]
     kind: Literal["query", "passage"] = "query"
-
-
-class EmbeddingUnavailable(ModelError):
-    """There is no vector now.
-
-    Attributes:
-        code: why: ``no_model``, ``loading``, ``reembedding``, ``busy``, ``off``.
-        degraded: what a receipt says of it; None when it is as the user wants it.
-    """
-
-    def __init__(self, code: str, degraded: str | None = None) -> None:
-        super().__init__(f"no embeddings: {code}")
-        self.code = code
-        self.degraded = degraded if degraded is not None or code == "off" else f"embedding_{code}"
 
 
 class Embedder(Nudge):

@@ -8,8 +8,8 @@ from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.config.schema import EngineConfig
 from klaw.domain.embedding import EmbedderState
-from klaw.errors import ModelError
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.errors import EmbeddingUnavailable, ModelError
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
 from klaw.store.engine.database import Readers
 from klaw.store.search import vectors

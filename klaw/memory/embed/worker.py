@@ -20,8 +20,8 @@ from klaw.actor.threads import Threads
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain import tokens
 from klaw.domain.embedding import EmbedderState
-from klaw.errors import ModelError, StorageFull, VectorsDamaged
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable, EmbedQuery
+from klaw.errors import EmbeddingUnavailable, ModelError, StorageFull, VectorsDamaged
+from klaw.memory.embed.embedder import Embedder, EmbedQuery
 from klaw.memory.embed.passage import RECIPE, Passage, passage, vectors_id
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
@@ -113,8 +113,8 @@ async def _load(
 
     One that replaces another has to prove first that it works: after that the other's vectors are gone.
     """
+    from klaw.memory.embed.calibration import prove
     from klaw.memory.embed.model import EmbeddingModel
-    from klaw.memory.embed.proof import prove
 
     def load() -> EmbeddingModel:
         return EmbeddingModel.load(

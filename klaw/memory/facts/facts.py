@@ -3,6 +3,11 @@
 Who saves: the tool memory_save, commands (``klaw facts``) and the archivist, all by the same way. One change at a time:
 two calls of one round that say the same must see each other. Every change is in the memory journal and in the fact's
 history, and ``undo`` takes any of them back.
+
+A near vector alone cannot tell whether a fact says anything new: multilingual-e5 puts "Anna lives in Berlin" at cosine
+0.91 to the same with Munich, and «Аня живёт в Берлине» at 0.97. So a fact counts as told already when its vector is
+very close to that of a kept one, every word of it that means something is in that one too, and both deny as much. What
+adds a word, a name or a number is kept.
 """
 
 from collections.abc import Callable
@@ -14,9 +19,9 @@ import trio
 from klaw.actor.clock import Clock, iso
 from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text
 from klaw.domain.names import ChatId, UserId
-from klaw.errors import ActorStopped, FactExists, NoSuchFact
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
-from klaw.memory.facts.dedup import NEAR_COSINE, adds_nothing
+from klaw.errors import ActorStopped, EmbeddingUnavailable, FactExists, NoSuchFact
+from klaw.memory.embed.embedder import Embedder
+from klaw.memory.recall.stopwords import content_words
 from klaw.store.changes import earlier
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
@@ -24,6 +29,31 @@ from klaw.store.engine.writer import Writer
 from klaw.store.kinds import facts
 from klaw.store.kinds.facts import FactVector
 from klaw.store.search import passages, vectors
+from klaw.store.search.tokenizer import stem, words
+
+NEAR_COSINE = 0.97
+"""Rephrasings of one statement lie at 0.97 to 0.995."""
+_MAX_WORDS = 400
+
+_DENYING = frozenset(
+    stem(word)
+    for word in (
+        *("no", "not", "never", "none", "nobody", "nothing", "without", "t"),
+        *("нет", "не", "ни", "никогда", "никто", "ничего", "без", "нельзя"),
+    )
+)
+
+
+def adds_nothing(new: str, kept: str) -> bool:
+    """Whether every telling word of a text is in another one, and both deny as much."""
+    telling = {stem(word) for word in content_words(new, _MAX_WORDS)}
+    known = {stem(word) for word in content_words(kept, _MAX_WORDS)}
+    return bool(telling) and telling <= known and _denials(new) == _denials(kept)
+
+
+def _denials(text: str) -> int:
+    return sum(stem(word) in _DENYING for word in words(text))
+
 
 EMBED_S = 2.0
 """How long a save waits for its text's vector; without it the embedder makes it later."""
@@ -109,7 +139,7 @@ class Facts:
             as_of: the memory journal's last entry before what it is drawn from was read.
 
         Raises:
-            InvalidFact: the text is none.
+            InvalidValue: the text is none.
             SourceForgotten: the user has forgotten something since ``as_of``; nothing was stored.
             StorageError: another value breaks its rule, or nothing can be written.
             ActorStopped: the store is gone.
@@ -169,7 +199,7 @@ class Facts:
             changes: other fields of ``domain.fact.Fact``; None leaves one as it is.
 
         Raises:
-            InvalidFact: the text is none.
+            InvalidValue: the text is none.
             NoSuchFact: the user has no active fact of this id.
             StorageError: another value breaks its rule, or nothing can be written.
             ActorStopped: the store is gone.

@@ -18,7 +18,7 @@ import structlog
 
 from klaw.actor.failure import error_class
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.actor.threads import Threads
 from klaw.config import guarded
 from klaw.config.guarded import NotPlain
@@ -46,36 +46,36 @@ MAX_FILES = 2_000
 log = structlog.get_logger("klaw.memory")
 
 
-async def run(
-    vitals: Vitals,
-    task_status: Started,
-    *,
-    files: Nudge,
-    workspace: Path,
-    writer: Writer,
-    readers: Readers,
-    embed: Callable[[], None],
-) -> None:
-    """Look, and look again, until cancelled.
+class MemoryFiles(Nudge):
+    """The actor and its handle: a nudge says that files may have changed.
 
     Args:
-        vitals, task_status: of the actor.
-        files: its handle: a nudge says that files may have changed.
         workspace: the workspaces' folder.
         writer, readers: of the store.
         embed: called when there are new pieces to embed. Sync and quick.
     """
-    threads = Threads("memory files", 1)
-    task_status.started()
-    while True:
-        vitals.doing("looking at memory files")
-        try:
-            if await look(threads, workspace, writer, readers):
-                embed()
-        except StorageError as error:
-            log.warning("memory_files_not_indexed", error=error_class(error))
-        vitals.doing("idle")
-        await files.wait_for_news(SCAN_S)
+
+    def __init__(self, workspace: Path, writer: Writer, readers: Readers, embed: Callable[[], None]) -> None:
+        super().__init__()
+        self._workspace, self._writer, self._readers, self._embed = workspace, writer, readers, embed
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=2)
+
+    async def run(self, vitals: Vitals, task_status: Started) -> None:
+        """Look, and look again, until cancelled."""
+        threads = Threads("memory files", 1)
+        task_status.started()
+        while True:
+            vitals.doing("looking at memory files")
+            try:
+                if await look(threads, self._workspace, self._writer, self._readers):
+                    self._embed()
+            except StorageError as error:
+                log.warning("memory_files_not_indexed", error=error_class(error))
+            vitals.doing("idle")
+            await self.wait_for_news(SCAN_S)
 
 
 async def look(threads: Threads, workspace: Path, writer: Writer, readers: Readers) -> int:

@@ -16,11 +16,11 @@ from klaw.config.paths import USERS_FOLDER, below_of_user
 from klaw.domain.fact import FactId
 from klaw.domain.forget import Thing, beginning
 from klaw.domain.message import Role
-from klaw.domain.names import LOCAL_USER, ChatId, InvalidName, UserId, chat_id, user_of
+from klaw.domain.names import LOCAL_USER, ChatId, UserId, chat_id, user_of
 from klaw.domain.person import PersonId, normal_name
 from klaw.domain.task import run_folder, task_name
 from klaw.domain.topic import TopicId
-from klaw.errors import KlawError
+from klaw.errors import InvalidName, KlawError
 from klaw.store import message_location
 from klaw.store.engine.database import Readers
 from klaw.store.forget import naming

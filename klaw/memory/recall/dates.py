@@ -15,6 +15,8 @@ from functools import partial
 
 import attrs
 
+from klaw.errors import InvalidValue
+
 MAX_QUERY_CHARACTERS = 2_000
 """Of a longer text only the beginning is read."""
 MAX_PERIODS = 4
@@ -275,20 +277,15 @@ _YEAR_OR_MONTH = re.compile(r"([0-9]{4})(?:-([0-9]{2}))?")
 _DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 
 
-class BadTime(ValueError):
-    """A text that names no time; says which forms there are and never quotes the text."""
-
-    def __init__(self) -> None:
-        super().__init__(f"must be a time like {FORMS}; without an offset it is UTC")
-
-
 def read_since(text: str, now: float) -> float:
-    """Unix seconds of the beginning that a text names. ``now`` is what "yesterday" is counted from. Raises BadTime."""
+    """Unix seconds of the beginning that a text names. ``now`` is what "yesterday" is counted from.
+    Raises InvalidValue, which says which forms there are."""
     return _read(text, now)[0]
 
 
 def read_until(text: str, now: float) -> float:
-    """Unix seconds of the end that a text names, not included; a day, month or year is over then. Raises BadTime."""
+    """Unix seconds of the end that a text names, not included; a day, month or year is over then.
+    Raises InvalidValue, which says which forms there are."""
     return _read(text, now)[1]
 
 
@@ -302,7 +299,7 @@ def _read(text: str, now: float) -> tuple[float, float]:
                 return found[0].timestamp(), found[1].timestamp()
     except (ValueError, OverflowError):
         pass
-    raise BadTime
+    raise InvalidValue(f"must be a time like {FORMS}; without an offset it is UTC")
 
 
 Span = tuple[datetime, datetime]

@@ -1,4 +1,5 @@
-"""The relevance gate: small talk recalls nothing, a real question is not starved. Pure.
+"""What a query says of itself, and the relevance gate: small talk recalls nothing, a real question is not starved.
+Pure.
 
 Similarity alone cannot tell: multilingual-e5 puts "thanks" as near to some old message as a real question to its
 answer. So the gate looks at the query first: without content words it recalls nothing, and one that only tells the
@@ -11,15 +12,17 @@ same, the newest counts, so that repetitions do not fill the budget.
 import math
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
 
 import attrs
 
 from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Decision
-from klaw.memory.recall.pack import LINE_TOKENS
+from klaw.memory.recall.dates import Period, find_periods
+from klaw.memory.recall.excerpt import LINE_TOKENS
 from klaw.memory.recall.rank import Ranked
-from klaw.memory.recall.stopwords import is_about_us
-from klaw.store.search.tokenizer import stem
+from klaw.memory.recall.stopwords import MAX_CHARACTERS, content_words, is_about_us, is_light, search_words
+from klaw.store.search.tokenizer import stem, words
 
 ENOUGH_OVERLAP = 1 / 3
 """Share of the query's content words in one message that shows relevance without a near vector …"""
@@ -61,16 +64,18 @@ def is_sum(query: str) -> bool:
     return _SUM.search(query) is not None
 
 
-def calibrated(cosine_distance: float, random_cosine: float) -> float:
+def calibrated(cosine_distance: float | None, random_cosine: float) -> float | None:
     """Cosine distance on the model's own scale: 0 = identical, 1 = as far as random pairs of this model.
 
     Cubed, because embeddings of related texts fill the far half of the linear scale: there, the best hits of real
     questions lie between 0.5 and 0.8 and random pairs at 1. Cubed, 0.5 is where relevance ends.
 
     Args:
-        cosine_distance: 1 - cosine, 0 to 2.
+        cosine_distance: 1 - cosine, 0 to 2; None when it was not among the nearest.
         random_cosine: mean cosine of unrelated texts, from the model's manifest; below 1.
     """
+    if cosine_distance is None:
+        return None
     linear = max(0.0, cosine_distance) / (1.0 - random_cosine)
     return linear**3
 
@@ -90,6 +95,11 @@ class Evidence:
     """Calibrated, or None when it was not among the nearest vectors."""
     shared_words: int
     """How many of the query's content words it has."""
+
+    @property
+    def is_related(self) -> bool:
+        """Whether it has one of them, or is nearer to the query than chance."""
+        return self.shared_words > 0 or (self.distance is not None and self.distance < AS_FAR_AS_CHANCE)
 
 
 @attrs.frozen(kw_only=True)
@@ -114,7 +124,7 @@ class Gate:
         if not any(alone):
             return [Decision.TOO_FAR] * len(candidates)
         return [
-            decision or (Decision.RANKED if self._is_related(candidate) else Decision.TOO_FAR)
+            decision or (Decision.RANKED if not self.command and candidate.is_related else Decision.TOO_FAR)
             for decision, candidate in zip(alone, candidates, strict=True)
         ]
 
@@ -125,12 +135,6 @@ class Gate:
             return Decision.NEAR
         overlap = candidate.shared_words / self.content_words
         return Decision.WORDS if overlap >= enough_overlap(candidate.shared_words, command=self.command) else None
-
-    def _is_related(self, candidate: Evidence) -> bool:
-        if self.command:
-            return False
-        near = candidate.distance is not None and candidate.distance < AS_FAR_AS_CHANCE
-        return near or candidate.shared_words > 0
 
 
 COMPARED_CHARACTERS = 2_000
@@ -150,15 +154,13 @@ def judge(ranked: Sequence[Ranked], found: Sequence[Message], gate: Gate, random
     """Let the gate decide on each message that was read, the best first."""
     by_rowid = {message.rowid: message for message in found}
     read = [(each, by_rowid[each.place.rowid]) for each in ranked if each.place.rowid in by_rowid]
-    evidence = [_evidence(each, random_cosine) for each, _ in read]
+    evidence = [
+        Evidence(distance=calibrated(each.distance, random_cosine), shared_words=each.shared_words) for each, _ in read
+    ]
     return [
         Candidate(
+            **{**each.ranks(), "distance": seen.distance},
             message=message,
-            vector_rank=each.vector_rank,
-            distance=seen.distance,
-            text_rank=each.text_rank,
-            bm25=each.bm25,
-            score=each.score,
             boosts=each.boosts,
             decision=decision,
             text=message.content,
@@ -168,13 +170,6 @@ def judge(ranked: Sequence[Ranked], found: Sequence[Message], gate: Gate, random
         )
         for (each, message), seen, decision in zip(read, evidence, gate.decide(evidence), strict=True)
     ]
-
-
-def _evidence(each: Ranked, random_cosine: float) -> Evidence:
-    return Evidence(
-        distance=calibrated(each.distance, random_cosine) if each.distance is not None else None,
-        shared_words=each.shared_words,
-    )
 
 
 SAME_SHARE = 0.9
@@ -248,3 +243,67 @@ def _is_same(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def _marked(candidate: Candidate, newer: Candidate) -> Candidate:
     return attrs.evolve(candidate, decision=Decision.REPEATED, repeated_by=newer.message.seq)
+
+
+MAX_WORDS = 64
+"""Content words of a query that full text looks for; a longer query is cut."""
+MAX_READ_CHARACTERS = 8_000
+"""Of a longer query (a pasted text) only the beginning is read. Reading takes too long for the event loop."""
+MAX_NAMES_CHARACTERS = 2_000
+"""Of a longer query only the beginning is looked through for names."""
+
+
+@attrs.frozen(kw_only=True)
+class Query:
+    """A question, read."""
+
+    words: tuple[str, ...]
+    """Its content words, as written."""
+    content_stems: frozenset[str]
+    stems: frozenset[str]
+    """Of all its words: names may be among them."""
+    command: bool
+    """It tells the model to do something that needs nothing from the conversation."""
+    periods: tuple[Period, ...]
+    """The days that it names."""
+
+
+def read_query(text: str, now: float, latest: date | None) -> Query:
+    """Read a query.
+
+    Args:
+        text: as the user wrote it; any length.
+        now: Unix seconds; "yesterday" is counted from there, in UTC as all of Klaw's times.
+        latest: when something was last said in the scope; None where nothing was.
+    """
+    text = text[:MAX_READ_CHARACTERS]
+    today = datetime.fromtimestamp(now, UTC).date()
+    asked = _asked(text)
+    return Query(
+        words=tuple(asked),
+        content_stems=frozenset(stem(word) for word in asked),
+        stems=frozenset(stem(word) for word in words(text[:MAX_NAMES_CHARACTERS])),
+        command=is_command(text),
+        periods=find_periods(text, today=today, latest=latest or today),
+    )
+
+
+def _asked(text: str) -> list[str]:
+    """The words that a query asks with; none for small talk."""
+    asked = content_words(text, MAX_WORDS)
+    if is_sum(text):
+        asked = [word for word in asked if not word.isdecimal()]
+    return [] if is_light(text, map(stem, asked)) else asked
+
+
+def read_search_words(text: str) -> list[str]:
+    """The words that a search which somebody asked for looks for, as written, each stem once.
+
+    Content words and emoji; when there are none of these, whatever words there are.
+    """
+    said: dict[str, str] = {}
+    for word in search_words(text[:MAX_CHARACTERS]):
+        said.setdefault(stem(word), word)
+    content = {stem(word) for word in content_words(text, MAX_WORDS)}
+    telling = [word for form, word in said.items() if form in content or not any(map(str.isalnum, word))]
+    return (telling or list(said.values()))[:MAX_WORDS]

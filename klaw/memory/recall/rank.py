@@ -11,6 +11,7 @@ from typing import TypeVar
 import attrs
 
 from klaw.domain.message import SESSION_PAUSE_S
+from klaw.domain.search import Kind, Ranks
 from klaw.memory.recall.dates import Period
 from klaw.memory.recall.excerpt import speaker_stems
 from klaw.store.search.candidates import Lists, Place
@@ -45,24 +46,33 @@ DAY, WEEK = timedelta(days=1), timedelta(days=8)
 
 
 @attrs.frozen(kw_only=True)
-class Ranked:
-    """One row of the fused ranking."""
+class Entry(Ranks):
+    """A message, a fact, a piece of a file or a note on a tool call that was found."""
+
+    kind: Kind = "message"
+    rowid: int
+    boosts: tuple[str, ...] = ()
+    """Why a message's score was raised: ``speaker``, ``date``."""
+
+    @property
+    def key(self) -> tuple[Kind, int]:
+        return self.kind, self.rowid
+
+
+@attrs.frozen(kw_only=True)
+class Ranked(Entry):
+    """One message of the fused ranking; its BM25 is None when it is in the list by its neighbours alone."""
 
     place: Place
-    score: float
-    vector_rank: int | None
-    distance: float | None
-    """Cosine distance, when it is among the nearest."""
-    text_rank: int | None
-    """Rank by words, its neighbours' shares included."""
+    rowid: int = attrs.field(init=False)
     dated_rank: int | None
     """Rank by vector among what was said in the days that the question names."""
-    bm25: float | None
-    """Of the message itself; None when it is in the list by its neighbours alone, or not at all."""
     shared_words: int
     """How many of the question's content words it has."""
-    boosts: tuple[str, ...]
-    """Why its score was raised: ``speaker``, ``date``."""
+
+    @rowid.default
+    def _rowid(self) -> int:
+        return self.place.rowid
 
 
 @attrs.frozen(kw_only=True)

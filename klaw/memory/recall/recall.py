@@ -22,9 +22,8 @@ from klaw.domain.message import Message
 from klaw.domain.search import Candidate, Recalled, RecallSettings
 from klaw.errors import StorageError
 from klaw.memory.embed.embedder import Embedder, query_vector
-from klaw.memory.recall.gate import Gate, calibrated, judge, prefer_newer, stems_of
-from klaw.memory.recall.pack import pack
-from klaw.memory.recall.query import Query, read_query
+from klaw.memory.recall.excerpt import pack
+from klaw.memory.recall.gate import Gate, Query, calibrated, judge, prefer_newer, read_query, stems_of
 from klaw.memory.recall.rank import Ranked, Ranking, rank, reach
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Depth, Lists, Scope, join, read_messages, search_lists
@@ -57,8 +56,8 @@ class Place:
 
 
 @attrs.define
-class _Account:
-    """What one recall has to say of itself."""
+class Account:
+    """What one search for a turn has to say of itself."""
 
     deadline: float
     degraded: list[str] = attrs.Factory(list)
@@ -119,7 +118,7 @@ class Recall:
         """
         config = self._config
         most = config.max_tokens if max_tokens is None else min(config.max_tokens, max_tokens)
-        account = _Account(trio.current_time() + config.time_budget_ms / 1000)
+        account = Account(trio.current_time() + config.time_budget_ms / 1000)
         query, ranking = await self._rank(text, scope, DEPTH, account, CONSIDERED)
         found: list[Message] = []
         if ranking.best:
@@ -151,7 +150,7 @@ class Recall:
 
         Cancellation: nothing is changed.
         """
-        account = _Account(trio.current_time() + self._config.time_budget_ms / 1000)
+        account = Account(trio.current_time() + self._config.time_budget_ms / 1000)
         _, ranking = await self._rank(text, scope, DEEPER, account)
         at = next((at for at, each in enumerate(ranking.best) if each.place.rowid == rowid), None)
         ranked = ranking.best[at] if at is not None else None
@@ -160,14 +159,14 @@ class Recall:
             found=ranking.found,
             place=at + 1 if at is not None else None,
             ranked=ranked,
-            distance=calibrated(near, self._embedder.random_cosine) if near is not None else None,
+            distance=calibrated(near, self._embedder.random_cosine),
             degraded=tuple(account.degraded),
         )
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _rank(
-        self, text: str, scope: Scope, depth: Depth, account: _Account, limit: int | None = None
+        self, text: str, scope: Scope, depth: Depth, account: Account, limit: int | None = None
     ) -> tuple[Query, Ranking]:
         """Read the query and rank what the searches find for it; the best ``limit`` of it, all if it is None."""
         with account.step("begin"):
@@ -181,7 +180,7 @@ class Recall:
             return query, rank(lists, query.stems, query.periods, limit)
 
     async def _lists(
-        self, text: str, query: Query, scope: Scope, depth: Depth, account: _Account, limit: int | None
+        self, text: str, query: Query, scope: Scope, depth: Depth, account: Account, limit: int | None
     ) -> tuple[Query, Lists]:
         """Search by words while the query is embedded, and then by vector. Returns the query as it reads when it is
         known when something was last said.
@@ -224,7 +223,7 @@ class Recall:
         days: Sequence[tuple[date, date]],
         scope: Scope,
         depth: Depth,
-        account: _Account,
+        account: Account,
         known: Collection[int] = (),
         placed: int | None = None,
     ) -> Lists:
@@ -246,7 +245,7 @@ class Recall:
         return Lists()
 
     async def _judge(
-        self, ranked: Sequence[Ranked], found: Sequence[Message], query: Query, max_tokens: int, account: _Account
+        self, ranked: Sequence[Ranked], found: Sequence[Message], query: Query, max_tokens: int, account: Account
     ) -> list[Candidate]:
         """Decide what is kept, and how much of each. In a thread: long messages are read for their excerpts."""
         config, random_cosine = self._config, self._embedder.random_cosine
@@ -263,13 +262,13 @@ class Recall:
         account.say("search_late")
         return []
 
-    def _soon(self, account: _Account) -> float:
+    def _soon(self, account: Account) -> float:
         """Until when a step may take that follows the search: when that used up its time there must still be some for
         what it found."""
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         return max(account.deadline, trio.current_time() + least)
 
-    async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: _Account) -> list[Message]:
+    async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: Account) -> list[Message]:
         try:
             with trio.move_on_at(self._soon(account)):
                 return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)

@@ -1,10 +1,13 @@
-"""Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls.
+"""Searching what is kept beside the messages: a user's facts, the pieces of their memory files, notes on tool calls;
+and whom a query names ("who is Аня?", "Аню", "Anna's birthday").
 
 Both lists by vector and by words, fused. Every fact is some vector's neighbour, and there are few facts: so, unlike
 messages, they have to show that they have something to do with the query: a near vector, or enough of its words.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,15 +15,16 @@ import attrs
 from klaw.actor.threads import Threads
 from klaw.domain.fact import Fact
 from klaw.domain.names import UserId
-from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NoteResult
+from klaw.domain.person import Finder, PersonId, folded, word_forms
+from klaw.domain.search import AnyResult, FactResult, FileResult, Kind, NamedFact, NoteResult, PersonResult
 from klaw.memory.recall.excerpt import forms_there, snippet
 from klaw.memory.recall.gate import calibrated, enough_overlap
-from klaw.memory.recall.rank import reciprocal_rank_fusion
+from klaw.memory.recall.rank import Entry, reciprocal_rank_fusion
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import facts, memory_files, tool_notes
 from klaw.store.kinds.memory_files import StoredChunk
 from klaw.store.kinds.tool_notes import StoredNote
-from klaw.store.search import passages
+from klaw.store.search import passages, people_search
 from klaw.store.search.history_search import HistoryFilters
 from klaw.store.search.passages import PassageKind
 from klaw.store.search.tokenizer import stem
@@ -29,25 +33,6 @@ DEPTH = 50
 """Of each list."""
 NEAR = 0.5
 """Calibrated distance up to which a vector alone shows relevance (``autoRag.relevanceThreshold`` is the same)."""
-
-
-@attrs.frozen(kw_only=True)
-class Entry:
-    """A message, a fact, a piece of a file or a note on a tool call that was found."""
-
-    kind: Kind
-    rowid: int
-    score: float
-    vector_rank: int | None
-    distance: float | None
-    text_rank: int | None
-    bm25: float | None
-    boosts: tuple[str, ...] = ()
-    """Why a message's score was raised."""
-
-    @property
-    def key(self) -> tuple[Kind, int]:
-        return self.kind, self.rowid
 
 
 @attrs.frozen(kw_only=True)
@@ -102,17 +87,17 @@ async def find_kept(
                 continue
             vector_rank, distance = by_vector.get(rowid, (None, None))
             text_rank, bm25 = by_words.get(rowid, (None, None))
-            away = calibrated(distance, random_cosine) if distance is not None else None
-            entry = Entry(
-                kind=kind,
-                rowid=rowid,
-                score=score,
-                vector_rank=vector_rank,
-                distance=away,
-                text_rank=text_rank,
-                bm25=bm25,
-            )
+            away = calibrated(distance, random_cosine)
             if is_related(away, texts[rowid], asked):
+                entry = Entry(
+                    kind=kind,
+                    rowid=rowid,
+                    score=score,
+                    vector_rank=vector_rank,
+                    distance=away,
+                    text_rank=text_rank,
+                    bm25=bm25,
+                )
                 found[kind].append(entry)
     return Kept(facts=found["fact"], files=found["file"], notes=found["note"])
 
@@ -192,11 +177,7 @@ def how_found(entry: Entry, text: str, stems: Mapping[str, str], *, shown: str |
     """
     cut, there = snippet(text if shown is None else shown, stems), forms_there(text, stems)
     return {
-        "score": entry.score,
-        "vector_rank": entry.vector_rank,
-        "distance": entry.distance,
-        "text_rank": entry.text_rank,
-        "bm25": entry.bm25,
+        **entry.ranks(),
         "words": tuple(word for form, word in stems.items() if form in there),
         "snippet": cut.text,
         "marks": cut.marks,
@@ -232,4 +213,73 @@ def _note_result(entry: Entry, stored: StoredNote, stems: Mapping[str, str]) -> 
         seq=stored.note.seq,
         tool=stored.note.tool,
         created_at=stored.created_at,
+    )
+
+
+MOST = 3
+"""People that a search shows."""
+FACTS_EACH = 3
+MIN_PART = 3
+"""Letters of a part of a name that counts for all of it: the first name, the surname."""
+MAX_CHARACTERS = 8_000
+"""Of a longer text only the beginning is looked through for names: it is read again for each of them."""
+_START = 2
+"""All forms of a word begin with the same letters, so many at least."""
+
+
+@attrs.frozen
+class PeopleSearch:
+    """Looks for people in one store."""
+
+    readers: Readers
+
+    async def find(self, text: str, user: UserId, *, limit: int = MOST) -> tuple[PersonResult, ...]:
+        """Those of a user's people whose name or alias stands in a text, whole names first, and those known last first.
+
+        Raises:
+            StorageError: the database cannot be read.
+        """
+        text = text[:MAX_CHARACTERS]
+        if not re.search(r"\w", text):
+            return ()
+        found = await self.readers.run(people_search.find, user, partial(named, text, limit=limit), FACTS_EACH)
+        return tuple(map(_result, found))
+
+
+def named(text: str, known: Sequence[tuple[PersonId, Sequence[str]]], *, limit: int) -> list[PersonId]:
+    """Whom a text names. Pure.
+
+    Args:
+        text: what was asked.
+        known: people with their names' normal forms, in the order in which they are to be told.
+        limit: so many at most.
+    """
+    wanted = frozenset(re.findall(r"\w+", folded(text)))
+    starts = frozenset(word[:_START] for word in wanted)
+    whole, partly = [], []
+    for person, names in known:
+        near = [name for name in names if any(word[:_START] in starts for word in name.split())]
+        if not near:
+            continue
+        if Finder(tuple(near)).finds(text):
+            whole.append(person)
+        elif any(_has_part(name, wanted) for name in near):
+            partly.append(person)
+    return [*whole, *partly][:limit]
+
+
+def _has_part(name: str, wanted: frozenset[str]) -> bool:
+    words = name.split()
+    return any(len(word) >= MIN_PART and not wanted.isdisjoint(word_forms(word)) for word in words)
+
+
+def _result(found: people_search.Found) -> PersonResult:
+    person = found.person
+    return PersonResult(
+        id=person.id,
+        name=person.name,
+        aliases=person.aliases,
+        relation=person.relation,
+        last_at=found.last_at,
+        facts=tuple(NamedFact(id=each.id, text=" ".join(each.text.split())) for each in found.facts),
     )

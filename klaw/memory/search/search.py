@@ -21,14 +21,13 @@ from klaw.actor.clock import Clock
 from klaw.actor.threads import Threads
 from klaw.domain.message import Message
 from klaw.domain.search import AnyResult, Kind, SearchPage, SearchResult, TopicResult
+from klaw.domain.topic import TopicCandidate
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
-from klaw.memory.people.people_search import PeopleSearch
-from klaw.memory.recall.gate import calibrated
-from klaw.memory.recall.query import Query, read_query, read_search_words
-from klaw.memory.recall.rank import mix, rank
-from klaw.memory.search.passage_search import Entry, find_kept, how_found, read_kept
+from klaw.memory.recall.gate import Query, calibrated, read_query, read_search_words
+from klaw.memory.recall.rank import Entry, mix, rank
+from klaw.memory.search.passage_search import PeopleSearch, find_kept, how_found, read_kept
 from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first
-from klaw.memory.topics.search import TopicHit, TopicSearch
+from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
 from klaw.store.search.history_search import (
@@ -63,7 +62,7 @@ class _List:
     words: tuple[str, ...]
     words_left_out: tuple[str, ...]
     degraded: tuple[str, ...]
-    topics: tuple[TopicHit, ...] = ()
+    topics: tuple[TopicCandidate, ...] = ()
 
 
 class MemorySearch:
@@ -215,7 +214,7 @@ class MemorySearch:
 
     async def _find_topics(
         self, vector: bytes | None, asked: Sequence[str], rowids: Sequence[int], filters: HistoryFilters
-    ) -> list[TopicHit]:
+    ) -> list[TopicCandidate]:
         if self._topics is None or filters.role is not None:
             return []
         wanted = TopicFilters(user=filters.user, chat=filters.chat, since=filters.since, until=filters.until)
@@ -239,16 +238,7 @@ def _rank(found: HistoryFound, query: Query, random_cosine: float) -> list[Entry
     """The fused ranking, in the order that suits somebody who looks for something. Pure."""
     lists = Lists(neighbours=found.neighbours, hits=found.hits, places=found.places)
     return [
-        Entry(
-            kind="message",
-            rowid=each.place.rowid,
-            score=each.score,
-            vector_rank=each.vector_rank,
-            distance=calibrated(each.distance, random_cosine) if each.distance is not None else None,
-            text_rank=each.text_rank,
-            bm25=each.bm25,
-            boosts=each.boosts,
-        )
+        attrs.evolve(each, distance=calibrated(each.distance, random_cosine))
         for each in newer_first(matches_first(rank(lists, query.stems, query.periods).best))
     ]
 
@@ -258,7 +248,7 @@ def _is_found(entry: Entry) -> bool:
     return entry.text_rank is not None or (entry.distance is not None and entry.distance <= NEAR_ENOUGH)
 
 
-def _topic(hit: TopicHit) -> TopicResult:
+def _topic(hit: TopicCandidate) -> TopicResult:
     topic = hit.topic
     return TopicResult(
         id=topic.id,

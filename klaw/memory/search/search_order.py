@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from klaw.errors import InvalidValue
 from klaw.memory.recall.rank import Ranked
 from klaw.store.search.candidates import HEAD_CHARACTERS
 from klaw.store.search.tokenizer import words
@@ -61,13 +62,6 @@ MAX_PAGE = 1_000
 _CURSOR = re.compile(r"([0-9]{1,4})(?:-([0-9a-f]{1,16})-([0-9a-f]{1,9}))?")
 
 
-class BadCursor(ValueError):
-    """A text that names no page."""
-
-    def __init__(self) -> None:
-        super().__init__(f"must be a number from 1 to {MAX_PAGE}, or the name of a next page as a search gave it")
-
-
 @attrs.frozen(kw_only=True)
 class Cursor:
     """A page of a list that was begun before."""
@@ -83,13 +77,10 @@ class Cursor:
 
 
 def read_cursor(text: str) -> Cursor | int:
-    """A page, or of a list that is begun anew its number alone. Raises BadCursor."""
+    """A page, or of a list that is begun anew its number alone. Raises InvalidValue."""
     match = _CURSOR.fullmatch(text)
-    if match is None or not 1 <= int(match[1]) <= MAX_PAGE:
-        raise BadCursor
+    if match is None or not 1 <= int(match[1]) <= MAX_PAGE or (match[2] and int(match[2], 16) >= 1 << 63):
+        raise InvalidValue(f"must be a number from 1 to {MAX_PAGE}, or the name of a next page as a search gave it")
     if match[2] is None:
         return int(match[1])
-    last_rowid = int(match[2], 16)
-    if last_rowid >= 1 << 63:
-        raise BadCursor
-    return Cursor(page=int(match[1]), last_rowid=last_rowid, asked_at=int(match[3], 16))
+    return Cursor(page=int(match[1]), last_rowid=int(match[2], 16), asked_at=int(match[3], 16))

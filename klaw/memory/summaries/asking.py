@@ -6,7 +6,6 @@ A slot is held for one call at a time, and only while nobody who waits for an an
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import attrs
 
@@ -14,9 +13,9 @@ from klaw.actor.supervisor import Vitals
 from klaw.context.request import request_tokens
 from klaw.domain import tokens
 from klaw.domain.text import clean_output
-from klaw.errors import KlawError, ProviderMalformed
-from klaw.llm.provider import Route
-from klaw.llm.types import ChatMessage, Completion, JsonSchema, Usage
+from klaw.errors import NoSummary, ProviderMalformed
+from klaw.llm.correction import TokenCorrection
+from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route, Usage
 from klaw.memory.asking import Asker
 from klaw.memory.summaries import rendering
 
@@ -41,22 +40,6 @@ _AGAIN = {
     "too_long": rendering.TOO_LONG_AGAIN,
     "refused": rendering.REFUSED_AGAIN,
 }
-
-
-class NoSummary(KlawError):
-    """The model gave no summary, twice. ``code`` is ``empty`` or ``refused``."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(f"the model gave no summary ({code})")
-        self.code = code
-
-
-class Correction(Protocol):
-    """The part of ``chats.correction.TokenCorrection`` that is used."""
-
-    def of(self, model: str) -> float: ...
-    def learn(self, model: str, *, estimated: int, reported: int) -> None: ...
-    def overflowed(self, model: str, *, refused: int, usable: int) -> None: ...
 
 
 @attrs.frozen
@@ -127,7 +110,7 @@ class SummaryModel:
 
     asker: Asker
     route: Route
-    correction: Correction
+    correction: TokenCorrection
     vitals: Vitals
     used: Usage = attrs.Factory(lambda: Usage(prompt_tokens=0, completion_tokens=0))
     model: str = ""

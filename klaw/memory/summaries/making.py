@@ -1,5 +1,11 @@
-"""Making one summary of one chat: read what is uncovered, choose, ask the model, store. State is in the store only."""
+"""Making one summary of one chat: read what is uncovered, choose, ask the model, store. State is in the store only.
 
+Each has a Markdown copy for people: ``summaries/<chat>/<number>.md`` in the data folder. A copy that is missing is made
+again at start; one that was made by hand, or changed, is left alone. What a newer summary holds has no copy of its own.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -9,6 +15,7 @@ from klaw.actor.clock import Clock, iso
 from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Vitals
 from klaw.actor.threads import Threads
+from klaw.config import guarded
 from klaw.config.schema import EngineConfig
 from klaw.context.inputs import Budget
 from klaw.domain import tokens
@@ -20,6 +27,7 @@ from klaw.errors import (
     ConfigError,
     ContextTooLong,
     KlawError,
+    NoSummary,
     ProviderError,
     SourceForgotten,
     StorageError,
@@ -27,18 +35,53 @@ from klaw.errors import (
     SummaryOutdated,
 )
 from klaw.llm.ask_json import ask_json
-from klaw.llm.provider import Route
+from klaw.llm.correction import TokenCorrection
 from klaw.llm.router import context_tokens_of
-from klaw.llm.types import ChatMessage, JsonSchema
+from klaw.llm.types import ChatMessage, JsonSchema, Route
 from klaw.memory.asking import Asker
-from klaw.memory.summaries import copies, rendering
-from klaw.memory.summaries.asking import ANSWER_FACTOR, Correction, NoSummary, SummaryModel
+from klaw.memory.summaries import rendering
+from klaw.memory.summaries.asking import ANSWER_FACTOR, SummaryModel
 from klaw.memory.summaries.choosing import Chunk, Rules, choose, evicted, joined, weight, words_for
-from klaw.memory.summaries.tool_notes import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
+from klaw.memory.summaries.rendering import NOTE_TOKENS, Notes, calls, notes_of, notes_prompt
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import messages, summaries
-from klaw.store.kinds.summaries import Uncovered
+from klaw.store.kinds.summaries import Uncovered, copy_path
+
+
+def path_of(data_dir: Path, summary: Summary) -> Path:
+    """Where a summary's copy is."""
+    return data_dir / copy_path(summary.chat, summary.number)
+
+
+def text_of(summary: Summary) -> str:
+    """The copy: where it belongs, and the summary."""
+    return (
+        f"# Summary {summary.number} of {' '.join(summary.chat.split())}\n\n"
+        f"Messages {summary.first_seq} to {summary.last_seq} of segment {summary.segment + 1},"
+        f" written {summary.created_at} by {summary.model}.\n\n{summary.text}\n"
+    )
+
+
+def settle(data_dir: Path, summaries: Iterable[Summary]) -> int:
+    """Write the copies that are missing and remove those of superseded summaries. Returns how many failed.
+
+    Blocks; run it in a thread.
+    """
+    failed = 0
+    for summary in summaries:
+        path = path_of(data_dir, summary)
+        try:
+            if summary.state is SummaryState.SUPERSEDED:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+            elif not path.exists():
+                guarded.replace(data_dir, copy_path(summary.chat, summary.number), text_of(summary).encode("utf-8"))
+        except OSError as error:
+            failed += 1
+            log.warning("summary_copy_failed", error=error_class(error))
+    return failed
+
 
 MAX_ROWS = 1_000
 """Messages of a segment that are looked at; older ones without a summary are found by search."""
@@ -49,30 +92,6 @@ PROMPT_TOKENS = 500
 """The fixed part of a prompt, generously."""
 
 log = structlog.get_logger("klaw.summarizer")
-
-
-@attrs.frozen(kw_only=True)
-class SummaryServices:
-    """What the summarizer works with."""
-
-    config: EngineConfig
-    writer: Writer
-    readers: Readers
-    asker: Asker
-    correction: Correction
-    files: Threads
-    data_dir: Path
-    clock: Clock
-
-    @property
-    def rules(self) -> Rules:
-        settings = self.config.summaries
-        return Rules(
-            threshold_fraction=settings.threshold_fraction,
-            left_out_tokens=settings.left_out_tokens,
-            max_tokens=settings.max_tokens,
-            sliding_window=self.config.context.sliding_window,
-        )
 
 
 @attrs.frozen
@@ -100,19 +119,36 @@ class Failed:
     until: float | None = None
 
 
+@attrs.frozen(kw_only=True)
 class Maker:
-    """Makes summaries, one at a time."""
+    """Makes summaries, one at a time. ``files``: for their copies below ``data_dir``."""
 
-    def __init__(self, services: SummaryServices, vitals: Vitals) -> None:
-        self._services = services
-        self._vitals = vitals
+    config: EngineConfig
+    writer: Writer
+    readers: Readers
+    asker: Asker
+    correction: TokenCorrection
+    files: Threads
+    data_dir: Path
+    clock: Clock
 
-    async def make(self, chat: ChatId, failures: int) -> Nothing | Again | Made | Failed:
+    @property
+    def rules(self) -> Rules:
+        settings = self.config.summaries
+        return Rules(
+            threshold_fraction=settings.threshold_fraction,
+            left_out_tokens=settings.left_out_tokens,
+            max_tokens=settings.max_tokens,
+            sliding_window=self.config.context.sliding_window,
+        )
+
+    async def make(self, chat: ChatId, failures: int, vitals: Vitals) -> Nothing | Again | Made | Failed:
         """Make the next summary of a chat, if one is due.
 
         Args:
             chat: which one.
             failures: in a row until now; each halves what one prompt holds.
+            vitals: of the actor.
 
         Raises:
             ActorStopped: the store is gone.
@@ -120,17 +156,16 @@ class Maker:
 
         Cancellation: nothing is stored, or all of it.
         """
-        services = self._services
-        found = await services.readers.run(summaries.uncovered, chat, MAX_ROWS)
+        found = await self.readers.run(summaries.uncovered, chat, MAX_ROWS)
         if found is None:
             return Nothing()
         try:
-            route = services.asker.llm.router.route(task="summarization")
+            route = self.asker.llm.router.route(task="summarization")
             chunk = self._choose(found, route, failures)
             if chunk is None:
                 return Nothing()
             limited = await self._limited(found, chunk)
-            return limited or await self._make(found, chunk, route)
+            return limited or await self._make(found, chunk, route, vitals)
         except ActorStopped:
             raise
         except (ProviderError, NoSummary, ConfigError, StorageFull) as error:
@@ -139,7 +174,7 @@ class Maker:
             log.info("summary_dropped", reason="something was forgotten")
             return Again()
         except SummaryOutdated:
-            session = await services.readers.run(messages.session, chat)
+            session = await self.readers.run(messages.session, chat)
             if session is None or session.segment != found.session.segment:
                 log.info("summary_dropped", reason="the segment is over")
                 return Nothing()
@@ -151,7 +186,7 @@ class Maker:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _choose(self, found: Uncovered, route: Route, failures: int) -> Chunk | None:
-        services, rules = self._services, self._services.rules
+        rules = self.rules
         return (
             choose(
                 found.history,
@@ -162,17 +197,17 @@ class Maker:
                 cut=len(found.history) >= MAX_ROWS,
                 follows=bool(found.live) and found.live[-1].last_seq == found.covered_to,
             )
-            if services.config.summaries.enabled
+            if self.config.summaries.enabled
             else None
         )
 
     def _usable(self, model: str | None) -> int:
-        config = self._services.config
+        config = self.config
         name = model or config.routing.default
         return Budget(
             context_tokens=context_tokens_of(config, name),
             reply_reserve_tokens=config.context.reply_reserve_tokens,
-            correction=self._services.correction.of(name),
+            correction=self.correction.of(name),
         ).usable
 
     def _room(self, route: Route, rules: Rules, failures: int) -> int:
@@ -181,27 +216,26 @@ class Maker:
         budget = Budget(
             context_tokens=route.context_tokens,
             reply_reserve_tokens=answer,
-            correction=self._services.correction.of(route.name),
+            correction=self.correction.of(route.name),
         )
         room = budget.usable - PROMPT_TOKENS - rules.max_tokens * 2
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))
 
     async def _limited(self, found: Uncovered, chunk: Chunk) -> Failed | None:
         """Whether the user's limit for today forbids another one."""
-        services = self._services
-        limit, user = services.config.summaries.daily_tokens, found.session.user
+        limit, user = self.config.summaries.daily_tokens, found.session.user
         if not limit:
             return None
-        now = services.clock.now()
+        now = self.clock.now()
         day = iso(now)[:10]
-        used = await services.readers.run(summaries.tokens_since, user, day)
-        needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + services.rules.part_tokens
+        used = await self.readers.run(summaries.tokens_since, user, day)
+        needed = min(weight(chunk.messages), MAX_ROOM) + PROMPT_TOKENS + self.rules.part_tokens
         return Failed("limit_tokens", until=next_day(now)) if used + needed > limit else None
 
-    async def _make(self, found: Uncovered, chunk: Chunk, route: Route) -> Made:
-        services, rules = self._services, self._services.rules
-        async with services.asker.charged("summary", found.session.user, found.session.chat) as asker:
-            model = SummaryModel(asker=asker, route=route, correction=services.correction, vitals=self._vitals)
+    async def _make(self, found: Uncovered, chunk: Chunk, route: Route, vitals: Vitals) -> Made:
+        rules = self.rules
+        async with self.asker.charged("summary", found.session.user, found.session.chat) as asker:
+            model = SummaryModel(asker=asker, route=route, correction=self.correction, vitals=vitals)
             text = await self._text(found, chunk, model, rules)
             notes = await self._notes(chunk.messages, model)
         made = NewSummary(
@@ -214,12 +248,12 @@ class Maker:
             tokens=tokens.estimate(text),
             model=model.model,
             # The same: so the store knows that it is charged.
-            created_at=(asker.charge.at if asker.charge else "") or iso(services.clock.now()),
+            created_at=(asker.charge.at if asker.charge else "") or iso(self.clock.now()),
             prompt_tokens=model.used.prompt_tokens,
             completion_tokens=model.used.completion_tokens,
         )
-        self._vitals.doing("storing a summary")
-        stored = await services.writer.run(
+        vitals.doing("storing a summary")
+        stored = await self.writer.run(
             summaries.put,
             made,
             supersedes=() if chunk.base is None else (chunk.base.number,),
@@ -245,14 +279,14 @@ class Maker:
             )
         except ContextTooLong:
             # The next attempt's prompt is shorter, and so are those of turns with this model.
-            planned = int(model.route.context_tokens / self._services.correction.of(model.route.name))
+            planned = int(model.route.context_tokens / self.correction.of(model.route.name))
             refused = min(tokens.estimate(shown), room) + PROMPT_TOKENS
-            self._services.correction.overflowed(model.route.name, refused=refused, usable=planned)
+            self.correction.overflowed(model.route.name, refused=refused, usable=planned)
             raise
 
     async def _notes(self, chosen: tuple[Message, ...], model: SummaryModel) -> tuple[ToolNote, ...]:
         """Notes on the tool calls, if they are wanted. Without them there is still a summary."""
-        wanted = calls(chosen) if self._services.config.summaries.tool_calls else []
+        wanted = calls(chosen) if self.config.summaries.tool_calls else []
         if not wanted:
             return ()
 
@@ -268,7 +302,7 @@ class Maker:
 
     async def _copy(self, stored: Summary, base: Summary | None) -> None:
         past = [] if base is None else [attrs.evolve(base, state=SummaryState.SUPERSEDED)]
-        await self._services.files.run(copies.settle, self._services.data_dir, [stored, *past])
+        await self.files.run(settle, self.data_dir, [stored, *past])
 
     def _failed(self, error: KlawError) -> Failed:
         match error:

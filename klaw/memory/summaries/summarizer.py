@@ -15,12 +15,12 @@ from klaw.actor.backoff import SLOW
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Nudge
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.domain.names import ChatId, user_of
 from klaw.domain.text import plural
 from klaw.errors import ActorStopped, StorageError, StorageFull
-from klaw.memory.summaries import copies
-from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing, SummaryServices
+from klaw.memory.summaries import making
+from klaw.memory.summaries.making import Again, Failed, Made, Maker, Nothing
 from klaw.store.kinds import summaries
 from klaw.store.kinds.summaries import Failure
 
@@ -59,16 +59,23 @@ class SummarizerStatus:
 
 
 class Summarizer(Nudge):
-    """Handle of the actor."""
+    """The actor and its handle. ``maker``: makes the summaries, and knows the store."""
 
-    def __init__(self, *, enabled: bool) -> None:
+    def __init__(self, maker: Maker) -> None:
         super().__init__()
-        self.enabled = enabled
+        self.enabled = maker.config.summaries.enabled
         self.status = SummarizerStatus()
         self.queue: dict[ChatId, None] = {}
-        """Chats to look at, in order, each once; the actor takes them out."""
-        self.missed = False
+        """Chats to look at, in order, each once."""
+        self._maker = maker
+        self._missed = False
         """A chat found no place there; the next sweep finds it."""
+        self._failures: dict[ChatId, Failure] = {}
+        self._sweep_at = float("-inf")
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        return ActorSpec(name=ACTOR_NAME, run=self.run, stop_budget_s=1)
 
     def turn_ended(self, chat: ChatId) -> None:
         """Say that a turn of a chat has ended: it is looked at soon. Never waits, never raises."""
@@ -77,7 +84,7 @@ class Summarizer(Nudge):
         if len(self.queue) < SWEEP_CHATS:
             self.queue[chat] = None
         else:
-            self.missed = True
+            self._missed = True
         self.nudge()
 
     def problems(self) -> dict[str, str]:
@@ -97,86 +104,67 @@ class Summarizer(Nudge):
             "next_try": iso(status.next_try) if status.next_try is not None else None,
         }
 
-
-async def run(vitals: Vitals, task_status: Started, *, summarizer: Summarizer, services: SummaryServices) -> None:
-    """Summarise until cancelled. What is being made then is given up: the next start makes it again."""
-    worker = _Worker(vitals, summarizer, services)
-    task_status.started()
-    await worker.work()
-
-
-class _Worker:
-    def __init__(self, vitals: Vitals, summarizer: Summarizer, services: SummaryServices) -> None:
-        self._vitals = vitals
-        self._summarizer = summarizer
-        self._services = services
-        self._maker = Maker(services, vitals)
-        self._queue = summarizer.queue
-        self._failures: dict[ChatId, Failure] = {}
-        self._made = 0
-        self._last_made: float | None = None
-        self._code: str | None = None
+    async def run(self, vitals: Vitals, task_status: Started) -> None:
+        """Summarise until cancelled. What is being made then is given up: the next start makes it again."""
+        task_status.started()
         self._sweep_at = float("-inf")
-
-    async def work(self) -> None:
-        """Look at one chat after the other, for ever."""
         await self._begin()
         while True:
             try:
                 await self._sweep()
-                chat = next(iter(self._queue), None)
+                chat = next(iter(self.queue), None)
                 if chat is None:
-                    await self._rest()
+                    await self._rest(vitals)
                     continue
-                del self._queue[chat]
+                del self.queue[chat]
                 with structlog.contextvars.bound_contextvars(user=user_of(chat), chat=chat):
-                    await self._look(chat)
+                    await self._look(chat, vitals)
             except StorageError as error:
                 log.error("summaries_unreadable", error=error_class(error.__cause__ or error))
                 await trio.sleep(STORE_PAUSE_S)
 
     async def _begin(self) -> None:
         """What the store knows: who waits for another attempt, and which copies there should be."""
-        services = self._services
-        found = await services.readers.run(summaries.failures, SWEEP_CHATS)
+        maker = self._maker
+        found = await maker.readers.run(summaries.failures, SWEEP_CHATS)
         self._failures = {failure.chat: failure for failure in found}
         after = 0
-        while page := await services.readers.run(summaries.page, after, 200):
-            await services.files.run(copies.settle, services.data_dir, [summary for _, summary in page])
+        while page := await maker.readers.run(summaries.page, after, 200):
+            await maker.files.run(making.settle, maker.data_dir, [summary for _, summary in page])
             after = page[-1][0]
 
     async def _sweep(self) -> None:
         now = trio.current_time()
-        if now < self._sweep_at and not self._summarizer.missed:
+        if now < self._sweep_at and not self._missed:
             return
-        self._summarizer.missed, self._sweep_at = False, now + SWEEP_S
-        for chat in await self._services.readers.run(summaries.candidates, SWEEP_MESSAGES, SWEEP_CHATS):
-            self._queue[chat] = None
+        self._missed, self._sweep_at = False, now + SWEEP_S
+        for chat in await self._maker.readers.run(summaries.candidates, SWEEP_MESSAGES, SWEEP_CHATS):
+            self.queue[chat] = None
 
-    async def _rest(self) -> None:
+    async def _rest(self, vitals: Vitals) -> None:
         """Wait for news, the next sweep, or the next attempt of a chat that failed."""
-        now = self._services.clock.now()
+        now = self._maker.clock.now()
         due = [chat for chat in self._failures if self._is_open(chat, now)]
         for chat in due:
-            self._queue[chat] = None
+            self.queue[chat] = None
         if due:
             return
         self._show()
-        self._vitals.doing("idle")
+        vitals.doing("idle")
         pauses = [from_iso(failure.retry_at) - now for failure in self._failures.values()]
-        await self._summarizer.wait_for_news(max(0.0, min([SWEEP_S, self._sweep_at - trio.current_time(), *pauses])))
+        await self.wait_for_news(max(0.0, min([SWEEP_S, self._sweep_at - trio.current_time(), *pauses])))
 
     def _is_open(self, chat: ChatId, now: float) -> bool:
         failure = self._failures.get(chat)
         return failure is None or is_open(now, from_iso(failure.retry_at))
 
-    async def _look(self, chat: ChatId) -> None:
-        if not self._is_open(chat, self._services.clock.now()):
+    async def _look(self, chat: ChatId, vitals: Vitals) -> None:
+        if not self._is_open(chat, self._maker.clock.now()):
             return
-        self._vitals.doing("looking at a chat")
+        vitals.doing("looking at a chat")
         past = self._failures.get(chat)
         try:
-            outcome = await self._maker.make(chat, past.failures if past else 0)
+            outcome = await self._maker.make(chat, past.failures if past else 0, vitals)
         except (ActorStopped, StorageError):
             raise
         except Exception as error:  # noqa: BLE001 - a restart would try again at once and spend tokens each time
@@ -184,12 +172,12 @@ class _Worker:
             outcome = Failed("internal")
         match outcome:
             case Made():
-                self._made += 1
-                self._last_made = self._services.clock.now()
+                now = self._maker.clock.now()
+                self.status = attrs.evolve(self.status, made=self.status.made + 1, last_made=now)
                 self._failures.pop(chat, None)
-                self._queue[chat] = None  # behind the others: there may be more
+                self.queue[chat] = None  # behind the others: there may be more
             case Again():
-                self._queue[chat] = None  # at most once for each forgetting, which is a person's
+                self.queue[chat] = None  # at most once for each forgetting, which is a person's
             case Nothing():
                 self._failures.pop(chat, None)
             case Failed():
@@ -198,29 +186,28 @@ class _Worker:
 
     async def _wait(self, chat: ChatId, failed: Failed, past: Failure | None) -> None:
         """Leave a chat alone for a while, also over a restart."""
-        now = self._services.clock.now()
+        now = self._maker.clock.now()
         count = past.failures if past else 0
         if failed.until is None:
             count += 1
         until = failed.until if failed.until is not None else now + SLOW.pause_s(count)
         failure = Failure(chat=chat, failures=max(1, count), retry_at=iso(until), code=failed.code)
         self._failures[chat] = failure
-        self._code = failed.code
+        self.status = attrs.evolve(self.status, code=failed.code)
         try:
-            await self._services.writer.run(summaries.note_failure, failure)
+            await self._maker.writer.run(summaries.note_failure, failure)
         except StorageFull:
             log.warning("summary_failure_not_stored")
 
     def _show(self) -> None:
         failures = self._failures.values()
-        self._summarizer.status = SummarizerStatus(
-            made=self._made,
-            last_made=self._last_made,
-            waiting=len(self._queue),
+        self.status = attrs.evolve(
+            self.status,
+            waiting=len(self.queue),
             failing=len(failures),
             failing_long=sum(failure.failures >= SHOWN_FAILURES for failure in failures),
             next_try=min((from_iso(failure.retry_at) for failure in failures), default=None),
-            code=self._code if failures else None,
+            code=self.status.code if failures else None,
         )
 
 

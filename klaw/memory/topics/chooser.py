@@ -7,7 +7,8 @@ ones. Every failure degrades to the rest and is named in the result; a reply nev
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 import attrs
 import structlog
@@ -24,10 +25,10 @@ from klaw.errors import StorageError
 from klaw.llm.client import Meter
 from klaw.memory.asking import Asker, Charge
 from klaw.memory.embed.embedder import Embedder
-from klaw.memory.recall.gate import AS_FAR_AS_CHANCE, Evidence, Gate, calibrated
-from klaw.memory.recall.query import Query, read_query
+from klaw.memory.recall.gate import Evidence, Gate, Query, calibrated, read_query
+from klaw.memory.recall.recall import Account
 from klaw.memory.topics.reranker import FALLBACK_TOPICS, Reranker, Selection
-from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch
+from klaw.memory.topics.search import TopicMetrics, TopicSearch
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import messages, topics
 from klaw.store.search.tokenizer import forms_in
@@ -41,44 +42,6 @@ REMOTE_S, LOCAL_S = 6.0, 20.0
 """The time where ``topics.timeBudgetMs`` says none: with a service that chooses, or with the built-in model."""
 
 log = structlog.get_logger("klaw.topics")
-
-
-@attrs.frozen(kw_only=True)
-class Judged:
-    """What is known of the hits of one search, in their order."""
-
-    candidates: tuple[TopicCandidate, ...]
-    """Those that the gate lets pass are ``CHOSEN``, the others ``TOO_FAR``."""
-    worth_asking: tuple[bool, ...]
-    """Whether a model that chooses is shown it: it has a word of the question, or is nearer to it than chance."""
-
-
-@attrs.frozen(kw_only=True)
-class _Pick:
-    """A topic that is to go into the prompt."""
-
-    topic: TopicId
-    excerpt: str = ""
-
-
-@attrs.define
-class _Course:
-    """What one choice has to say of itself."""
-
-    choose_by: float
-    """When the model is given up …"""
-    deadline: float
-    """… and when nothing is waited for any more."""
-    degraded: list[str] = attrs.Factory(list)
-    timings_ms: dict[str, float] = attrs.Factory(dict)
-
-    def say(self, code: str) -> None:
-        if code not in self.degraded:
-            self.degraded.append(code)
-
-    @property
-    def left_s(self) -> float:
-        return max(0.0, self.choose_by - trio.current_time())
 
 
 @attrs.frozen(kw_only=True)
@@ -120,75 +83,66 @@ class TopicChooser:
         query = await self.threads.run(read_query, text, self.clock.now(), None)
         if not query.words:
             return ChosenTopics(asked=Asked.NO_CONTENT)
-        begin = trio.current_time()
-        deadline = begin + self.time_budget_s
-        course = _Course(deadline - min(READ_S, self.time_budget_s * READ_SHARE), deadline)
-        found = await self._find(user, text, vector, course)
-        searched = trio.current_time()
-        course.timings_ms["search"] = (searched - begin) * 1000
+        deadline = trio.current_time() + self.time_budget_s
+        choose_by = deadline - min(READ_S, self.time_budget_s * READ_SHARE)
+        account = Account(deadline)
+        with account.step("search"):
+            found = await self._find(user, text, vector, choose_by, account)
         if found is None:
-            return ChosenTopics(asked=Asked.NO_TOPICS, timings_ms=course.timings_ms)
-        hits, said = found
-        judged = await self.threads.run(self._judge, hits, said, query)
-        selection = await self._ask(user, text, hits, judged, course, meter)
+            return ChosenTopics(asked=Asked.NO_TOPICS, timings_ms=account.timings_ms)
+        begin = trio.current_time()
+        judged = await self.threads.run(
+            partial(judge, *found, query, threshold=self.threshold, random_cosine=self.embedder.random_cosine)
+        )
+        selection = await self._ask(user, text, [hit for hit, worth in judged if worth], choose_by, meter)
         if selection is not None:
-            course.timings_ms["choose"] = (trio.current_time() - searched) * 1000
-        picks = _picks(judged, selection)
-        read = await self._read(user, picks, query, course)
+            account.timings_ms["choose"] = (trio.current_time() - begin) * 1000
+        picks = _picks([hit for hit, _ in judged], selection)
+        read = await self._read(user, picks, query, account)
         return ChosenTopics(
             asked=Asked.SEARCHED,
             candidates=_candidates(judged, selection, picks, read),
             reranked=selection is not None and selection.fallback is None,
             fallback=selection.fallback if selection is not None else None,
             loads=selection.loads if selection is not None else 0,
-            degraded=tuple(course.degraded),
-            timings_ms=course.timings_ms,
+            degraded=tuple(account.degraded),
+            timings_ms=account.timings_ms,
         )
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _find(
-        self, user: UserId, text: str, vector: bytes | None, course: _Course
-    ) -> tuple[tuple[TopicHit, ...], dict[int, str]] | None:
+        self, user: UserId, text: str, vector: bytes | None, choose_by: float, account: Account
+    ) -> tuple[tuple[TopicCandidate, ...], dict[int, str]] | None:
         """What the search finds, and the messages that it was found by. None: the user has no topics."""
         try:
-            with trio.move_on_after(min(SEARCH_S, course.left_s)):
+            with trio.move_on_after(min(SEARCH_S, max(0.0, choose_by - trio.current_time()))):
                 if not await self.readers.run(topics.count, user):
                     return None
                 page = await self.search.search(text, TopicFilters(user=user), vector=vector)
                 for code in page.degraded:
                     if code != "embedding_off":  # as the user wants it
-                        course.say(code)
+                        account.say(code)
                 rowids = [rowid for hit in page.hits for rowid in hit.best]
                 read = await self.readers.run(messages.by_rowids, rowids)
                 return page.hits, {each.rowid: each.content for each in read if each.user == user}
-            course.say("topics_late")
+            account.say("topics_late")
         except trio.TooSlowError:
-            course.say("topics_late")
+            account.say("topics_late")
         except StorageError as error:
             log.warning("topics_not_searched", error=error_class(error))
-            course.say("topics_failed")
+            account.say("topics_failed")
         return (), {}
 
-    def _judge(self, hits: Sequence[TopicHit], said: dict[int, str], query: Query) -> Judged:
-        return judge(hits, said, query, threshold=self.threshold, random_cosine=self.embedder.random_cosine)
-
     async def _ask(
-        self,
-        user: UserId,
-        text: str,
-        hits: Sequence[TopicHit],
-        judged: Judged,
-        course: _Course,
-        meter: Meter,
+        self, user: UserId, text: str, shown: Sequence[TopicCandidate], choose_by: float, meter: Meter
     ) -> Selection | None:
         """What the model chooses. None: none is asked."""
-        shown = [hit for hit, worth in zip(hits, judged.worth_asking, strict=True) if worth]
         if self.asker is None or not shown:
             return None
-        reranker = Reranker(attrs.evolve(self.asker, charge=Charge(meter)), self.readers, self.metrics, priority=None)
+        reranker = Reranker(attrs.evolve(self.asker, charge=Charge(meter)), self.readers, self.metrics)
         try:
-            return await reranker.choose(user, text, shown, within_s=course.left_s, excerpts=False)
+            return await reranker.choose(user, text, shown, within_s=choose_by - trio.current_time())
         except trio.TooSlowError:
             return Selection(topics=(), fallback="timeout")
         except StorageError as error:
@@ -196,54 +150,48 @@ class TopicChooser:
             return Selection(topics=(), fallback="storage")
 
     async def _read(
-        self, user: UserId, picks: Sequence[_Pick], query: Query, course: _Course
+        self, user: UserId, picks: Iterable[TopicId], query: Query, account: Account
     ) -> dict[TopicId, tuple[list[Message], list[float]]]:
         """What was said in the picked topics, and how much each message has to do with the question."""
         read: dict[TopicId, tuple[list[Message], list[float]]] = {}
         begin = trio.current_time()
         try:
-            with trio.move_on_at(course.deadline) as reading:
-                for pick in picks:
-                    own = await self.readers.run(topics.read, user, pick.topic)
+            with trio.move_on_at(account.deadline) as reading:
+                for topic in picks:
+                    own = await self.readers.run(topics.read, user, topic)
                     said = [each for each in own if is_searchable(each.role, each.type)]
                     if said:
-                        read[pick.topic] = said, await self.threads.run(worths, said, query.content_stems)
+                        read[topic] = said, await self.threads.run(worths, said, query.content_stems)
             if reading.cancelled_caught:
-                course.say("topics_late")
+                account.say("topics_late")
         except trio.TooSlowError:
-            course.say("topics_late")
+            account.say("topics_late")
         except StorageError as error:
             log.warning("topics_not_read", error=error_class(error))
-            course.say("topics_failed")
+            account.say("topics_failed")
         if picks:
-            course.timings_ms["read"] = (trio.current_time() - begin) * 1000
+            account.timings_ms["read"] = (trio.current_time() - begin) * 1000
         return read
 
 
-def _picks(judged: Judged, selection: Selection | None) -> list[_Pick]:
-    """What goes into the prompt, the most useful first. Pure."""
-    if selection is not None and selection.fallback is None:
-        return [
-            _Pick(topic=each.topic.id, excerpt=(each.excerpt or "") if each.quoted else "") for each in selection.topics
-        ]
-    if selection is not None and selection.loaded:
-        return [_Pick(topic=each.topic.id) for each in selection.topics]
-    passed = [each.topic.id for each in judged.candidates if each.fate is Fate.CHOSEN]
-    return [_Pick(topic=topic) for topic in passed[:FALLBACK_TOPICS]]
+def _picks(hits: Sequence[TopicCandidate], selection: Selection | None) -> dict[TopicId, str]:
+    """What goes into the prompt, the most useful first, with the reranker's excerpt or none. Pure."""
+    if selection is not None and (selection.fallback is None or selection.loaded):
+        return {TopicId(each.id): each.excerpt for each in selection.topics}
+    return dict.fromkeys([hit.topic.id for hit in hits if hit.fate is Fate.CHOSEN][:FALLBACK_TOPICS], "")
 
 
 def _candidates(
-    judged: Judged,
+    judged: Sequence[tuple[TopicCandidate, bool]],
     selection: Selection | None,
-    picks: Sequence[_Pick],
-    read: dict[TopicId, tuple[list[Message], list[float]]],
+    picks: Mapping[TopicId, str],
+    read: Mapping[TopicId, tuple[list[Message], list[float]]],
 ) -> tuple[TopicCandidate, ...]:
     """All that were found, with what became of them. Pure."""
-    places = {pick.topic: place for place, pick in enumerate(picks, 1)}
-    excerpts = {pick.topic: pick.excerpt for pick in picks}
+    places = {topic: place for place, topic in enumerate(picks, 1)}
     reranked = selection is not None and selection.fallback is None
     made = []
-    for each, worth in zip(judged.candidates, judged.worth_asking, strict=True):
+    for each, worth in judged:
         topic = each.topic.id
         if topic in places:
             said, of_each = read.get(topic, ([], []))
@@ -254,7 +202,7 @@ def _candidates(
                     place=places[topic],
                     messages=tuple(said),
                     worths=tuple(of_each),
-                    excerpt=excerpts[topic],
+                    excerpt=picks[topic],
                 )
             )
         elif reranked and worth:
@@ -278,9 +226,11 @@ def worths(said: Sequence[Message], wanted: Collection[str]) -> list[float]:
 
 
 def judge(
-    hits: Sequence[TopicHit], said: Mapping[int, str], query: Query, *, threshold: float, random_cosine: float
-) -> Judged:
-    """Let the relevance gate of messages decide on topics. Pure; reads a lot of text.
+    hits: Sequence[TopicCandidate], said: Mapping[int, str], query: Query, *, threshold: float, random_cosine: float
+) -> list[tuple[TopicCandidate, bool]]:
+    """Let the relevance gate of messages decide on topics: those that pass are ``CHOSEN``, the others ``TOO_FAR``.
+
+    Pure; reads a lot of text.
 
     Args:
         hits: the best first.
@@ -288,36 +238,25 @@ def judge(
         query: the question, read.
         threshold: ``autoRag.relevanceThreshold``.
         random_cosine: of the embedding model.
+
+    Returns:
+        Each, and whether a model that chooses is shown it: it passed, has a word of the question, or is nearer to it
+        than chance.
     """
     evidence = [_evidence(hit, said, query, random_cosine) for hit in hits]
     gate = Gate(threshold=threshold, content_words=len(query.content_stems), command=query.command)
-    decisions = gate.decide(evidence)
-    candidates = tuple(
-        TopicCandidate(
-            topic=hit.topic,
-            score=hit.score,
-            cosine=hit.cosine,
-            words_rank=hit.words_rank,
-            message_rank=hit.message_rank,
-            shared_words=seen.shared_words,
-            fate=Fate.CHOSEN if decision in PASSED else Fate.TOO_FAR,
-        )
-        for hit, seen, decision in zip(hits, evidence, decisions, strict=True)
-    )
-    worth = tuple(
-        each.fate is Fate.CHOSEN or (not query.command and _is_related(seen))
-        for each, seen in zip(candidates, evidence, strict=True)
-    )
-    return Judged(candidates=candidates, worth_asking=worth)
+    judged = []
+    for hit, seen, decision in zip(hits, evidence, gate.decide(evidence), strict=True):
+        passed = decision in PASSED
+        fate = Fate.CHOSEN if passed else Fate.TOO_FAR
+        worth = passed or (not query.command and seen.is_related)
+        judged.append((attrs.evolve(hit, shared_words=seen.shared_words, fate=fate), worth))
+    return judged
 
 
-def _evidence(hit: TopicHit, said: Mapping[int, str], query: Query, random_cosine: float) -> Evidence:
+def _evidence(hit: TopicCandidate, said: Mapping[int, str], query: Query, random_cosine: float) -> Evidence:
     texts = [hit.topic.summary, *(said[rowid] for rowid in hit.best if rowid in said)]
     return Evidence(
-        distance=calibrated(1.0 - hit.cosine, random_cosine) if hit.cosine is not None else None,
+        distance=calibrated(1.0 - hit.cosine if hit.cosine is not None else None, random_cosine),
         shared_words=max(len(forms_in(text, query.content_stems)) for text in texts),
     )
-
-
-def _is_related(seen: Evidence) -> bool:
-    return seen.shared_words > 0 or (seen.distance is not None and seen.distance < AS_FAR_AS_CHANCE)

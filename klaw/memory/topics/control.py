@@ -17,14 +17,15 @@ from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicId
 from klaw.errors import (
     ActorStopped,
     ConfigError,
-    KlawError,
+    EmbeddingUnavailable,
     NoSuchChange,
     NoSuchTopic,
     ProviderError,
     TopicChanged,
+    TopicRefused,
 )
 from klaw.memory.asking import Asker
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.merger import MAX_MERGED_CHARS
 from klaw.memory.topics.splitter import Drafted, divide
 from klaw.memory.topics.texts import embedding_text, part_summary, shorten
@@ -39,15 +40,6 @@ from klaw.store.search.topic_vectors import TopicVector
 MAX_MERGED = 50
 """Topics of one merge."""
 MOST = 1 << 62
-
-
-class TopicRefused(KlawError):
-    """It cannot be done; the text says why and names topics by their ids. ``field`` is the argument that is wrong."""
-
-    def __init__(self, text: str, *, field: str | None = None, code: str = "topics_refused") -> None:
-        super().__init__(text)
-        self.argument = field or ""
-        self.code = code
 
 
 @attrs.frozen(kw_only=True)

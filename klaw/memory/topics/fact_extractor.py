@@ -18,12 +18,12 @@ import structlog
 
 from klaw.convert import Form
 from klaw.domain import tokens
-from klaw.domain.fact import CATEGORIES, Fact, FactSource, InvalidFact, Origin, fact_text, normal_form
+from klaw.domain.fact import CATEGORIES, Fact, FactSource, Origin, fact_text, normal_form
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.text import tagged
 from klaw.domain.topic import Topic
-from klaw.errors import NoSuchFact, TopicChanged
-from klaw.llm.ask_json import BadAnswer, Items, OneOf, Text, Usable, Whole, usable
+from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
+from klaw.llm.ask_json import Items, OneOf, Text, Usable, Whole, usable
 from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
@@ -152,7 +152,7 @@ def _statement(written: str) -> str | None:
         return None
     try:
         text = " ".join(fact_text(written).split())
-    except InvalidFact:
+    except InvalidValue:
         return None
     return text if len(text) <= MAX_CHARS else None
 

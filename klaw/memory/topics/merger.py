@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.domain.text import one_line
-from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic
-from klaw.llm.ask_json import BadAnswer, Text, Whole
+from klaw.domain.topic import MAX_SUMMARY_CHARS, Topic, TopicCandidate
+from klaw.errors import BadAnswer
+from klaw.llm.ask_json import Text, Whole
 from klaw.memory.asking import Asker
 from klaw.memory.topics.texts import has_words, minute, shorten
 
@@ -36,32 +37,24 @@ class Merge:
     summary: str
 
 
-@attrs.frozen
-class Like:
-    """A topic that is like another."""
-
-    topic: Topic
-    cosine: float
-
-
-def candidates(new: Topic, found: Sequence[Like]) -> list[Like]:
+def candidates(new: Topic, found: Sequence[TopicCandidate]) -> list[TopicCandidate]:
     """The topics that a new one may be merged with, the most alike first.
 
-    They are of its user and its chat, near enough, and small enough together.
+    They are of its user and its chat, near enough, and small enough together. ``found``: by vector, scored by cosine.
     """
     fitting = [
         like
         for like in found
         if like.topic.id != new.id
         and (like.topic.user, like.topic.chat) == (new.user, new.chat)
-        and like.cosine >= MIN_COSINE
+        and like.score >= MIN_COSINE
         and not like.topic.general
         and like.topic.chars + new.chars <= MAX_MERGED_CHARS
     ]
-    return sorted(fitting, key=lambda like: (-like.cosine, like.topic.id))[:MAX_CANDIDATES]
+    return sorted(fitting, key=lambda like: (-like.score, like.topic.id))[:MAX_CANDIDATES]
 
 
-async def decide(asker: Asker, new: Topic, candidates: Sequence[Like]) -> Merge | None:
+async def decide(asker: Asker, new: Topic, candidates: Sequence[TopicCandidate]) -> Merge | None:
     """With which candidate the new topic is to be merged; None when with none, or when no answer could be read.
 
     Raises:
@@ -83,7 +76,7 @@ def merge_of(answer: MergeAnswer, candidates: int) -> Merge | None:
     return Merge(answer.topic, shorten(answer.merged_summary, MAX_SUMMARY_CHARS))
 
 
-def material(new: Topic, candidates: Sequence[Like]) -> str:
+def material(new: Topic, candidates: Sequence[TopicCandidate]) -> str:
     """What the model is shown. Pure."""
     older = [f"{number}. {_line(like.topic)}" for number, like in enumerate(candidates, 1)]
     return "\n".join(["New topic:", _line(new), "", "Older topics:", *older])

@@ -14,7 +14,6 @@ import structlog
 
 from klaw.domain.message import Message, Role
 from klaw.domain.person import (
-    InvalidPerson,
     Mention,
     Person,
     PersonSource,
@@ -26,9 +25,9 @@ from klaw.domain.person import (
     words_of,
 )
 from klaw.domain.topic import Topic
-from klaw.errors import NoSuchPerson
+from klaw.errors import InvalidValue, NoSuchPerson, SamePerson
 from klaw.llm.ask_json import Text, Usable, Whole
-from klaw.memory.people.people import People, SamePerson
+from klaw.memory.facts.people import People
 from klaw.memory.topics.texts import middle_out
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import people as sql
@@ -119,7 +118,7 @@ def _checked(change: PersonChange, known: int, said: Collection[int]) -> PersonC
             aliases=aliases_of(name, [alias for alias in change.aliases if alias]),
             relation=relation_text(change.relation),
         )
-    except InvalidPerson as error:
+    except InvalidValue as error:
         raise _Refused(f"bad_{str(error).partition(':')[0]}") from None
 
 
@@ -166,7 +165,7 @@ class PeopleExtractor:
                 done += await self._apply(topic, change, shown, said[change.message - 1], own_words, as_of)
             except _Refused as refusal:
                 refused[str(refusal)] += 1
-            except InvalidPerson as error:
+            except InvalidValue as error:
                 refused[f"bad_{str(error).partition(':')[0]}"] += 1
             except (NoSuchPerson, SamePerson):
                 refused["gone"] += 1

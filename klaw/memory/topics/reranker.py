@@ -12,13 +12,12 @@ from klaw.domain import tokens
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.text import one_line
-from klaw.domain.topic import Topic, TopicId
-from klaw.errors import ConfigError, ProviderError
-from klaw.llm.ask_json import BadAnswer, Text, Whole, ask_json
-from klaw.llm.slots import Priority
+from klaw.domain.topic import Topic, TopicCandidate, TopicId
+from klaw.errors import BadAnswer, ConfigError, ProviderError
+from klaw.llm.ask_json import Text, Whole, ask_json
 from klaw.llm.types import ChatMessage, JsonSchema, ToolCall, ToolDescription
 from klaw.memory.asking import Asker, question
-from klaw.memory.topics.search import TopicHit, TopicMetrics
+from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.texts import minute, render, shorten
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import topics
@@ -48,39 +47,26 @@ log = structlog.get_logger("klaw.reranker")
 
 
 @attrs.frozen(kw_only=True)
-class Chosen:
-    """A topic that helps."""
-
-    topic: Topic
-    reason: str
-    """Empty when no model chose it."""
-    excerpt: str | None
-    """Of a topic over 25,000 characters; None: use its messages."""
-    quoted: bool = False
-    """The excerpt is the model's; else it is the topic's beginning and end."""
-
-
-@attrs.frozen(kw_only=True)
-class Selection:
-    """What was chosen, the most useful first; empty when nothing helps."""
-
-    topics: tuple[Chosen, ...]
-    fallback: str | None
-    """Why no model chose: ``timeout``, ``bad_answer``, ``llm_…``; None when one did."""
-    loaded: tuple[int, ...] = ()
-    """Ids of the topics that it looked into."""
-    loads: int = 0
-    """How often it did."""
-
-
-@attrs.frozen(kw_only=True)
 class Choice:
     """A topic that the model chose."""
 
     id: Whole
     reason: Text = ""
     excerpt: Text = ""
-    """Empty unless the topic is long."""
+    """Of a topic over 25,000 characters; empty: use its messages."""
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """What was chosen, the most useful first; empty when nothing helps."""
+
+    topics: tuple[Choice, ...]
+    fallback: str | None
+    """Why no model chose: ``timeout``, ``bad_answer``, ``llm_…``; None when one did."""
+    loaded: tuple[int, ...] = ()
+    """Ids of the topics that it looked into."""
+    loads: int = 0
+    """How often it did."""
 
 
 @attrs.frozen
@@ -100,32 +86,22 @@ class _State:
     loads: int = 0
 
 
+@attrs.frozen
 class Reranker:
     """Chooses among topics that a search found.
 
     Args:
-        asker: for the model of ``routing.tasks.reranker``.
+        asker: for the model of ``routing.tasks.reranker``. The caller holds a slot.
         readers: of the store.
         metrics: where choices are counted.
-        priority: of its calls: somebody waits for them. None: the caller holds a slot already.
     """
 
-    def __init__(
-        self, asker: Asker, readers: Readers, metrics: TopicMetrics, *, priority: Priority | None = Priority.INTERACTIVE
-    ) -> None:
-        self._asker = asker
-        self._readers = readers
-        self._metrics = metrics
-        self._priority = priority
+    asker: Asker
+    readers: Readers
+    metrics: TopicMetrics
 
     async def choose(
-        self,
-        user: UserId,
-        query: str,
-        hits: Sequence[TopicHit],
-        *,
-        within_s: float = math.inf,
-        excerpts: bool = True,
+        self, user: UserId, query: str, hits: Sequence[TopicCandidate], *, within_s: float = math.inf
     ) -> Selection:
         """Choose the topics that help with a query; takes 60 s at most.
 
@@ -134,7 +110,6 @@ class Reranker:
             query: what they are to help with.
             hits: the candidates, the best first.
             within_s: seconds after which the model is given up and the fallback taken.
-            excerpts: of a long topic of which the model gave no excerpt, read its beginning and its end.
 
         Raises:
             StorageError: the database cannot be read.
@@ -147,24 +122,32 @@ class Reranker:
         state = _State()
         choices: list[Choice] | None = None
         reason: str | None = "timeout"
-        with self._metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, WHOLE_S))):
+        with self.metrics.reranker_s.timed(), trio.move_on_after(max(0.0, min(within_s, WHOLE_S))):
             try:
-                async with self._asker.charged("reranker", user) as asker:
+                async with self.asker.charged("reranker", user) as asker:
                     choices = await self._converse(asker, user, query, own, state)
                 reason = "bad_answer" if choices is None else None
             except ProviderError as error:
                 reason = error.code
             except ConfigError:
                 reason = "config"
-        selection = await self._selection(user, own, choices, reason, state, excerpts=excerpts)
-        self._metrics.reranker_loads.observe(state.loads)
-        self._metrics.selected.observe(len(selection.topics))
-        self._metrics.reranker_fallbacks.add(int(reason is not None))
+        by_id = {int(hit.topic.id): hit.topic for hit in own}
+        if choices is None:
+            choices = [Choice(id=topic) for topic in fallback(list(by_id), state.loaded)]
+        chosen = [
+            each if by_id[each.id].chars > LONG_CHARS else attrs.evolve(each, excerpt="")
+            for each in choices[:FALLBACK_TOPICS]
+        ]
+        loaded = tuple(dict.fromkeys(state.loaded))
+        selection = Selection(topics=tuple(chosen), fallback=reason, loaded=loaded, loads=state.loads)
+        self.metrics.reranker_loads.observe(state.loads)
+        self.metrics.selected.observe(len(selection.topics))
+        self.metrics.reranker_fallbacks.add(int(reason is not None))
         log.info("topics_reranked", count=len(selection.topics), total=len(own), code=reason)
         return selection
 
     async def _converse(
-        self, asker: Asker, user: UserId, query: str, own: Sequence[TopicHit], state: _State
+        self, asker: Asker, user: UserId, query: str, own: Sequence[TopicCandidate], state: _State
     ) -> list[Choice] | None:
         room, route = asker.room("reranker", PROMPT), asker.llm.router.route(task="reranker")
         lines = [line(hit.topic, hit.cosine) for hit in own]
@@ -183,7 +166,7 @@ class Reranker:
                     (*asked, *rounds, *messages[len(asked) :]),
                     schema=None if offers else schema,
                     tools=(TOOL,) if offers else (),
-                    priority=self._priority,
+                    priority=None,
                 )
                 if not (said.tool_calls and may_load):
                     return said.text
@@ -195,7 +178,7 @@ class Reranker:
         return await ask_json(say, asked, "choices", Choices, lambda answer: chosen_of(answer, candidates))
 
     async def _load(
-        self, user: UserId, call: ToolCall, candidates: set[int], own: Sequence[TopicHit], state: _State
+        self, user: UserId, call: ToolCall, candidates: set[int], own: Sequence[TopicCandidate], state: _State
     ) -> str:
         if state.loads >= MAX_LOADS:
             return "No more contents: answer now."
@@ -208,41 +191,13 @@ class Reranker:
         with trio.move_on_after(LOAD_S) as scope:
             for place, topic in enumerate(ids):
                 state.loaded.append(topic)
-                read = await self._readers.run(topics.read, user, TopicId(topic))
+                read = await self.readers.run(topics.read, user, TopicId(topic))
                 share = max(50, state.left // (2 * (len(ids) - place)))
                 parts.append(content_of(by_id[topic], read, share) if read else f"Topic #{topic} is gone.")
                 state.left = max(0, state.left - share)
         if scope.cancelled_caught:
             parts.append("The rest could not be loaded in time.")
         return "\n\n".join(parts)
-
-    async def _selection(
-        self,
-        user: UserId,
-        own: Sequence[TopicHit],
-        choices: list[Choice] | None,
-        reason: str | None,
-        state: _State,
-        *,
-        excerpts: bool,
-    ) -> Selection:
-        by_id = {int(hit.topic.id): hit.topic for hit in own}
-        if choices is None:
-            ids = fallback(list(by_id), state.loaded)
-            choices = [Choice(id=topic) for topic in ids]
-        chosen = []
-        for choice in choices[:FALLBACK_TOPICS]:
-            topic = by_id[choice.id]
-            excerpt = None
-            quoted = bool(choice.excerpt)
-            if topic.chars > LONG_CHARS:
-                excerpt = choice.excerpt or None
-                if excerpt is None and excerpts:
-                    excerpt = excerpt_of(await self._readers.run(topics.read, user, topic.id))
-            chosen.append(Chosen(topic=topic, reason=choice.reason, excerpt=excerpt, quoted=quoted))
-        return Selection(
-            topics=tuple(chosen), fallback=reason, loaded=tuple(dict.fromkeys(state.loaded)), loads=state.loads
-        )
 
 
 def chosen_of(answer: Choices, candidates: set[int]) -> list[Choice]:
@@ -316,12 +271,3 @@ def fallback(order: Sequence[int], loaded: Sequence[int]) -> list[int]:
     known = set(order)
     chosen = [topic for topic in dict.fromkeys(loaded) if topic in known]
     return (chosen or list(order))[:FALLBACK_TOPICS]
-
-
-def excerpt_of(messages: Sequence[Message]) -> str:
-    """Of a long topic when the reranker gave no excerpt: its beginning and its end."""
-    text = "\n".join(f"{message.role.value}: {message.content}" for message in messages)
-    if len(text) <= MAX_EXCERPT_CHARS:
-        return text
-    half = MAX_EXCERPT_CHARS // 2 - 4
-    return f"{text[:half]}\n[…]\n{text[-half:]}"

@@ -5,7 +5,7 @@ ask for later, and the vector of a long talk is near to everything. So the messa
 finds speak for their topics, each the less the further down it stands; that is what finds most.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 import trio
@@ -13,9 +13,9 @@ import trio
 from klaw.actor.clock import Clock
 from klaw.actor.metrics import CHARS, COUNTS, SECONDS, Metrics
 from klaw.actor.threads import Threads
-from klaw.domain.topic import Topic, TopicId
+from klaw.domain.topic import TopicCandidate, TopicId
 from klaw.memory.embed.embedder import QUERY_S, Embedder, query_vector
-from klaw.memory.recall.query import Query, read_query, read_search_words
+from klaw.memory.recall.gate import Query, read_query, read_search_words
 from klaw.memory.recall.rank import rank
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
@@ -62,27 +62,10 @@ class TopicMetrics:
 
 
 @attrs.frozen(kw_only=True)
-class TopicHit:
-    """A topic that was found, and why."""
-
-    topic: Topic
-    score: float
-    """Larger is better."""
-    cosine: float | None
-    """Of its vector and the query's; None when it was not found by it."""
-    words_rank: int | None
-    """By the words of its summary."""
-    message_rank: int | None
-    """Of its best message among those that were found."""
-    best: tuple[int, ...] = ()
-    """Row ids of the first of these messages."""
-
-
-@attrs.frozen(kw_only=True)
 class TopicPage:
     """What a search found, the best first."""
 
-    hits: tuple[TopicHit, ...]
+    hits: tuple[TopicCandidate, ...]
     degraded: tuple[str, ...]
     """Codes of what was missing, like ``SearchPage.degraded``."""
     timings_ms: dict[str, float]
@@ -145,7 +128,7 @@ class TopicSearch:
         filters: TopicFilters,
         *,
         limit: int = MAX_CANDIDATES,
-    ) -> list[TopicHit]:
+    ) -> list[TopicCandidate]:
         """Find topics for somebody who has searched the messages already.
 
         Args:
@@ -162,7 +145,7 @@ class TopicSearch:
         found = await self._readers.run(
             search_topics, vector, words, best, filters, min_cosine=MIN_COSINE, depth=MAX_CANDIDATES
         )
-        return _hits(best, found)[:limit]
+        return rank_topics(best, found)[:limit]
 
     async def _messages(self, text: str, words: Sequence[str], filters: TopicFilters) -> list[int]:
         """Row ids of the best messages by words. Those by vector would find one topic in a hundred more, and take three
@@ -180,76 +163,36 @@ def _best(history: HistoryFound, query: Query) -> list[int]:
     return [each.place.rowid for each in rank(lists, query.stems, query.periods, MESSAGES).best]
 
 
-def _hits(messages: Sequence[int], found: TopicsFound) -> list[TopicHit]:
-    """Pure."""
-    best: dict[TopicId, list[int]] = {}
-    for rowid in messages:
-        if (topic := found.of_messages.get(rowid)) is not None:
-            best.setdefault(topic, []).append(rowid)
-    near = [(each.topic, each.cosine) for each in found.near]
-    return [
-        TopicHit(
-            topic=found.topics[placed.topic],
-            score=placed.score,
-            cosine=placed.cosine,
-            words_rank=placed.words_rank,
-            message_rank=placed.message_rank,
-            best=tuple(best.get(placed.topic, ())[:MAX_MESSAGES]),
-        )
-        for placed in rank_topics(near, found.by_words, messages, found.of_messages)
-    ]
-
-
-@attrs.frozen(kw_only=True)
-class Placed:
-    """A topic of the ranking."""
-
-    topic: TopicId
-    score: float
-    vector_rank: int | None
-    cosine: float | None
-    words_rank: int | None
-    message_rank: int | None
-    """Of its best message."""
-
-
-def rank_topics(
-    near: Sequence[tuple[TopicId, float]],
-    by_words: Sequence[TopicId],
-    messages: Sequence[int],
-    of_messages: Mapping[int, TopicId],
-) -> list[Placed]:
-    """Fuse the lists; ties go to the newer topic.
+def rank_topics(messages: Sequence[int], found: TopicsFound) -> list[TopicCandidate]:
+    """Fuse the lists; ties go to the newer topic. Pure.
 
     Args:
-        near: topics by vector with their cosines, the nearest first.
-        by_words: topics by the words of their summaries, the best first.
         messages: row ids of messages that were found, the best first.
-        of_messages: their topics; some have none.
+        found: the topics by vector, by the words of their summaries, and those of the messages.
     """
     scores: dict[TopicId, float] = {}
-    for place, (topic, _) in enumerate(near, 1):
+    near = {each.topic: (place, each.cosine) for place, each in enumerate(found.near, 1)}
+    words_ranks = {topic: place for place, topic in enumerate(found.by_words, 1)}
+    for topic, (place, _) in near.items():
         scores[topic] = scores.get(topic, 0.0) + VECTOR_WEIGHT / (K + place)
-    for place, topic in enumerate(by_words, 1):
+    for topic, place in words_ranks.items():
         scores[topic] = scores.get(topic, 0.0) + WORDS_WEIGHT / (K + place)
     ranks: dict[TopicId, list[int]] = {}
     for place, rowid in enumerate(messages, 1):
-        if (of := of_messages.get(rowid)) is not None:
+        if (of := found.of_messages.get(rowid)) is not None:
             ranks.setdefault(of, []).append(place)
     for topic, own in ranks.items():
         speaking = sum(1 / (MESSAGES_K + place) for place in own[:MAX_MESSAGES])
         scores[topic] = scores.get(topic, 0.0) + MESSAGES_WEIGHT * MESSAGES_K / K * speaking
-    vector_ranks = {topic: (place, cosine) for place, (topic, cosine) in enumerate(near, 1)}
-    words_ranks = {topic: place for place, topic in enumerate(by_words, 1)}
-    placed = [
-        Placed(
-            topic=topic,
+    ranked = [
+        TopicCandidate(
+            topic=found.topics[topic],
             score=score,
-            vector_rank=vector_ranks[topic][0] if topic in vector_ranks else None,
-            cosine=vector_ranks[topic][1] if topic in vector_ranks else None,
+            cosine=near[topic][1] if topic in near else None,
             words_rank=words_ranks.get(topic),
-            message_rank=min(ranks[topic]) if topic in ranks else None,
+            message_rank=ranks[topic][0] if topic in ranks else None,
+            best=tuple(messages[place - 1] for place in ranks.get(topic, ())[:MAX_MESSAGES]),
         )
         for topic, score in scores.items()
     ]
-    return sorted(placed, key=lambda each: (-each.score, -each.topic))
+    return sorted(ranked, key=lambda each: (-each.score, -each.topic.id))

@@ -15,9 +15,10 @@ import attrs
 
 from klaw.domain.core_memory import Document
 from klaw.domain.message import Kind, Message, Role
-from klaw.domain.names import InvalidName, UserId
+from klaw.domain.names import UserId
 from klaw.domain.task import TaskName, task_name
 from klaw.domain.text import clean_output
+from klaw.errors import InvalidName
 from klaw.store.kinds import messages
 
 SHOWN = "forgetting"

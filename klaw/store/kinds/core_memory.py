@@ -21,7 +21,7 @@ from klaw.config.paths import below_of_user
 from klaw.domain import core_memory as core
 from klaw.domain.core_memory import MAX_BYTES, Document, dump, parse
 from klaw.domain.names import UserId
-from klaw.errors import CoreNotChanged, CoreUnreadable, StorageError
+from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidValue, StorageError
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.tables import Table
@@ -179,7 +179,7 @@ def change(tx: Transaction, user: UserId, section: str, key: str | None, value: 
             document = core.removed(present.document, section, key)
         else:
             document = core.updated(present.document, section, key or "", value)
-    except core.CoreRefused as error:
+    except InvalidValue as error:
         raise CoreNotChanged(str(error)) from None
     tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present.digest), at))
 

@@ -7,17 +7,9 @@ from typing import Literal
 import apsw
 import attrs
 
-from klaw.domain.fact import (
-    STANDING_CATEGORY,
-    STANDING_IMPORTANCE,
-    Fact,
-    FactId,
-    InvalidFact,
-    check,
-    normal_form,
-)
+from klaw.domain.fact import STANDING_CATEGORY, STANDING_IMPORTANCE, Fact, FactId, check, normal_form
 from klaw.domain.names import UserId
-from klaw.errors import FactExists, NoSuchFact, StorageError
+from klaw.errors import FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store import changes, rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
@@ -260,7 +252,7 @@ def put(
     """
     try:
         check(fact)
-    except InvalidFact as error:
+    except InvalidValue as error:
         raise StorageError(f"the fact cannot be stored: {error}") from None
     tx.check_nothing_forgotten(fact.user, as_of)
     present = get(tx.connection, fact.user, fact.id)

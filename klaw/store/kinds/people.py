@@ -10,9 +10,9 @@ import apsw
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.domain.person import InvalidPerson, Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.person import Mention, Person, PersonId, check, normal_name, words_of
 from klaw.domain.topic import TopicId
-from klaw.errors import NoSuchPerson, StorageError
+from klaw.errors import InvalidValue, NoSuchPerson, StorageError
 from klaw.store import changes, rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
@@ -315,7 +315,7 @@ def change(
             raise StorageError("the person is another user's")
         try:
             check(person)
-        except InvalidPerson as error:
+        except InvalidValue as error:
             raise StorageError(f"the person cannot be stored: {error}") from None
         if get(connection, user, person.id) != person:
             tx.journal(PERSON.put(user, person.id, person, at))

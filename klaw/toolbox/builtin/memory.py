@@ -14,13 +14,13 @@ from klaw.actor.clock import Clock, iso
 from klaw.convert import Bounds
 from klaw.domain import core_memory
 from klaw.domain.core_memory import Document
-from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, InvalidFact, Origin
+from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, Origin
 from klaw.domain.message import Role
-from klaw.domain.names import InvalidName, chat_id
+from klaw.domain.names import chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
-from klaw.errors import CoreNotChanged, CoreUnreadable
+from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue
 from klaw.memory.facts.facts import Facts, Known, NoOlder, Saved
-from klaw.memory.recall.dates import BadTime, read_since, read_until
+from klaw.memory.recall.dates import read_since, read_until
 from klaw.memory.search.format_results import show
 from klaw.memory.search.search import MemorySearch
 from klaw.store.engine.database import Readers
@@ -119,7 +119,7 @@ def _save_tool(parts: MemoryParts) -> ToolSpec:
                 chat=context.chat,
                 turn=context.turn or context.run,
             )
-        except InvalidFact as error:
+        except InvalidValue as error:
             return ToolFailure(f"Not saved: {error}.")
         match outcome:
             case Saved():
@@ -196,11 +196,11 @@ async def _search(
     now = parts.search.now()
     try:
         begin = read_since(since, now) if since else None
-    except BadTime as error:
+    except InvalidValue as error:
         return ToolFailure(f"since: {error}.")
     try:
         end = read_until(until, now) if until else None
-    except BadTime as error:
+    except InvalidValue as error:
         return ToolFailure(f"until: {error}.")
     if begin is not None and end is not None and begin >= end:
         return ToolFailure("until: must be later than since.")

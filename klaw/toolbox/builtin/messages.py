@@ -5,8 +5,9 @@ from typing import Annotated, Any, TypeAlias
 
 from klaw.convert import Bounds
 from klaw.domain.message import Kind, NewMessage, Role
-from klaw.domain.names import ChatId, InvalidName, chat_id, name_of
+from klaw.domain.names import ChatId, chat_id, name_of
 from klaw.domain.text import clean
+from klaw.errors import InvalidName
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import messages

@@ -17,9 +17,9 @@ from klaw.chats import chat as chat_module
 from klaw.chats.service import TooManyChats
 from klaw.domain.events import Progressed, TextStreamed
 from klaw.domain.message import Kind, Role
-from klaw.domain.names import LOCAL_USER, InvalidName, UserId, chat_id
+from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.turn import TurnStatus
-from klaw.errors import ActorStopped, IdConflict
+from klaw.errors import ActorStopped, IdConflict, InvalidName
 from klaw.store.kinds import messages
 from tests.support.chats_world import world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply

@@ -10,8 +10,7 @@ from klaw.client.client import Client
 from klaw.client.connection import connect
 from klaw.client.events import Connected, Disconnected, Entry, Event
 from klaw.client.streams import CAPACITY
-from klaw.domain.names import InvalidName
-from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
+from klaw.errors import ClientClosed, ConnectionLost, InvalidName, RequestRefused, ServerRefused, ServerUnreachable
 from klaw.wire.frames import Delta, Error, GetStatus, Notice, Status
 from tests.support.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until

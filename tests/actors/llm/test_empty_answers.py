@@ -8,9 +8,8 @@ import pytest
 from klaw.domain.usage import Spent
 from klaw.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.client import Meter
-from klaw.llm.provider import Model, Route
-from klaw.llm.providers.dialect import EmptyAnswer, empty_answer
-from klaw.llm.types import ChatMessage, Completion, Request, Usage
+from klaw.llm.providers.dialect import EmptyAnswer
+from klaw.llm.types import ChatMessage, Completion, Model, Request, Route, Usage
 from tests.support.scripted import Scripted, TestClock, client
 from tests.support.stores import START
 
@@ -21,7 +20,7 @@ Answer = Callable[[Request], str | Completion]
 
 def empty(usage: Usage | None) -> Answer:
     def answer(_request: Request) -> str:
-        raise empty_answer(thought=True, reason="length", usage=usage)
+        raise EmptyAnswer("the model gave only thinking and no answer (finish reason: length)", usage)
 
     return answer
 

@@ -20,11 +20,22 @@ from klaw.errors import (
     ProviderTimeout,
     RateLimited,
 )
-from klaw.llm.provider import Model, OnDelta, Provider, Route
 from klaw.llm.providers.adapt import NO_IMAGE
-from klaw.llm.retry import BREAK, FAILURES_TO_OPEN, BreakerState
-from klaw.llm.service import Service
-from klaw.llm.types import ChatMessage, Completion, Delta, Image, JsonSchema, ReasoningDelta, Request, TextDelta
+from klaw.llm.service import BREAK, FAILURES_TO_OPEN, BreakerState, Service
+from klaw.llm.types import (
+    ChatMessage,
+    Completion,
+    Delta,
+    Image,
+    JsonSchema,
+    Model,
+    OnDelta,
+    Provider,
+    ReasoningDelta,
+    Request,
+    Route,
+    TextDelta,
+)
 from tests.support.scripted import client
 
 Outcome = ProviderError | Delta | trio.Event

@@ -240,12 +240,12 @@ async def test_a_restart_of_the_actor_does_not_end_the_pauses_and_loses_nothing(
     def down(_request: Request) -> str:
         raise ProviderNetworkError("down")
 
-    archivist = Archivist()
+    archivist = None
     async with running_store(tmp_path) as store:
         await tell(store, "one")
         scripted = Scripted(down)
         for _ in range(3):
-            async with archiving(store, scripted, TestClock(LATER), off(), archivist=archivist) as _running:
+            async with archiving(store, scripted, TestClock(LATER), off(), archivist=archivist) as (archivist, _):
                 await settled(archivist)
         assert len(scripted.requests) == 1
         async with archiving(store, Scripted(one_topic), TestClock(LATER), off()) as (fresh, _):

@@ -16,14 +16,14 @@ from klaw.domain.fact import FactSource
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
+from klaw.domain.topic import TopicCandidate
 from klaw.llm.types import ChatMessage
 from klaw.memory.facts.facts import Facts
-from klaw.memory.summaries.rendering import summary_prompt, transcript
-from klaw.memory.summaries.tool_notes import Call, notes_prompt
+from klaw.memory.summaries.rendering import Call, notes_prompt, summary_prompt, transcript
 from klaw.memory.topics.fact_extractor import FactExtractor
-from klaw.memory.topics.merger import Like, decide
+from klaw.memory.topics.merger import decide
 from klaw.memory.topics.reranker import Reranker
-from klaw.memory.topics.search import TopicHit, TopicMetrics
+from klaw.memory.topics.search import TopicMetrics
 from klaw.memory.topics.splitter import divide
 from klaw.prompts import prompt
 from klaw.runs.context import Inputs, assemble, instructions, situation
@@ -96,8 +96,8 @@ async def _split(root: Path) -> Rendered:
 async def _merge(_root: Path) -> Rendered:
     model = Scripted(lambda _request: '{"should_merge": false, "reason": "", "topic": 0, "merged_summary": ""}')
     older = [
-        Like(topic(2, summary="Поездка в Казань 24 ноября"), 0.91),
-        Like(topic(3, summary="A trip\nto Berlin"), 0.86),
+        TopicCandidate(topic=topic(2, summary="Поездка в Казань 24 ноября"), score=0.91),
+        TopicCandidate(topic=topic(3, summary="A trip\nto Berlin"), score=0.86),
     ]
     await decide(model.asker(), topic(1, summary="Билеты в Казань куплены"), older)
     return model.requests[0].messages
@@ -106,8 +106,8 @@ async def _merge(_root: Path) -> Rendered:
 async def _rerank(root: Path) -> Rendered:
     model = Scripted(lambda _request: '{"topics": []}')
     hits = [
-        TopicHit(topic=topic(4, summary="Аллергия Ани"), score=1, cosine=0.83, words_rank=1, message_rank=None),
-        TopicHit(topic=topic(5, chars=30_000), score=0.5, cosine=None, words_rank=None, message_rank=2),
+        TopicCandidate(topic=topic(4, summary="Аллергия Ани"), score=1, cosine=0.83, words_rank=1, message_rank=None),
+        TopicCandidate(topic=topic(5, chars=30_000), score=0.5, cosine=None, words_rank=None, message_rank=2),
     ]
     async with running_store(root) as store:
         reranker = Reranker(model.asker(), store.readers, TopicMetrics(Metrics()))

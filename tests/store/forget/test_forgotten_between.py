@@ -11,7 +11,7 @@ from klaw.actor.clock import SystemClock
 from klaw.domain.names import UserId
 from klaw.errors import SourceForgotten
 from klaw.memory.facts.facts import Facts
-from klaw.memory.people.people import People
+from klaw.memory.facts.people import People
 from klaw.store.engine import meta
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import facts

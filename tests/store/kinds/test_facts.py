@@ -17,9 +17,9 @@ import trio
 from klaw.actor.clock import iso
 from klaw.domain import core_memory
 from klaw.domain.core_memory import MAX_TOKENS
-from klaw.domain.fact import MAX_TEXT, FactId, InvalidFact, fact_text, normal_form
+from klaw.domain.fact import MAX_TEXT, FactId, fact_text, normal_form
 from klaw.domain.names import UserId
-from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, NoSuchFact, StorageError
+from klaw.errors import CoreNotChanged, CoreUnreadable, FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store.engine import meta
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds import facts, memory_journal, messages, tasks, vectors
@@ -329,7 +329,7 @@ async def test_facts_that_cannot_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", " \n ", "\x00\x1b[0m", "…!?", "x" * (MAX_TEXT + 1), "ж" * 100_000])
 def test_texts_that_are_no_facts(text: str) -> None:
-    with pytest.raises(InvalidFact, match=r"^text: "):
+    with pytest.raises(InvalidValue, match=r"^text: "):
         fact_text(text)
 
 

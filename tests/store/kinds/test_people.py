@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from klaw.domain.names import UserId
 from klaw.domain.person import PersonId, PersonSource
-from klaw.errors import CannotUndo, NoSuchPerson, StorageError
-from klaw.memory.people.people import SamePerson
+from klaw.errors import CannotUndo, NoSuchPerson, SamePerson, StorageError
 from klaw.store.kinds import people as stored_people
 from klaw.store.kinds import topic_edits
 from klaw.store.rebuild.values import Options

@@ -13,9 +13,19 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.domain.message import Message
-from klaw.domain.names import InvalidName, UserId, chat_id
+from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import At, Every, Run, RunKind, RunStatus, TaskName, delivery_id, notice_message, task_name
-from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, NoSuchTask, RunOver, StorageError, StorageFull, TaskExists
+from klaw.errors import (
+    IdConflict,
+    InvalidName,
+    NoSuchChat,
+    NoSuchRun,
+    NoSuchTask,
+    RunOver,
+    StorageError,
+    StorageFull,
+    TaskExists,
+)
 from klaw.store import migrations, run_records
 from klaw.store.kinds import messages, pending, runs, tasks
 from klaw.store.kinds.runs import Transcript

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from klaw.actor.clock import SystemClock
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
-from klaw.errors import NoSuchChange, ProviderNetworkError, TopicChanged
+from klaw.errors import NoSuchChange, ProviderNetworkError, TopicChanged, TopicRefused
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
-from klaw.memory.topics.control import TopicRefused
 from klaw.store.kinds import messages, topic_changes, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
 from klaw.store.rebuild.values import Options

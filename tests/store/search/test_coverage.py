@@ -16,13 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.domain.coverage import Damage, Tallies, add_rows
 from klaw.domain.message import Kind, Message, NewMessage, Role
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
-from klaw.memory import coverage as coverage_actor
-from klaw.memory.coverage import Coverage, Pace
+from klaw.memory.coverage import ACTOR_NAME, Coverage, Pace
 from klaw.store.engine.connect import prepare_writer
 from klaw.store.kinds import messages
 from klaw.store.kinds import vectors as stored_vectors
@@ -80,22 +79,16 @@ async def tallied(store: Store) -> Tallies:
 
 @asynccontextmanager
 async def counting(store: Store, *, window: int = 2, pace: Pace = QUICK) -> AsyncIterator[Coverage]:
-    coverage, woken = Coverage(SystemClock()), []
-    run = partial(
-        coverage_actor.run,
-        coverage=coverage,
-        readers=store.readers,
-        writer=store.writer,
-        wake_embedder=lambda: woken.append(True),
-        sliding_window=window,
-        pace=pace,
+    woken: list[bool] = []
+    coverage = Coverage(
+        SystemClock(), store.readers, store.writer, lambda: woken.append(True), sliding_window=window, pace=pace
     )
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-        await supervisor.start(ActorSpec(name=coverage_actor.ACTOR_NAME, run=run, stop_budget_s=1))
+        await supervisor.start(coverage.spec())
         coverage.woken = woken  # type: ignore[attr-defined]
         yield coverage
-        await supervisor.stop(coverage_actor.ACTOR_NAME, "the test is over")
+        await supervisor.stop(ACTOR_NAME, "the test is over")
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from klaw.context.assemble import assemble, plan
 from klaw.context.inputs import Budget, Settings
 from klaw.context.pinned_facts import standing
-from klaw.context.shorten import shorten
+from klaw.context.request import shorten
 from klaw.domain import core_memory
 from klaw.domain.fact import FactId, FactSource, Origin
 from klaw.domain.message import Kind, Message, Role
@@ -20,12 +20,12 @@ from klaw.domain.person import PersonId
 from klaw.domain.search import FactResult, FileResult, NamedFact, PersonResult, SearchPage, TopicResult
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.text import HEADERS, MARK, hanging, one_line, prose, quoted, tagged
+from klaw.domain.topic import TopicCandidate
 from klaw.llm.providers.adapt import without_tools
 from klaw.llm.types import ChatMessage, Request, ToolCall
 from klaw.memory.search.format_results import show
-from klaw.memory.summaries import rendering, tool_notes
+from klaw.memory.summaries import rendering
 from klaw.memory.topics import merger, reranker
-from klaw.memory.topics.merger import Like
 from klaw.memory.topics.texts import render
 from klaw.runs import context as run_context
 from klaw.runs.context import situation
@@ -185,7 +185,7 @@ def test_no_text_makes_a_speaker_in_a_transcript_or_in_a_part_of_one(texts: list
 def test_no_text_makes_a_block_in_a_question_of_the_summarizer(texts: list[str]) -> None:
     def shape(*own: str) -> list[str]:
         _, user = rendering.summary_prompt(rendering.transcript(said(*own)), base=own[0], earlier=own[1], words=9)
-        _, notes = tool_notes.notes_prompt(tool_notes.calls(said(*own)))
+        _, notes = rendering.notes_prompt(rendering.calls(said(*own)))
         lines = f"{user.content}\n{notes.content}".splitlines()
         tools = re.compile(r"(of|uses) the tool [\w-]*")
         return [tools.sub(r"\1 the tool", line.partition("] ")[0]) for line in lines if not line.startswith(MARK)]
@@ -203,7 +203,7 @@ def test_each_message_topic_and_result_is_one_line(texts: list[str]) -> None:
     assert [line.split()[0] for line in shown.splitlines()] == [f"#{number}" for number in range(1, count + 1)]
     assert "</" not in tagged("conversation", shown)[:-20]
     topic = candidate(7, [stored(1)], summary=a).topic
-    asked = merger.material(topic, [Like(attrs.evolve(topic, summary=b), 0.9)]).splitlines()
+    asked = merger.material(topic, [TopicCandidate(topic=attrs.evolve(topic, summary=b), score=0.9)]).splitlines()
     assert (len(asked), asked[0], asked[3], asked[4][:3]) == (5, "New topic:", "Older topics:", "1. ")
     assert len(reranker.line(attrs.evolve(topic, summary=c), 0.5).splitlines()) == 1
 

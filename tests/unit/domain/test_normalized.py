@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.domain.names import InvalidName, chat_name
+from klaw.domain.names import chat_name
 from klaw.domain.text import _MARKS, normalized
+from klaw.errors import InvalidName
 from tests.support.hostile import hostile_texts
 
 CPU_S = 1.0

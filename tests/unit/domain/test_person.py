@@ -9,7 +9,6 @@ from klaw.domain.person import (
     MAX_NAME,
     MAX_RELATION,
     Finder,
-    InvalidPerson,
     Person,
     PersonId,
     PersonSource,
@@ -21,6 +20,7 @@ from klaw.domain.person import (
     relation_text,
     words_of,
 )
+from klaw.errors import InvalidValue
 
 AT = "2026-11-21T10:00:00.000Z"
 ANYA = Person(
@@ -53,12 +53,12 @@ def test_a_name_is_one_clean_line(given: str, kept: str) -> None:
     "bad", ["", " ", "…", "42", "\x07", "x" * (MAX_NAME + 1), "The user", "Я", "ассистент", "Klaw"]
 )
 def test_what_is_no_name(bad: str) -> None:
-    with pytest.raises(InvalidPerson, match=r"^name: "):
+    with pytest.raises(InvalidValue, match=r"^name: "):
         person_name(bad)
 
 
 def test_a_secret_is_never_quoted_in_an_error() -> None:
-    with pytest.raises(InvalidPerson) as caught:
+    with pytest.raises(InvalidValue) as caught:
         person_name("secret" * 40)
     assert "secret" not in str(caught.value)
 
@@ -73,21 +73,21 @@ def test_names_that_are_the_same(one: str, other: str) -> None:
 
 def test_aliases_are_kept_once_and_without_the_name() -> None:
     assert aliases_of("Аня", ["аня", "Анна", "АННА", " Анечка "]) == ("Анна", "Анечка")
-    with pytest.raises(InvalidPerson, match=r"^aliases: "):
+    with pytest.raises(InvalidValue, match=r"^aliases: "):
         aliases_of("Аня", [f"alias {chr(97 + each)}" for each in range(MAX_ALIASES + 1)])
-    with pytest.raises(InvalidPerson, match=r"^aliases: "):
+    with pytest.raises(InvalidValue, match=r"^aliases: "):
         aliases_of("Аня", [""])
 
 
 def test_limits() -> None:
     assert relation_text("  моя\nсестра ") == "моя сестра"
-    with pytest.raises(InvalidPerson, match=r"^relation: "):
+    with pytest.raises(InvalidValue, match=r"^relation: "):
         relation_text("x" * (MAX_RELATION + 1))
     check(ANYA)
     for field, value in (("id", ""), ("id", "a b"), ("name", " Аня"), ("aliases", ("аня",)), ("relation", "a\nb")):
-        with pytest.raises(InvalidPerson, match=rf"^{field}: "):
+        with pytest.raises(InvalidValue, match=rf"^{field}: "):
             check(attrs.evolve(ANYA, **{field: value}))
-    with pytest.raises(InvalidPerson, match=r"^merged_into: "):
+    with pytest.raises(InvalidValue, match=r"^merged_into: "):
         check(attrs.evolve(ANYA, merged_into=ANYA.id))
 
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from klaw.config.paths import encode_name
 from klaw.domain import names, tokens
-from klaw.domain.names import InvalidName, UserId
+from klaw.domain.names import UserId
 from klaw.domain.text import clean, has_forbidden
+from klaw.errors import InvalidName
 
 
 @pytest.mark.parametrize("name", ["main", "Дача 2026", "a.b-c_d", "東京", "x" * 64, "e\u0301t"])

@@ -6,8 +6,7 @@ import stat
 import pytest
 
 from klaw.cli.main import main
-from klaw.domain.names import InvalidName
-from klaw.errors import ConfigError
+from klaw.errors import ConfigError, InvalidName
 from klaw.gateway.auth import RECHECK_S, Authenticator, add_token, allow_local, load_access, revoke_tokens
 
 NOW = "2026-11-21T12:00:00.000Z"

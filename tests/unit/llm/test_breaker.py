@@ -1,6 +1,6 @@
 """When a failing provider is left alone, and when it is tried again."""
 
-from klaw.llm.retry import BREAK, FAILURES_TO_OPEN, Breaker, BreakerState, Permit
+from klaw.llm.service import BREAK, FAILURES_TO_OPEN, Breaker, BreakerState, Permit
 
 
 def admitted(breaker: Breaker, now: float) -> Permit:

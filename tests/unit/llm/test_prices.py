@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.domain.usage import NANO, Spent, add, dollars, record
-from klaw.llm.pricebook import Listed, _listed, answer
-from klaw.llm.prices import FREE, Prices, Rate, cost_nano, spent_of
+from klaw.llm.prices import FREE, Listed, Prices, Rate, _listed, answer, cost_nano, spent_of
 from klaw.llm.types import Usage
 
 MODELS = (

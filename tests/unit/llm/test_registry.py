@@ -10,7 +10,7 @@ from klaw.actor.clock import FixedClock
 from klaw.config.load import parse
 from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
-from klaw.llm import pricebook
+from klaw.llm import prices
 from klaw.llm.prices import FREE
 from klaw.llm.registry import Registry, configured_models
 
@@ -41,7 +41,7 @@ async def test_nothing_is_asked_where_the_list_cannot_know(monkeypatch: pytest.M
     async def refuse(_wanted: Any) -> Any:
         raise AssertionError("asked")
 
-    monkeypatch.setattr(pricebook, "look_up", refuse)
+    monkeypatch.setattr(prices, "look_up", refuse)
     known = {"big": {"inputPrice": 0, "outputPrice": 0, "contextTokens": 9000}}
     facts = registry(
         ollama={"baseUrl": "http://127.0.0.1:11434/v1"},
@@ -58,7 +58,7 @@ async def test_nothing_is_asked_where_the_list_cannot_know(monkeypatch: pytest.M
 
 
 async def test_a_list_that_cannot_be_read_leaves_prices_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pricebook.sys, "executable", "/bin/false")
+    monkeypatch.setattr(prices.sys, "executable", "/bin/false")
     facts = registry(router={"baseUrl": OPENROUTER})
     await facts.know("router/openai/gpt-5")
     assert facts.facts("router/openai/gpt-5").prices is None

@@ -6,9 +6,8 @@ from klaw.config.environment import Secret
 from klaw.config.llm import LlmConfig, ProviderConfig, ProviderModelConfig, RoutingConfig, TaskRoutingConfig
 from klaw.config.schema import EngineConfig
 from klaw.errors import ConfigError
-from klaw.llm.provider import OnDelta, Route
 from klaw.llm.router import Router
-from klaw.llm.types import Completion, Request
+from klaw.llm.types import Completion, OnDelta, Request, Route
 
 
 class FakeLocal:

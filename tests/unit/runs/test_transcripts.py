@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klaw.domain.message import Kind, Role
-from klaw.domain.names import InvalidName, UserId
+from klaw.domain.names import UserId
+from klaw.errors import InvalidName
 from klaw.runs import transcripts
 from klaw.runs.transcripts import MAX_LINE_BYTES, load, read_line
 from klaw.store.engine import log_files as jsonl

@@ -17,11 +17,11 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
+from klaw.config.schema import LocalModelConfig
 from klaw.errors import ProviderNetworkError
 from klaw.llm.local import server as child
-from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
-from klaw.llm.local.provider import LocalProvider
-from klaw.llm.local.state import LocalModel
+from klaw.llm.local.process import ACTOR_NAME, LocalProcess
+from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.types import ChatMessage, Delta, JsonSchema, Request, ToolCall, ToolDescription
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
@@ -41,14 +41,14 @@ class Local:
 async def local(local_llm_dir: Path) -> AsyncIterator[Local]:
     """A supervised model, loading."""
     model = LocalModel()
-    settings = LocalSettings(
-        model="smollm2-135m-instruct", file=local_llm_dir / "model.gguf", context_tokens=1024, threads=1
+    settings = LocalModelConfig(
+        model="smollm2-135m-instruct", path=local_llm_dir / "model.gguf", context_tokens=1024, threads=1
     )
     provider = LocalProvider(model, ready_within_s=60)
     with trio.fail_after(HANG_S):
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
-            await supervisor.start(LocalProcess(settings, model).spec())
+            await supervisor.start(LocalProcess(settings, Path(), model).spec())
             yield Local(provider, model)
             assert await supervisor.stop(ACTOR_NAME, "the test is over")
     await provider.aclose()
@@ -218,7 +218,11 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
         from klaw.actor.clock import SystemClock
         from klaw.actor.supervisor import Vitals
         from klaw.llm.local.process import LocalProcess, LocalSettings
-        from klaw.llm.local.state import LocalModel
+        from klaw.llm.local.provider import LocalModel
+        from klaw.actor.supervisor import Vitals
+        from klaw.config.schema import LocalModelConfig
+        from klaw.llm.local.process import LocalProcess
+        from klaw.llm.local.provider import LocalModel
         import structlog
         structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
@@ -227,9 +231,9 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
 
         async def main():
             model = LocalModel()
-            settings = LocalSettings(model="m", file=Path({str(local_llm_dir / "model.gguf")!r}), context_tokens=512)
+            settings = LocalModelConfig(model="m", path=Path({str(local_llm_dir / "model.gguf")!r}), context_tokens=512)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(LocalProcess(settings, model).run, Vitals(SystemClock()), Started())
+                nursery.start_soon(LocalProcess(settings, Path(), model).run, Vitals(SystemClock()), Started())
                 assert await model.wait_settled()
                 print("ready", flush=True)
         trio.run(main)

@@ -13,9 +13,10 @@ import trio
 import klaw.llm.local.process as local_process
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import State, Supervisor, Vitals
+from klaw.config.schema import LocalModelConfig
 from klaw.errors import ModelError
-from klaw.llm.local.process import ACTOR_NAME, LocalProcess, LocalSettings
-from klaw.llm.local.state import LocalModel, LocalState
+from klaw.llm.local.process import ACTOR_NAME, LocalProcess
+from klaw.llm.local.provider import LocalModel, LocalState
 from tests.support.waiting import HANG_S
 
 SERVES = """
@@ -47,8 +48,8 @@ def make(tmp_path: Path, model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> 
         program.write_text(textwrap.dedent(script))
         if installed:
             file.touch()
-        settings = LocalSettings(model="tiny", file=file, start_timeout_s=start_timeout_s)
-        return LocalProcess(settings, model, program=program)
+        settings = LocalModelConfig(model="tiny", path=file, start_timeout_s=start_timeout_s)
+        return LocalProcess(settings, file.parent, model, program=program)
 
     return process
 
@@ -130,7 +131,7 @@ async def test_why_llama_cpp_does_not_load_a_file_is_told(
     pytest.importorskip("xllamacpp")
     file = tmp_path / "model.gguf"
     file.write_bytes(b"hello, I am no model" * 100)
-    why = await failure(LocalProcess(LocalSettings(model="tiny", file=file), model))
+    why = await failure(LocalProcess(LocalModelConfig(model="tiny", path=file), file.parent, model))
     assert "cannot load the model file: gguf_init_from_reader: invalid magic characters" in why
     assert why.endswith(str(log_events[-1]["reason"]))
     assert log_events[-1]["event"] == "local_model_failed"

@@ -9,8 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import klaw.llm.local.provider as local_provider
 from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
-from klaw.llm.local.provider import LocalProvider
-from klaw.llm.local.state import Endpoint, LocalModel, LocalState
+from klaw.llm.local.provider import Endpoint, LocalModel, LocalProvider, LocalState
 from klaw.llm.types import ChatMessage, Completion, Delta, JsonSchema, Request
 from tests.support.llm_server import Cut, Hang, LlmServer, Reply, Text, serve_llm, text_reply
 from tests.support.waiting import HANG_S

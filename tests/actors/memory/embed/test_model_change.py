@@ -18,8 +18,9 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import ActorSpec, Supervisor
 from klaw.config.memory import EmbeddingConfig
 from klaw.domain.embedding import EmbedderState, EmbedderStatus
+from klaw.errors import EmbeddingUnavailable
 from klaw.memory.embed import worker as actor
-from klaw.memory.embed.embedder import Embedder, EmbeddingUnavailable
+from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage, passage, vectors_id
 from klaw.store.kinds import messages as stored_messages

@@ -20,8 +20,8 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import NewSummary, SummaryState
 from klaw.errors import StorageError, SummaryOutdated
 from klaw.llm.slots import Priority
-from klaw.memory.summaries import copies
-from klaw.memory.summaries.making import Made, Maker, next_day
+from klaw.memory.summaries import making
+from klaw.memory.summaries.making import Made, next_day
 from klaw.memory.summaries.summarizer import SWEEP_CHATS
 from klaw.store.kinds import messages, summaries, tool_notes, usage
 from klaw.store.kinds.usage import UsageFilters
@@ -76,7 +76,7 @@ async def test_a_long_segment_gets_a_summary(tmp_path: Path, language: str) -> N
         status = s.summarizer.report()
         assert status["made"] >= 1
         assert status["failing"] == 0
-        copy = copies.path_of(tmp_path, live[-1])
+        copy = making.path_of(tmp_path, live[-1])
         assert live[-1].text in copy.read_text()
         assert copy.stat().st_mode & 0o077 == 0
 
@@ -118,7 +118,7 @@ async def test_a_summary_is_written_anew_until_it_is_full_and_the_oldest_make_ro
         newest = (await s.live())[-1]
         assert newest.text == "Short."
         gone = [each for each in await s.all() if each.state is SummaryState.SUPERSEDED]
-        assert not any(copies.path_of(tmp_path, each).exists() for each in gone)
+        assert not any(making.path_of(tmp_path, each).exists() for each in gone)
 
 
 async def test_tool_text_is_labelled_as_such(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_every_call_for_a_summary_is_in_usage_once(tmp_path: Path) -> None
         filters = UsageFilters(chat=said[0].chat)
         (failed,) = await s.store.readers.run(usage.groups, filters, "source")
         assert (failed.key, failed.spent.calls, failed.spent.prompt_tokens) == ("summary", 2, 1000)
-        assert isinstance(await Maker(s.services, Vitals(SystemClock())).make(said[0].chat, 0), Made)
+        assert isinstance(await s.maker.make(said[0].chat, 0, Vitals(SystemClock())), Made)
         (group,) = await s.store.readers.run(usage.groups, filters, "source")
         assert (group.spent.calls, group.spent.prompt_tokens, group.spent.completion_tokens) == (3, 1600, 40)
 
@@ -272,7 +272,7 @@ async def test_a_failure_backs_off_and_costs_no_message(tmp_path: Path, what: st
         failed = (await s.store.readers.run(summaries.failures, 9))[0]
         assert failed.chat == CHAT
         assert failed.failures == 1
-        assert 290 < from_iso(failed.retry_at) - s.services.clock.now() <= 300
+        assert 290 < from_iso(failed.retry_at) - s.maker.clock.now() <= 300
     async with summarising(tmp_path) as s:
         await s.settle()
         assert s.llm.requests == [], "a restart does not try again at once"
@@ -361,7 +361,7 @@ async def test_it_waits_for_those_that_talk(tmp_path: Path) -> None:
     async with summarising(tmp_path) as s:
         s.llm.respond = lambda _request: text_reply("Riga.")
         await s.say(*texts())
-        slots = s.services.asker.llm.slots
+        slots = s.maker.asker.llm.slots
         order: list[str] = []
         s.llm.respond = lambda _request: order.append("summary") or text_reply("Riga.")  # type: ignore[func-returns-value]
         async with trio.open_nursery() as nursery:  # noqa: SIM117 - the nursery outlives the slots
@@ -391,7 +391,7 @@ async def test_the_daily_limit_is_kept_over_restarts(tmp_path: Path) -> None:
         assert spent == 1
         assert s.summarizer.report()["code"] == "limit_tokens"
         (failed,) = await s.store.readers.run(summaries.failures, 9)
-        assert failed.retry_at == iso(next_day(s.services.clock.now()))
+        assert failed.retry_at == iso(next_day(s.maker.clock.now()))
     async with summarising(tmp_path, dailyTokens=1_500) as s:
         await s.settle()
         assert s.llm.requests == []

@@ -10,9 +10,8 @@ import pytest
 import trio
 
 from klaw.domain.names import chat_id
-from klaw.errors import StorageError
+from klaw.errors import StorageError, TopicRefused
 from klaw.llm.types import Request
-from klaw.memory.topics.control import TopicRefused
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import topic_changes, topics, vectors
 from tests.actors.memory.test_archivist import LATER, SureEmbedder, settled, tell

@@ -17,7 +17,7 @@ from klaw.errors import ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.facts.facts import Facts
-from klaw.memory.people.people import People
+from klaw.memory.facts.people import People
 from klaw.memory.topics.fact_extractor import MAX_CHANGES, MAX_CHARS, FactExtractor
 from klaw.memory.topics.people_extractor import PeopleExtractor
 from klaw.prompts import prompt

@@ -14,17 +14,18 @@ from klaw.actor.metrics import Metrics
 from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.search import TopicResult
-from klaw.domain.topic import TopicId
+from klaw.domain.topic import TopicCandidate, TopicId
 from klaw.errors import ProviderNetworkError
 from klaw.llm.types import Completion, Request, ToolCall
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch
 from klaw.memory.topics import reranker as reranker_module
 from klaw.memory.topics.reranker import Reranker
-from klaw.memory.topics.search import TopicHit, TopicMetrics, TopicSearch, rank_topics
+from klaw.memory.topics.search import TopicMetrics, TopicSearch, rank_topics
 from klaw.store.kinds import topic_edits
 from klaw.store.search.history_search import HistoryFilters
-from klaw.store.search.topic_search import TopicFilters
+from klaw.store.search.topic_search import TopicFilters, TopicsFound
+from klaw.store.search.topic_vectors import Near
 from klaw.store.store import Store
 from tests.support.asking import search_lines
 from tests.support.scripted import Scripted
@@ -86,11 +87,13 @@ async def test_a_topic_is_found_by_its_summary_and_by_its_messages_and_only_its_
 )
 def test_every_topic_of_any_list_is_ranked_once(near, by_words, messages):
     of = {rowid: TopicId(rowid % 9 + 1) for rowid in range(1, 40, 2)}
-    found = rank_topics(near, by_words, messages, of)
-    assert {each.topic for each in found} == {each for each, _ in near} | set(by_words) | {
+    known = {TopicId(number): topic(number) for number in range(1, 10)}
+    lists = TopicsFound(near=[Near(*each) for each in near], by_words=by_words, of_messages=of, topics=known)
+    found = rank_topics(messages, lists)
+    assert {each.topic.id for each in found} == {each for each, _ in near} | set(by_words) | {
         of[rowid] for rowid in messages if rowid in of
     }
-    assert len({each.topic for each in found}) == len(found)
+    assert len({each.topic.id for each in found}) == len(found)
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
 
 
@@ -107,13 +110,15 @@ def load(*ids: int, call: str = "c1") -> Completion:
     )
 
 
-async def hits_of(store: Store) -> list[TopicHit]:
+async def hits_of(store: Store) -> list[TopicCandidate]:
     made = await fill(store)
     cosines = [0.7, 0.9, 0.8]
     return [
-        TopicHit(topic=each, score=1.0, cosine=cosine, words_rank=None, message_rank=None)
+        TopicCandidate(topic=each, score=1.0, cosine=cosine, words_rank=None, message_rank=None)
         for each, cosine in zip(made["anna"], cosines, strict=True)
-    ] + [TopicHit(topic=each, score=1.0, cosine=0.99, words_rank=None, message_rank=None) for each in made["boris"]]
+    ] + [
+        TopicCandidate(topic=each, score=1.0, cosine=0.99, words_rank=None, message_rank=None) for each in made["boris"]
+    ]
 
 
 def reranker(store: Store, scripted: Scripted) -> tuple[Reranker, TopicMetrics]:
@@ -128,9 +133,7 @@ async def test_it_loads_contents_and_chooses(tmp_path: Path) -> None:
         scripted = Scripted(lambda _request: next(said))
         chooser, metrics = reranker(store, scripted)
         found = await chooser.choose(ANNA, "пироги", hits)
-        assert [(each.topic.id, each.reason, each.excerpt) for each in found.topics] == [
-            (hits[0].topic.id, "helps", None)
-        ]
+        assert [(each.id, each.reason, each.excerpt) for each in found.topics] == [(hits[0].topic.id, "helps", "")]
         shown = "\n".join(message.content for message in scripted.requests[1].messages)
         assert "Бабушка печёт" in shown
         assert f"#{hits[3].topic.id} " not in shown  # boris's
@@ -154,7 +157,7 @@ async def test_without_an_answer_the_best_found_are_taken(tmp_path: Path, tools:
         scripted = Scripted(lambda _request: "I would rather not.", tools=tools)
         chooser, metrics = reranker(store, scripted)
         found = await chooser.choose(ANNA, "x", hits)
-        assert [each.topic.id for each in found.topics] == [hit.topic.id for hit in hits[:3]]
+        assert [each.id for each in found.topics] == [hit.topic.id for hit in hits[:3]]
         assert found.fallback == "bad_answer"
         assert len(scripted.requests) == 2
         assert metrics.reranker_fallbacks.value == 1
@@ -172,7 +175,7 @@ async def test_after_a_failure_what_it_loaded_is_taken(tmp_path: Path) -> None:
 
         chooser, _ = reranker(store, Scripted(fail_later))
         found = await chooser.choose(ANNA, "x", hits)
-        assert [each.topic.id for each in found.topics] == [hits[2].topic.id]
+        assert [each.id for each in found.topics] == [hits[2].topic.id]
         assert found.fallback == "llm_unreachable"
 
 
@@ -182,7 +185,7 @@ async def test_a_model_that_only_loads_is_stopped_after_three_times(tmp_path: Pa
         scripted = Scripted(lambda _request: load(hits[0].topic.id))
         chooser, metrics = reranker(store, scripted)
         found = await chooser.choose(ANNA, "x", hits)
-        assert [each.topic.id for each in found.topics] == [hits[0].topic.id]
+        assert [each.id for each in found.topics] == [hits[0].topic.id]
         assert metrics.reranker_loads.sum == 3
         assert len(scripted.requests) == 5
         assert not scripted.requests[3].tools
@@ -197,7 +200,7 @@ async def test_calls_that_are_none(tmp_path: Path, arguments: str) -> None:
         scripted = Scripted(lambda _request: next(said))
         chooser, _ = reranker(store, scripted)
         found = await chooser.choose(ANNA, "x", hits)
-        assert [each.topic.id for each in found.topics] == [hits[1].topic.id]
+        assert [each.id for each in found.topics] == [hits[1].topic.id]
         assert "no such topics" in scripted.requests[1].messages[-1].content
 
 
@@ -215,19 +218,6 @@ async def test_a_model_that_never_answers_ends_after_a_minute(tmp_path: Path, mo
         found = await chooser.choose(ANNA, "x", hits)
         assert found.fallback == "timeout"
         assert len(found.topics) == 3
-
-
-async def test_of_a_long_topic_there_is_an_excerpt(tmp_path: Path) -> None:
-    async with running_store(tmp_path) as store:
-        rowids = await say(store, "начало " + "слово " * 5000 + "конец")
-        (long,) = await archive(store, rowids)
-        hit = TopicHit(topic=long, score=1.0, cosine=None, words_rank=None, message_rank=None)
-        chooser, _ = reranker(store, Scripted(lambda _request: answer(long.id)))
-        (chosen,) = (await chooser.choose(ANNA, "x", [hit])).topics
-        assert chosen.excerpt is not None
-        assert len(chosen.excerpt) <= reranker_module.MAX_EXCERPT_CHARS
-        assert "начало" in chosen.excerpt
-        assert chosen.excerpt.endswith("конец")
 
 
 def test_the_line_of_a_candidate() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from klaw.errors import ModelError
 from klaw.memory.embed import calibration
-from klaw.memory.embed.calibration import Talk, built_in, measure, of_messages
+from klaw.memory.embed.calibration import Talk, built_in, measure, of_messages, read_talk
 from klaw.memory.embed.model import EmbeddingModel
 from klaw.memory.embed.passage import Passage
-from klaw.memory.embed.texts import read_talk
 
 
 def test_the_built_in_texts_give_what_conversations_gave(embedding_model_dir: Path) -> None:

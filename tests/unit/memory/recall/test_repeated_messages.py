@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from klaw.domain.message import Role
 from klaw.domain.search import Candidate, Decision
+from klaw.memory.recall.excerpt import line_tokens, pack
 from klaw.memory.recall.gate import prefer_newer, stems_of
-from klaw.memory.recall.pack import line_tokens, pack
 from tests.support.stores import stored
 
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso, iso
 from klaw.domain.message import Role
-from klaw.memory.recall.dates import BadTime, read_since, read_until
+from klaw.errors import InvalidValue
+from klaw.memory.recall.dates import read_since, read_until
 from klaw.memory.recall.excerpt import snippet
-from klaw.memory.recall.query import MAX_WORDS, read_search_words
+from klaw.memory.recall.gate import MAX_WORDS, read_search_words
 from klaw.memory.recall.rank import Ranked
-from klaw.memory.search.search_order import MAX_PAGE, BadCursor, Cursor, matches_first, newer_first, read_cursor
+from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, newer_first, read_cursor
 from klaw.store.search.candidates import Place
 from klaw.store.search.tokenizer import stem
 
@@ -56,14 +57,14 @@ NO_TIMES = (
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_what_is_no_time_is_refused_without_being_quoted(text: str) -> None:
     for read in (read_since, read_until):
-        with pytest.raises(BadTime, match="must be a time like 2024-05-01") as refused:
+        with pytest.raises(InvalidValue, match="must be a time like 2024-05-01") as refused:
             read(text, NOW)
         assert not text or text not in str(refused.value)
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_time_or_refused(text: str) -> None:
-    with suppress(BadTime):
+    with suppress(InvalidValue):
         assert read_since(text, NOW) <= read_until(text, NOW)
 
 
@@ -79,7 +80,7 @@ def test_the_name_of_a_page_is_read_again(page: int, last_rowid: int, asked_at: 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1001", "2-", "2-xyz-1", "2-1", "2-ffffffffffffffff-1", "٣", "1\n"])
 def test_what_names_no_page_is_refused(text: str) -> None:
-    with pytest.raises(BadCursor):
+    with pytest.raises(InvalidValue):
         read_cursor(text)
 
 

@@ -13,8 +13,9 @@ from klaw.domain import tokens
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.summary import Summary, ToolNote
-from klaw.llm.ask_json import BadAnswer, read_answer
-from klaw.memory.summaries import rendering, tool_notes
+from klaw.errors import BadAnswer
+from klaw.llm.ask_json import read_answer
+from klaw.memory.summaries import rendering
 from klaw.memory.summaries.asking import Accepted, Rejected, cut, judge
 from klaw.memory.summaries.choosing import Rules, choose, evicted, is_due, weight, words_for
 from klaw.memory.summaries.making import next_day
@@ -231,7 +232,7 @@ GOLDEN_NOTES = """\
 
 
 def test_the_rendered_prompt_for_tool_notes() -> None:
-    system, user = tool_notes.notes_prompt(tool_notes.calls(tools()))
+    system, user = rendering.notes_prompt(rendering.calls(tools()))
     assert user.content == GOLDEN_NOTES
     assert '{"notes": [{"call": "c1"' in system.content
 
@@ -307,11 +308,11 @@ def test_a_cut_text_fits(text: str, limit: int) -> None:
 
 # -- notes -------------------------------------------------------------------------------------------------------------
 
-CALLS = tool_notes.calls(tools())
+CALLS = rendering.calls(tools())
 
 
 def notes_of(answer: str) -> tuple[ToolNote, ...]:
-    return tool_notes.notes_of(read_answer(answer, tool_notes.Notes), CALLS)
+    return rendering.notes_of(read_answer(answer, rendering.Notes), CALLS)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.domain.topic import MAX_SUMMARY_CHARS
-from klaw.llm.ask_json import BadAnswer, read_answer, schema_of
+from klaw.errors import BadAnswer
+from klaw.llm.ask_json import read_answer, schema_of
 from klaw.memory.topics.fact_extractor import FactsAnswer
 from klaw.memory.topics.merger import Merge, MergeAnswer, merge_of
 from klaw.memory.topics.reranker import Choice, Choices, chosen_of

@@ -3,11 +3,10 @@
 import attrs
 import pytest
 
-from klaw.domain.topic import Fate
-from klaw.memory.recall.query import read_query
+from klaw.domain.topic import Fate, TopicCandidate
+from klaw.memory.recall.gate import read_query
 from klaw.memory.recall.replay import Replayed
 from klaw.memory.topics.chooser import judge, worths
-from klaw.memory.topics.search import TopicHit
 from klaw.store.overview import StoredRecall
 from klaw.store.search.tokenizer import stem
 from tests.support.stores import stored
@@ -18,21 +17,20 @@ from tests.unit.memory.topics.test_merger import topic
 RANDOM = 0.78
 
 
-def hit(number: int, summary: str, cosine: float | None = None, best: tuple[int, ...] = ()) -> TopicHit:
-    return TopicHit(
+def hit(number: int, summary: str, cosine: float | None = None, best: tuple[int, ...] = ()) -> TopicCandidate:
+    return TopicCandidate(
         topic=topic(number, summary=summary),
         score=1.0,
         cosine=cosine,
-        words_rank=None,
         message_rank=1 if best else None,
         best=best,
     )
 
 
-def judged(question: str, *hits: TopicHit, said: dict[int, str] | None = None) -> list[tuple[Fate, bool]]:
+def judged(question: str, *hits: TopicCandidate, said: dict[int, str] | None = None) -> list[tuple[Fate, bool]]:
     query = read_query(question, now=0, latest=None)
     found = judge(hits, said or {}, query, threshold=0.5, random_cosine=RANDOM)
-    return [(each.fate, worth) for each, worth in zip(found.candidates, found.worth_asking, strict=True)]
+    return [(each.fate, worth) for each, worth in found]
 
 
 @pytest.mark.parametrize(

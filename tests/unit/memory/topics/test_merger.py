@@ -3,8 +3,8 @@
 import attrs
 
 from klaw.domain.names import ChatId, UserId
-from klaw.domain.topic import Topic, TopicId
-from klaw.memory.topics.merger import MAX_CANDIDATES, Like, candidates
+from klaw.domain.topic import Topic, TopicCandidate, TopicId
+from klaw.memory.topics.merger import MAX_CANDIDATES, candidates
 
 
 def topic(number: int, **changes) -> Topic:
@@ -31,15 +31,15 @@ def topic(number: int, **changes) -> Topic:
 def test_who_may_be_merged():
     new = topic(1, chars=20_000)
     found = [
-        Like(topic(1), 1.0),
-        Like(topic(2), 0.84),
-        Like(topic(3, chars=30_001), 0.99),
-        Like(topic(4, user=UserId("boris")), 0.99),
-        Like(topic(5, chat=ChatId("anna:other")), 0.99),
-        Like(topic(6, general=True), 0.99),
-        Like(topic(7, chars=30_000), 0.86),
-        Like(topic(8), 0.85),
+        TopicCandidate(topic=topic(1), score=1.0),
+        TopicCandidate(topic=topic(2), score=0.84),
+        TopicCandidate(topic=topic(3, chars=30_001), score=0.99),
+        TopicCandidate(topic=topic(4, user=UserId("boris")), score=0.99),
+        TopicCandidate(topic=topic(5, chat=ChatId("anna:other")), score=0.99),
+        TopicCandidate(topic=topic(6, general=True), score=0.99),
+        TopicCandidate(topic=topic(7, chars=30_000), score=0.86),
+        TopicCandidate(topic=topic(8), score=0.85),
     ]
     assert [like.topic.id for like in candidates(new, found)] == [7, 8]
-    many = [Like(topic(n), 0.9) for n in range(2, 40)]
+    many = [TopicCandidate(topic=topic(n), score=0.9) for n in range(2, 40)]
     assert len(candidates(new, many)) == MAX_CANDIDATES

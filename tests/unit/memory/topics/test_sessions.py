@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.domain.names import ChatId
-from klaw.memory.topics.sessions import Row, cut
+from klaw.memory.topics.splitter import Row, cut
 
 PAUSE = 3600.0
 

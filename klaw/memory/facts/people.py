@@ -22,18 +22,12 @@ from klaw.domain.person import (
     person_name,
     relation_text,
 )
-from klaw.errors import KlawError, NoSuchPerson
+from klaw.errors import NoSuchPerson, SamePerson
 from klaw.store.changes import earlier
 from klaw.store.engine import meta
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.kinds import people
-
-
-class SamePerson(KlawError):
-    """Somebody cannot be merged into themselves."""
-
-    code = "same_person"
 
 
 @attrs.frozen
@@ -95,7 +89,7 @@ class People:
             mention: the topic that names them.
 
         Raises:
-            InvalidPerson: a value breaks its rule.
+            InvalidValue: a value breaks its rule.
         """
         now = iso(self._clock.now())
         kept = person_name(name)
@@ -126,7 +120,7 @@ class People:
         """Change what is given, on the user's behalf; what is given for ``aliases`` takes the place of all.
 
         Raises:
-            InvalidPerson: a value breaks its rule.
+            InvalidValue: a value breaks its rule.
             NoSuchPerson: the user has no such person, or it was merged.
         """
         async with self._one_at_a_time:
@@ -165,7 +159,7 @@ class People:
             Whether the person became different, and whether the mention is new.
 
         Raises:
-            InvalidPerson: a value breaks its rule, or there are too many aliases; nothing was written.
+            InvalidValue: a value breaks its rule, or there are too many aliases; nothing was written.
             NoSuchPerson: the user has no such person, nor one that it was merged into.
         """
         async with self._one_at_a_time:

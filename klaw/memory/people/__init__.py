@@ -1,1 +1,0 @@
-"""People whom a user speaks of."""
