@@ -162,10 +162,10 @@ class Conversation:
 
         Raises ProviderError. Then, and when it is cancelled, what the hooks stored stays.
         """
-        outcome = await converse(
-            await self._prompt(self.route),
-            self.tools,
-            self._ask,
+        loop = Loop(
+            prompt=await self._prompt(self.route),
+            tools=self.tools,
+            ask=self._ask,
             executor=self.agent.tools.executor,
             context=self.about,
             hooks=self.hooks,
@@ -177,6 +177,7 @@ class Conversation:
             shorter=self._shorter,
             correct=self.claims.object_to,
         )
+        outcome = await loop.run()
         return attrs.evolve(outcome, text=self.claims.settle(outcome.text))
 
     def _budget(self, route: Route) -> Budget:
@@ -247,126 +248,125 @@ Correct: TypeAlias = Callable[[str], str | None]
 """Looks at an answer: None when it may stand, else what the model is told, once; it may then call tools."""
 
 
-async def converse(
-    prompt: Prompt,
-    tools: tuple[ToolDescription, ...],
-    ask: Ask,
-    *,
-    executor: Executor,
-    context: ToolContext,
-    hooks: Hooks,
-    new_id: Callable[[], str],
-    max_rounds: int,
-    rounds_done: int = 0,
-    max_tokens: int | None = None,
-    reply_tokens: int = 0,
-    shorter: Shorter | None = None,
-    correct: Correct | None = None,
-) -> Outcome:
-    """Ask the model until it answers without calling tools. See ``Conversation``.
+@attrs.define(kw_only=True)
+class Loop:
+    """Asks the model until it answers without calling tools. See ``Conversation``.
 
     Args:
+        prompt: what it begins with.
         reply_tokens: what an answer may take, for looking ahead at ``max_tokens``.
         shorter: called at most once, when the provider says that the messages are too long.
         correct: asked about an answer while tools can still be called, until it objects once.
     """
-    state = _State(prompt=prompt, context=context, executor=executor, shorter=shorter)
-    while True:
-        last = _last_call(state, tools, rounds_done, max_rounds, max_tokens, reply_tokens)
-        if last is Ending.BUDGET and not state.affords(max_tokens, reply_tokens, calls=1):
-            return state.outcome("", Ending.BUDGET)
-        completion = await state.ask(ask, () if last else tools, final=last is not None and bool(state.tail))
-        if last is not None or not completion.tool_calls:
-            hint = correct(completion.text) if correct is not None and last is None else None
-            if hint is None:
-                return state.outcome(completion.text, last or Ending.ANSWERED)
-            correct = None
-            state.object_to(completion.text, hint)
-            continue
-        await state.carry_out(completion, hooks, new_id)
-
-
-@attrs.define(kw_only=True)
-class _State:
-    """A conversation under way."""
 
     prompt: Prompt
-    context: ToolContext
+    tools: tuple[ToolDescription, ...]
+    ask: Ask
     executor: Executor
-    shorter: Shorter | None
-    tail: list[ChatMessage] = attrs.Factory(list)
+    context: ToolContext
+    hooks: Hooks
+    new_id: Callable[[], str]
+    max_rounds: int
+    rounds_done: int = 0
+    max_tokens: int | None = None
+    reply_tokens: int = 0
+    shorter: Shorter | None = None
+    correct: Correct | None = None
+    _tail: list[ChatMessage] = attrs.field(init=False, factory=list)
     """The rounds so far."""
-    names: list[str] = attrs.Factory(list)
-    ids: set[str] = attrs.Factory(set)
-    rounds: int = 0
-    llm_calls: int = 0
-    spent: int = 0
+    _names: list[str] = attrs.field(init=False, factory=list)
+    _ids: set[str] = attrs.field(init=False)
+    _rounds: int = attrs.field(init=False, default=0)
+    _llm_calls: int = attrs.field(init=False, default=0)
+    _spent: int = attrs.field(init=False, default=0)
     """Tokens of all calls; estimated where the provider does not count."""
-    finish_reason: str = "stop"
+    _finish_reason: str = attrs.field(init=False, default="stop")
 
     def __attrs_post_init__(self) -> None:
-        self.ids |= {call.id for message in self.prompt.messages for call in message.tool_calls}
+        self._ids = {call.id for message in self.prompt.messages for call in message.tool_calls}
 
-    def request(self, *, final: bool) -> tuple[ChatMessage, ...]:
+    async def run(self) -> Outcome:
+        """Have the conversation. Raises like ``Conversation.run``."""
+        while True:
+            last = self._last_call()
+            if last is Ending.BUDGET and not self._affords(calls=1):
+                return self._outcome("", Ending.BUDGET)
+            completion = await self._ask(() if last else self.tools, final=last is not None and bool(self._tail))
+            if last is not None or not completion.tool_calls:
+                hint = self.correct(completion.text) if self.correct is not None and last is None else None
+                if hint is None:
+                    return self._outcome(completion.text, last or Ending.ANSWERED)
+                self.correct = None
+                # Neither the answer nor the hint is stored.
+                self._tail.append(ChatMessage(role="assistant", content=completion.text))
+                self._tail.append(ChatMessage(role="user", content=hint))
+                continue
+            await self._carry_out(completion)
+
+    def _request(self, *, final: bool) -> tuple[ChatMessage, ...]:
         """The messages of the next call, within the prompt's limit."""
-        messages = [*self.prompt.messages, *self.tail]
+        messages = [*self.prompt.messages, *self._tail]
         first = len(self.prompt.messages)
         if final:
             messages[-1] = attrs.evolve(messages[-1], content=f"{messages[-1].content}\n\n{LAST_ROUND}")
         return make_room(messages, first, self.prompt.max_tokens)
 
-    def affords(self, max_tokens: int | None, reply_tokens: int, *, calls: int) -> bool:
+    def _affords(self, *, calls: int) -> bool:
         """Whether the budget lasts for so many calls like the next one."""
-        if max_tokens is None:
+        if self.max_tokens is None:
             return True
-        following = request_tokens(self.request(final=False)) + reply_tokens
-        return self.spent + calls * following <= max_tokens
+        following = request_tokens(self._request(final=False)) + self.reply_tokens
+        return self._spent + calls * following <= self.max_tokens
 
-    async def ask(self, ask: Ask, tools: tuple[ToolDescription, ...], *, final: bool) -> Completion:
-        messages = self.request(final=final)
+    def _last_call(self) -> Ending | None:
+        """Whether the next call must be the last, without tools, and why."""
+        if not self.tools:
+            return Ending.ANSWERED
+        if self.rounds_done + self._rounds >= self.max_rounds:
+            return Ending.ROUNDS
+        # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
+        return None if self._affords(calls=2) else Ending.BUDGET
+
+    async def _ask(self, tools: tuple[ToolDescription, ...], *, final: bool) -> Completion:
+        messages = self._request(final=final)
         try:
-            completion = await ask(messages, tools)
+            completion = await self.ask(messages, tools)
         except ContextTooLong as error:
             if self.shorter is None:
                 raise
             shorter, self.shorter = self.shorter, None
             self.prompt = await shorter(messages, error)
-            messages = self.request(final=final)
-            completion = await ask(messages, tools)
-        self.llm_calls += 1
-        self.finish_reason = completion.finish_reason
+            messages = self._request(final=final)
+            completion = await self.ask(messages, tools)
+        self._llm_calls += 1
+        self._finish_reason = completion.finish_reason
         used = _usage(request_tokens(messages), completion)
-        self.spent += used.prompt_tokens + used.completion_tokens
+        self._spent += used.prompt_tokens + used.completion_tokens
         return completion
 
-    async def carry_out(self, completion: Completion, hooks: Hooks, new_id: Callable[[], str]) -> None:
+    async def _carry_out(self, completion: Completion) -> None:
         """One round of tool calls."""
-        calls = prepare(completion.tool_calls, taken=self.ids, new_id=new_id, most=MAX_CALLS)
-        self.ids |= {prepared.call.id for prepared in calls}
-        await hooks.called(completion.text, calls)
+        calls = prepare(completion.tool_calls, taken=self._ids, new_id=self.new_id, most=MAX_CALLS)
         by_id = {prepared.call.id: prepared for prepared in calls}
+        self._ids |= by_id.keys()
+        await self.hooks.called(completion.text, calls)
         results = await self.executor.run(
-            calls, self.context, on_start=lambda call: hooks.started(by_id[call.id]), on_result=hooks.ended
+            calls, self.context, on_start=lambda call: self.hooks.started(by_id[call.id]), on_result=self.hooks.ended
         )
-        self.rounds += 1
-        self.names += [prepared.call.name for prepared in calls]
+        self._rounds += 1
+        self._names += [prepared.call.name for prepared in calls]
         own = tuple(prepared.call for prepared in calls)
-        self.tail.append(ChatMessage(role="assistant", content=completion.text, tool_calls=own))
-        self.tail += [ChatMessage(role="tool", content=r.text, tool_call_id=r.call.id) for r in results]
+        self._tail.append(ChatMessage(role="assistant", content=completion.text, tool_calls=own))
+        self._tail += [ChatMessage(role="tool", content=r.text, tool_call_id=r.call.id) for r in results]
 
-    def object_to(self, answer: str, hint: str) -> None:
-        """Have the model answer again. Neither its answer nor the hint is stored."""
-        self.tail.append(ChatMessage(role="assistant", content=answer))
-        self.tail.append(ChatMessage(role="user", content=hint))
-
-    def outcome(self, text: str, ending: Ending) -> Outcome:
+    def _outcome(self, text: str, ending: Ending) -> Outcome:
         return Outcome(
             text=text,
             ending=ending,
-            rounds=self.rounds,
-            calls=tuple(self.names),
-            llm_calls=self.llm_calls,
-            finish_reason=self.finish_reason,
+            rounds=self._rounds,
+            calls=tuple(self._names),
+            llm_calls=self._llm_calls,
+            finish_reason=self._finish_reason,
         )
 
 
@@ -376,22 +376,3 @@ def _usage(estimated: int, completion: Completion) -> Usage:
         return completion.usage
     answer = ChatMessage(role="assistant", content=completion.text, tool_calls=completion.tool_calls)
     return Usage(prompt_tokens=estimated, completion_tokens=message_tokens(answer) - tokens.PER_MESSAGE)
-
-
-def _last_call(
-    state: _State,
-    tools: tuple[ToolDescription, ...],
-    rounds_done: int,
-    max_rounds: int,
-    max_tokens: int | None,
-    reply_tokens: int,
-) -> Ending | None:
-    """Whether the next call must be the last, without tools, and why."""
-    if not tools:
-        return Ending.ANSWERED
-    if rounds_done + state.rounds >= max_rounds:
-        return Ending.ROUNDS
-    # A round costs two calls: the one that asks for tools, and the one that makes something of their results.
-    if not state.affords(max_tokens, reply_tokens, calls=2):
-        return Ending.BUDGET
-    return None

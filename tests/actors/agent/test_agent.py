@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from klaw.agent.conversation import LAST_ROUND, Ending, Outcome, Prompt, converse
+from klaw.agent.conversation import LAST_ROUND, Ending, Loop, Outcome, Prompt
 from klaw.context.request import request_tokens
 from klaw.domain.names import LOCAL_USER
 from klaw.errors import ContextTooLong, ProviderNetworkError
@@ -66,16 +66,17 @@ async def run(script: Script, *, tools: bool = True, prompt: Prompt = PROMPT, **
     toolbox = Toolbox()
     toolbox.register(look)
     ids = (f"new{number}" for number in itertools.count(1))
-    return await converse(
-        prompt,
-        toolbox.describe(CONTEXT) if tools else (),
-        script.ask,
+    loop = Loop(
+        prompt=prompt,
+        tools=toolbox.describe(CONTEXT) if tools else (),
+        ask=script.ask,
         executor=Executor(toolbox=toolbox),
         context=CONTEXT,
         hooks=script,
         new_id=lambda: next(ids),
         **{"max_rounds": 10, **options},
     )
+    return await loop.run()
 
 
 async def test_an_answer_without_calls_ends_it() -> None:
