@@ -12,11 +12,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import attrs
 import trio
 
+from klaw.convert import JOURNAL, Form
 from klaw.domain.usage import Spent
 from klaw.errors import NoPriceList
 from klaw.llm.types import Usage
@@ -27,17 +28,28 @@ _MOST_TOKENS = 10_000_000
 """No call has more: what a provider reports beyond it is nonsense, and would make sums overflow."""
 
 
+Money: TypeAlias = Annotated[Decimal, Form(Decimal, str)]
+
+
+@attrs.frozen
+class Tier:
+    """A price for calls with more prompt tokens than a bound."""
+
+    above: int
+    price: Money
+
+
 @attrs.frozen
 class Rate:
     """Dollars for a million tokens: ``base``, and other prices for calls with more prompt tokens than a bound."""
 
-    base: Decimal
-    tiers: tuple[tuple[int, Decimal], ...] = ()
-    """(more prompt tokens than this, price), ascending."""
+    base: Money
+    tiers: tuple[Tier, ...] = ()
+    """Ascending."""
 
     def of(self, prompt_tokens: int) -> Decimal:
         """The price in a call with so many prompt tokens."""
-        reached = [price for bound, price in self.tiers if prompt_tokens > bound]
+        reached = [tier.price for tier in self.tiers if prompt_tokens > tier.above]
         return reached[-1] if reached else self.base
 
 
@@ -123,21 +135,21 @@ class Wanted:
 
 @attrs.frozen(kw_only=True)
 class Period:
-    """Prices that hold from a date on, or between two times of the day; all UTC. None: always."""
+    """Prices that hold from a date on, or between two times of the day; ISO-8601, all UTC. None: always."""
 
-    from_date: dt.date | None = None
-    from_time: dt.time | None = None
-    until_time: dt.time | None = None
+    from_date: str | None = None
+    from_time: str | None = None
+    until_time: str | None = None
     prices: Prices | None
     """None: what a call costs is not only a matter of tokens."""
 
     def holds(self, moment: dt.datetime) -> bool:
         """Whether it does at a moment (UTC)."""
         if self.from_date is not None:
-            return moment.date() >= self.from_date
+            return moment.date().isoformat() >= self.from_date
         if self.from_time is None or self.until_time is None:
             return True
-        now = moment.time()
+        now = moment.time().isoformat()
         if self.until_time < self.from_time:
             return now >= self.from_time or now < self.until_time
         return self.from_time <= now < self.until_time
@@ -157,7 +169,10 @@ class Listed:
         return found.prices if found is not None else None
 
 
-async def look_up(wanted: Sequence[Wanted]) -> list[Listed | None]:
+Answers: TypeAlias = list[Listed | None]
+
+
+async def look_up(wanted: Sequence[Wanted]) -> Answers:
     """Ask the library, in the same order; None for what it does not know.
 
     Raises:
@@ -177,47 +192,18 @@ async def look_up(wanted: Sequence[Wanted]) -> list[Listed | None]:
     if scope.cancelled_caught or done.returncode != 0:
         raise NoPriceList("the price list did not answer")
     try:
-        answers = [None if told is None else _listed(told) for told in json.loads(done.stdout)]
-    except (ValueError, KeyError, TypeError) as error:
+        answers = JOURNAL.read(json.loads(done.stdout), Answers)
+    except ValueError as error:
         raise NoPriceList("the price list answered nonsense") from error
     if len(answers) != len(wanted):
         raise NoPriceList("the price list answered something else")
     return answers
 
 
-# -- what the child says -----------------------------------------------------------------------------------------------
-
-
-def _listed(told: dict[str, Any]) -> Listed:
-    periods = [
-        Period(
-            from_date=_of(dt.date.fromisoformat, each.get("from_date")),
-            from_time=_of(dt.time.fromisoformat, each.get("from_time")),
-            until_time=_of(dt.time.fromisoformat, each.get("until_time")),
-            prices=_of(_prices, each["prices"]),
-        )
-        for each in told["periods"]
-    ]
-    return Listed(context_tokens=told["context_tokens"], periods=tuple(periods))
-
-
-def _prices(told: dict[str, Any]) -> Prices:
-    return Prices(**{name: _of(_rate, rate) for name, rate in told.items()})
-
-
-def _rate(told: list[Any]) -> Rate:
-    base, *tiers = told
-    return Rate(Decimal(base), tuple((int(bound), Decimal(price)) for bound, price in tiers))
-
-
-def _of(read: Any, value: Any) -> Any:
-    return None if value is None else read(value)
-
-
 # -- in the child ------------------------------------------------------------------------------------------------------
 
 
-def answer(wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
+def answer(wanted: Sequence[Wanted]) -> Answers:
     """Look models up; imports the library.
 
     Raises:
@@ -226,26 +212,26 @@ def answer(wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot = get_snapshot()
-    return [_find(snapshot, each["model"], each["api_url"], each["service"]) for each in wanted]
+    return [_find(snapshot, each) for each in wanted]
 
 
-def _find(snapshot: Any, model: str, api_url: str | None, service: str | None) -> dict[str, Any] | None:
+def _find(snapshot: Any, wanted: Wanted) -> Listed | None:
     try:
-        provider = snapshot.find_provider(None, service, api_url)
+        provider = snapshot.find_provider(None, wanted.service, wanted.api_url)
     except LookupError:
         return None
+    model = wanted.model
     free = provider.id == "openrouter" and model.endswith(FREE_VARIANT)
     found = provider.find_model(model.removesuffix(FREE_VARIANT) if free else model, all_providers=snapshot.providers)
     if found is None:
         return None
-    periods: list[dict[str, Any]]
     if free:
-        periods = [{"prices": {"input": ["0"], "output": ["0"]}}]
+        periods = [Period(prices=FREE)]
     elif isinstance(found.prices, list):
-        periods = [{**_hours(each.constraint), "prices": _told(each.prices)} for each in found.prices]
+        periods = [Period(**_hours(each.constraint), prices=_prices(each.prices)) for each in found.prices]
     else:
-        periods = [{"prices": _told(found.prices)}]
-    return {"context_tokens": found.context_window, "periods": periods}
+        periods = [Period(prices=_prices(found.prices))]
+    return Listed(context_tokens=found.context_window, periods=tuple(periods))
 
 
 def _hours(constraint: Any) -> dict[str, Any]:
@@ -260,26 +246,22 @@ def _hours(constraint: Any) -> dict[str, Any]:
     return {"from_time": begin.time().isoformat(), "until_time": end.time().isoformat()}
 
 
-_RATES = {
-    "input": "input_mtok",
-    "output": "output_mtok",
-    "cached_input": "cache_read_mtok",
-    "cache_write": "cache_write_mtok",
-}
-
-
-def _told(prices: Any) -> dict[str, Any] | None:
-    if prices.input_mtok is None or prices.output_mtok is None or prices.requests_kcount is not None:
+def _prices(prices: Any) -> Prices | None:
+    if prices.requests_kcount is not None:
         return None
-    return {name: _told_rate(getattr(prices, theirs)) for name, theirs in _RATES.items()}
+    price, output = _rate(prices.input_mtok), _rate(prices.output_mtok)
+    if price is None or output is None:
+        return None
+    cached, written = _rate(prices.cache_read_mtok), _rate(prices.cache_write_mtok)
+    return Prices(input=price, output=output, cached_input=cached, cache_write=written)
 
 
-def _told_rate(price: Any) -> list[Any] | None:
+def _rate(price: Any) -> Rate | None:
     if price is None:
         return None
-    tiers = getattr(price, "tiers", None)
-    return [str(price)] if tiers is None else [str(price.base), *([tier.start, str(tier.price)] for tier in tiers)]
+    tiers = getattr(price, "tiers", ())
+    return Rate(getattr(price, "base", price), tuple(Tier(tier.start, tier.price) for tier in tiers))
 
 
 if __name__ == "__main__":
-    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+    json.dump(JOURNAL.write(answer(JOURNAL.read(json.load(sys.stdin), list[Wanted]))), sys.stdout)

@@ -1,6 +1,7 @@
 """What calls cost: our arithmetic against the library's own, sums, and counts that make no sense."""
 
 import datetime as dt
+import json
 from decimal import Decimal
 
 import pytest
@@ -9,8 +10,9 @@ from genai_prices.types import Usage as TheirUsage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klaw.convert import JOURNAL
 from klaw.domain.usage import NANO, Spent, add, dollars, record
-from klaw.llm.prices import FREE, Listed, Prices, Rate, _listed, answer, cost_nano, spent_of
+from klaw.llm.prices import FREE, Answers, Listed, Prices, Rate, Wanted, answer, cost_nano, spent_of
 from klaw.llm.types import Usage
 
 MODELS = (
@@ -25,8 +27,8 @@ MOMENTS = st.integers(1_735_689_600, 1_800_000_000).map(lambda at: dt.datetime.f
 
 
 def listed(*wanted: tuple[str, str | None, str | None]) -> list[Listed | None]:
-    told = answer([{"model": model, "api_url": url, "service": service} for model, url, service in wanted])
-    return [None if each is None else _listed(each) for each in told]
+    found = answer([Wanted(model=model, api_url=url, service=service) for model, url, service in wanted])
+    return JOURNAL.read(json.loads(json.dumps(JOURNAL.write(found))), Answers)  # as the child process gives it
 
 
 @given(which=st.integers(0, len(MODELS) - 1), fresh=COUNTS, cached=COUNTS, written=COUNTS, out=COUNTS, moment=MOMENTS)
