@@ -68,7 +68,7 @@ class Summarizer(Nudge):
         self.queue: dict[ChatId, None] = {}
         """Chats to look at, in order, each once."""
         self._maker = maker
-        self._missed = False
+        self.missed = False
         """A chat found no place there; the next sweep finds it."""
         self._failures: dict[ChatId, Failure] = {}
         self._sweep_at = float("-inf")
@@ -84,7 +84,7 @@ class Summarizer(Nudge):
         if len(self.queue) < SWEEP_CHATS:
             self.queue[chat] = None
         else:
-            self._missed = True
+            self.missed = True
         self.nudge()
 
     def problems(self) -> dict[str, str]:
@@ -135,9 +135,9 @@ class Summarizer(Nudge):
 
     async def _sweep(self) -> None:
         now = trio.current_time()
-        if now < self._sweep_at and not self._missed:
+        if now < self._sweep_at and not self.missed:
             return
-        self._missed, self._sweep_at = False, now + SWEEP_S
+        self.missed, self._sweep_at = False, now + SWEEP_S
         for chat in await self._maker.readers.run(summaries.candidates, SWEEP_MESSAGES, SWEEP_CHATS):
             self.queue[chat] = None
 
