@@ -31,7 +31,7 @@ from klaw.actor.clock import SystemClock
 from klaw.actor.log import configure as quiet
 from klaw.actor.supervisor import Supervisor
 from klaw.agent.workspace import Workspace
-from klaw.config.schema import LocalModelConfig
+from klaw.config.llm import LocalModelConfig
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.local import provider as local_provider
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess

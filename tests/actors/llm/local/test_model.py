@@ -17,7 +17,7 @@ import trio
 
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
-from klaw.config.schema import LocalModelConfig
+from klaw.config.llm import LocalModelConfig
 from klaw.errors import ProviderNetworkError
 from klaw.llm.local import server as child
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess
@@ -220,7 +220,7 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
         from klaw.llm.local.process import LocalProcess, LocalSettings
         from klaw.llm.local.provider import LocalModel
         from klaw.actor.supervisor import Vitals
-        from klaw.config.schema import LocalModelConfig
+        from klaw.config.llm import LocalModelConfig
         from klaw.llm.local.process import LocalProcess
         from klaw.llm.local.provider import LocalModel
         import structlog

@@ -13,7 +13,7 @@ import trio
 import klaw.llm.local.process as local_process
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import State, Supervisor, Vitals
-from klaw.config.schema import LocalModelConfig
+from klaw.config.llm import LocalModelConfig
 from klaw.errors import ModelError
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalState
