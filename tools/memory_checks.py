@@ -14,7 +14,7 @@ import apsw
 import attrs
 
 from klaw.doctor import judge
-from klaw.doctor.finding import Level
+from klaw.doctor.judge import Level
 from klaw.domain.person import normal_name
 from klaw.store import checkup
 from klaw.store.checkup import topics_checked

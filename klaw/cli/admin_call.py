@@ -1,16 +1,10 @@
 """Asking a running server through its admin socket; plain blocking code, since a command has nothing else to do."""
 
 import json
-import os
-import shlex
-import shutil
 import socket
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from klaw.client.text_width import harmless
 from klaw.config.paths import Paths
 from klaw.errors import KlawError, Problem
 
@@ -83,47 +77,3 @@ def _exchange(paths: Paths, line: bytes, timeout_s: float) -> bytes:
 def _home(paths: Paths) -> str:
     """How a person knows the installation: the folder that ``--home`` gave, else the data folder."""
     return str(paths.data_dir.parent if paths.data_dir.parent == paths.runtime_dir.parent else paths.data_dir)
-
-
-# -- output ----------------------------------------------------------------------------------------------------------
-
-
-def program() -> str:
-    """How to call this program in another terminal of the same folder."""
-    called = Path(sys.argv[0])
-    found = shutil.which("klaw")
-    if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):
-        return "klaw"
-    return shlex.quote(os.path.relpath(called))
-
-
-def print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def line(text: str) -> str:
-    """One harmless line of foreign text: line ends become spaces."""
-    return " ".join(harmless(text).split("\n"))
-
-
-def fail(error: KlawError) -> int:
-    """Say what went wrong; returns the exit code."""
-    print(f"klaw: {line(str(error))}", file=sys.stderr)
-    return 1
-
-
-def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
-    """Lines with aligned columns; ``right`` names the columns that are flush right. The last column is not padded."""
-    from klaw.client.text_width import width
-
-    if not rows:
-        return []
-    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = []
-        for column, cell in enumerate(row):
-            padding = " " * (widths[column] - width(cell))
-            cells.append(padding + cell if column in right else cell + padding)
-        lines.append("  ".join(cells).rstrip())
-    return lines

@@ -8,6 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from klaw.cli.output import warn
+
 if TYPE_CHECKING:
     from klaw.client.client import Client
 
@@ -38,7 +40,7 @@ def chat_command(args: argparse.Namespace) -> int:
     configure("error", "console")
     token = args.token or os.environ.get("KLAW_TOKEN") or None
     if token and not _is_private(url):
-        print("klaw: warning: the token goes over the network unencrypted; use wss://", file=sys.stderr)
+        warn("warning: the token goes over the network unencrypted; use wss://")
     try:
         return trio.run(_chat, args, url, token, chat)
     except BrokenPipeError:
@@ -144,5 +146,5 @@ def _is_private(url: str) -> bool:
 
 
 def _complain(text: str, code: int) -> int:
-    print(f"klaw: {text}", file=sys.stderr)
+    warn(text)
     return code

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from klaw.cli.admin_call import program
+from klaw.cli.output import program
 
 if TYPE_CHECKING:
     from klaw.config.paths import Paths
-    from klaw.setup.answers import Model, Names
-    from klaw.setup.step import Step
+    from klaw.setup.answers import Model, Names, Step
 
 
 FEW = 3
@@ -24,8 +23,8 @@ FEW = 3
 def init_command(args: argparse.Namespace) -> int:
     """Ask, then write. Nothing is written before the last answer, and nothing that exists is ever changed."""
     from klaw.config.paths import Paths
+    from klaw.setup.answers import SetupRefused
     from klaw.setup.make import make_config, make_folders, make_workspace
-    from klaw.setup.step import SetupRefused
     from klaw.setup.takeover import find_workspace, take_over
 
     if not args.yes and not sys.stdin.isatty():
@@ -48,7 +47,7 @@ def init_command(args: argparse.Namespace) -> int:
     _report(args, paths, steps, config, model)
     if config.outcome == "made" and not (args.yes or args.json or args.dry_run):
         from klaw.cli.models import offer_test
-        from klaw.cli.operations import say
+        from klaw.cli.output import say
 
         offer_test(paths, model, lambda question, default: _answer(args, None, question, default, str), say)
     return 0
@@ -118,7 +117,7 @@ def _answer(
         read: the answer's value; raises SetupRefused.
         choices: to choose from, by number too.
     """
-    from klaw.setup.step import SetupRefused
+    from klaw.setup.answers import SetupRefused
 
     if given is not None or args.yes:
         return read(given if given is not None else default)
@@ -140,7 +139,7 @@ def _answer(
 
 
 def _report(args: argparse.Namespace, paths: "Paths", steps: "list[Step]", config: "Step", model: "Model") -> None:
-    from klaw.setup.step import count
+    from klaw.setup.answers import count
 
     following = _next(args, config, model)
     if args.json:

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        from klaw.cli.complain import EX_CONFIG, complain, is_permanent
+        from klaw.cli.output import EX_CONFIG, complain, is_permanent
 
         if not complain(error):
             raise
@@ -66,7 +66,7 @@ def _operation_commands(commands: Any, given: Sequence[str] | None) -> None:
             operations.add(commands, noun)
 
 
-def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
     """A command that imports its module when it is called: `klaw --help` stays quick."""
 
     def run(arguments: argparse.Namespace) -> int:
@@ -74,31 +74,26 @@ def _lazy(module: str, function: str) -> Callable[[argparse.Namespace], int]:
         from klaw.config.paths import Paths
 
         enter(Paths.resolve(arguments.home))
-        return int(getattr(import_module(f"klaw.cli.{module}"), function)(arguments))
+        return int(getattr(import_module(f"klaw.cli.{name}"), f"{name}_command")(arguments))
 
     return run
 
 
-def _command(
-    commands: Any, name: str, text: str, module: str, function: str, *, json: bool = True, inherits: bool = False
-) -> Parser:
-    """Make a command. ``inherits``: options that stand before its name, with the command above it, count too."""
-    command: Parser = commands.add_parser(
-        name, help=text, description=text, argument_default=argparse.SUPPRESS if inherits else None
-    )
+def _command(commands: Any, name: str, text: str, *, json: bool = True) -> Parser:
+    """Make a command: ``NAME_command`` of the module of its name."""
+    command: Parser = commands.add_parser(name, help=text, description=text)
     add_home(command)
     if json:
-        default = argparse.SUPPRESS if inherits else False
-        command.add_argument("--json", action="store_true", default=default, help="print JSON")
-    command.set_defaults(run=_lazy(module, function), run_by_systemd=False)
+        command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_lazy(name), run_by_systemd=False)
     return command
 
 
 def _server_commands(commands: Any) -> None:
-    serve = _command(commands, "serve", "run the server", "serve", "serve_command", json=False)
+    serve = _command(commands, "serve", "run the server", json=False)
     serve.set_defaults(run_by_systemd=True)
     serve.add_argument("--port", metavar="N", type=port, help="listen on this port (default: gateway.port)")
-    chat = _command(commands, "chat", "chat in the terminal, or from a pipe", "chat", "chat_command")
+    chat = _command(commands, "chat", "chat in the terminal, or from a pipe")
     chat.add_argument("--chat", metavar="NAME", default="main", help="which chat (default: main)")
     chat.add_argument("--url", help="address of the server (default: from the configuration, or $KLAW_URL)")
     chat.add_argument("--port", metavar="N", type=port, help="the server's port, if it is not gateway.port")
@@ -111,7 +106,7 @@ def _server_commands(commands: Any) -> None:
 
 
 def _init_command(commands: Any) -> None:
-    init = _command(commands, "init", "make a workspace and a configuration", "init", "init_command")
+    init = _command(commands, "init", "make a workspace and a configuration")
     init.add_argument("--yes", action="store_true", help="ask nothing: defaults for what no option says")
     init.add_argument(
         "--from", metavar="DIR", dest="source", help="take over the workspace of OpenClaw or a similar agent"

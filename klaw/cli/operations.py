@@ -4,7 +4,6 @@ What can be read without a server is carried out here, over the database.
 """
 
 import argparse
-import os
 import re
 import shlex
 import sys
@@ -16,22 +15,19 @@ from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
-from klaw.cli.admin_call import NoServer, Refused, call, line, print_json, table
+from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.arguments import Words, add_home
+from klaw.cli.output import print_json, say, warn, written
 from klaw.cli.progress import ProgressLine
 from klaw.config.owner import enter
 from klaw.config.paths import Paths
 from klaw.convert import wire_name
 from klaw.errors import Problem
 from klaw.operations.operation import (
-    Line,
-    Lines,
-    Marked,
     Noun,
     Operation,
     OperationError,
     Shown,
-    Table,
     plain_type,
     supplied,
     told,
@@ -42,7 +38,6 @@ from klaw.operations.perform import OPERATOR, Call, perform, plain, read
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})
 REFRESH_S = 2.0
 _CLEAR = "\x1b[H\x1b[J"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 
 
 def add(commands: Any, noun: Noun) -> None:
@@ -193,16 +188,6 @@ def _here(paths: Paths, asked: Call, *, quiet: bool) -> Any:
         progress.finish()
 
 
-def say(*lines: Line) -> None:
-    """Print lines at once."""
-    print("".join(f"{each}\n" for each in written(lines)), end="", flush=True)
-
-
-def warn(text: str) -> None:
-    """Tell the person beside what is printed."""
-    print(f"klaw: {line(text)}", file=sys.stderr)
-
-
 def _ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
     operation = asked.operation
     if operation.alone:
@@ -225,31 +210,6 @@ def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:
     print("\n".join(written(operation.show(answer=answer))), file=sys.stderr)  # type: ignore[arg-type]  # no Shown
     print(f"{operation.confirm} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes", "да")
-
-
-def written(lines: Lines, *, bold: bool | None = None) -> list[str]:
-    """What an operation shows, harmless to the terminal. ``bold``: whether marked text is set in bold; None: where the
-    output is a terminal that has it."""
-    if bold is None:
-        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    out = []
-    for each in lines:
-        if isinstance(each, Table):
-            out += table([[line(cell) for cell in row] for row in each.rows], right=each.right)
-        elif isinstance(each, Marked):
-            out.append(_marked(each) if bold else line(each.text))
-        else:
-            out.append(line(each))
-    return out
-
-
-def _marked(marked: Marked) -> str:
-    """Each piece is made harmless by itself: that changes lengths."""
-    out, done = [], 0
-    for begin, end in marked.marks:
-        out += [line(marked.text[done:begin]), _BOLD, line(marked.text[begin:end]), _PLAIN]
-        done = end
-    return "".join([*out, line(marked.text[done:])])
 
 
 def again(operation: Operation, arguments: argparse.Namespace, **changed: Any) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from klaw.cli.admin_call import program
+from klaw.cli.output import program
 
 
 def serve_command(arguments: argparse.Namespace) -> int:
@@ -19,7 +19,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
         starting it again does not help.
     """
     from klaw.actor.failure import error_class, where
-    from klaw.cli.complain import EX_CONFIG, complain, is_permanent
+    from klaw.cli.output import EX_CONFIG, complain, is_permanent
 
     try:
         _serve(arguments)
@@ -38,7 +38,7 @@ def serve_command(arguments: argparse.Namespace) -> int:
 
 def _names_foreign(arguments: argparse.Namespace) -> bool:
     """Print whose a file is that stands in the way, whatever the error was: SQLite does not tell which one it was."""
-    from klaw.cli.complain import complain
+    from klaw.cli.output import complain
     from klaw.config.owner import not_usable
     from klaw.config.paths import Paths
 

@@ -9,8 +9,8 @@ import attrs
 
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
-from klaw.doctor import judge, models, places
-from klaw.doctor.finding import Finding, Level, ok, problem
+from klaw.doctor import judge, places
+from klaw.doctor.judge import Finding, Level, ok, problem
 from klaw.doctor.places import Server
 from klaw.domain.names import ChatId
 from klaw.errors import StorageError
@@ -63,8 +63,8 @@ def check_up(
         done.findings.append(places.check_disk(paths))
         running = server.status is not None or places.is_in_use(paths.data_dir)
         stored, newest = _check_data(done, paths, config, whole=whole, running=running)
-    done.findings.append(models.check_embedding(paths, config, stored, whole=whole))
-    local = models.check_local_llm(paths, config, whole=whole)
+    done.findings.append(places.check_embedding(paths, config, stored, whole=whole))
+    local = places.check_local_llm(paths, config, whole=whole)
     done.findings += [local] if local else []
     done.findings.append(places.check_clock(time.time() if now is None else now, newest))
     done.findings += places.check_server(paths, server, version)

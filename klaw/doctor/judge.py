@@ -1,9 +1,11 @@
 """From what was read of database and logs to findings. Pure."""
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from klaw.doctor.finding import Finding, listed, ok, problem, warning
+import attrs
+
 from klaw.domain.names import ChatId
 from klaw.domain.text import plural
 from klaw.store.checkup import Covered, KeptChecked, Schema, TopicsChecked
@@ -14,6 +16,48 @@ REBUILD = "stop the server and run `klaw reindex --accept-differences`: it makes
 BY_ITSELF = "a running server repairs it automatically; if it does not"
 NAMED_GAPS = 5
 NAMED_MESSAGES = 20
+
+
+class Level(enum.StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Worth knowing; Klaw works."""
+    PROBLEM = "problem"
+    """Something is wrong and somebody has to do something."""
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """The outcome of one check."""
+
+    name: str
+    level: Level
+    text: str
+    todo: str | None = None
+    """What to do; None when there is nothing."""
+
+
+def ok(name: str, text: str) -> Finding:
+    return Finding(name=name, level=Level.OK, text=text)
+
+
+def warning(name: str, text: str, todo: str | None = None) -> Finding:
+    return Finding(name=name, level=Level.WARNING, text=text, todo=todo)
+
+
+def problem(name: str, text: str, todo: str) -> Finding:
+    return Finding(name=name, level=Level.PROBLEM, text=text, todo=todo)
+
+
+def listed(names: Sequence[str], limit: int = 5) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+# -- the checks -------------------------------------------------------------------------------------------------------
 
 
 def judge_schema(schema: Schema) -> Finding:

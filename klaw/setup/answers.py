@@ -1,15 +1,15 @@
-"""What a person is asked when an installation is made, and what answers are possible. Pure."""
+"""What a person is asked when an installation is made, what answers are possible, and what came of it. Pure."""
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.domain.text import normalized
-from klaw.setup.step import SetupRefused
+from klaw.errors import KlawError
 
 Language: TypeAlias = Literal["en", "ru"]
 LANGUAGES: tuple[Language, ...] = ("en", "ru")
@@ -24,6 +24,28 @@ NO_KEY = "-"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?")
+
+
+Outcome: TypeAlias = Literal["made", "taken", "kept", "same", "skipped"]
+"""``kept``: it was there and stays as it is; ``same``: it was there with the same content."""
+
+
+class SetupRefused(KlawError):
+    """The set-up cannot be done as asked; the text names the option that is wrong."""
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """One file or folder."""
+
+    path: str
+    """Relative to the workspace; of the configuration its name."""
+    outcome: Outcome
+    why: str = ""
+
+
+def count(steps: Sequence[Step], *outcomes: Outcome) -> int:
+    return sum(step.outcome in outcomes for step in steps)
 
 
 @attrs.frozen(kw_only=True)

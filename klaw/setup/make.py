@@ -13,8 +13,7 @@ from klaw.config.paths import Paths, ensure_private_dir
 from klaw.config.schema import EngineConfig
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import prompt_files, prompt_folders
-from klaw.setup.answers import PRESETS, Language, Model, Names
-from klaw.setup.step import Step
+from klaw.setup.answers import PRESETS, Language, Model, Names, Step
 from klaw.toolbox.files import writing
 from klaw.toolbox.files.beneath import Root
 

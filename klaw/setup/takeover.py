@@ -10,8 +10,8 @@ from pathlib import Path
 
 from klaw.config.paths import USERS_FOLDER
 from klaw.errors import NotThere, ToolRefused
+from klaw.setup.answers import SetupRefused, Step
 from klaw.setup.make import FILES
-from klaw.setup.step import SetupRefused, Step
 from klaw.toolbox.files import reading, writing
 from klaw.toolbox.files.beneath import MAX_DEPTH, Root, is_private
 from klaw.toolbox.files.reading import Entry

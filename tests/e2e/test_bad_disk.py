@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from klaw.cli.complain import EX_CONFIG
+from klaw.cli.output import EX_CONFIG
 from klaw.errors import RequestRefused
 from klaw.wire.frames import GetStatus
 from tests.support.llm_server import echo_reply, serve_llm

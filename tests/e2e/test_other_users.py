@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from klaw.cli.complain import EX_CONFIG
+from klaw.cli.output import EX_CONFIG
 from tests.support.repository import REPOSITORY
 from tests.support.server import served, write_home
 

@@ -8,7 +8,7 @@ from typing import Any
 from klaw.actor.clock import Clock
 from klaw.admin.socket import parse
 from klaw.cli.main import main
-from klaw.cli.operations import written
+from klaw.cli.output import written
 from klaw.domain.names import ChatId
 from klaw.memory.forget.forget import Forgetter
 from klaw.operations import search

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from klaw.actor.supervisor import ActorSpec
-from klaw.cli.complain import EX_CONFIG
+from klaw.cli.output import EX_CONFIG
 from klaw.config.schema import EngineConfig
 from klaw.gateway import listener
 from klaw.llm.local import process

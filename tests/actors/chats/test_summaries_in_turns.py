@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from klaw.app.app import operation_parts
-from klaw.cli.operations import written
+from klaw.cli.output import written
 from klaw.operations.why import lines as why_lines
 from klaw.store.kinds import summaries, usage
 from klaw.store.kinds.usage import UsageFilters

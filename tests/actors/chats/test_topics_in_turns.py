@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.app.app import operation_parts
-from klaw.cli.operations import written
+from klaw.cli.output import written
 from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.topic import Topic

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from klaw.app.app import App, operation_parts, running
-from klaw.cli.operations import written
+from klaw.cli.output import written
 from klaw.config.load import parse as parse_config
 from klaw.config.paths import Paths
 from klaw.domain.message import Kind, NewMessage, Role

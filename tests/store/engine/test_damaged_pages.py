@@ -8,7 +8,7 @@ import pytest
 
 from klaw.config.paths import Paths
 from klaw.doctor.checkup import check_up
-from klaw.doctor.finding import Level
+from klaw.doctor.judge import Level
 from klaw.doctor.places import Server
 from klaw.errors import ActorStopped, StorageError
 from klaw.store.kinds import messages

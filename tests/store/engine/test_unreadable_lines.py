@@ -9,7 +9,7 @@ import pytest
 
 from klaw.config.paths import Paths
 from klaw.doctor.checkup import Checkup, check_up
-from klaw.doctor.finding import Level
+from klaw.doctor.judge import Level
 from klaw.doctor.places import Server
 from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.kinds import messages

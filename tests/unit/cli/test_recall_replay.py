@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from klaw.cli.operations import written
+from klaw.cli.output import written
 from klaw.config.schema import EngineConfig
 from klaw.operations import recall_replay
 from klaw.operations.operation import OperationError

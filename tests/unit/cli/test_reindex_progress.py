@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from klaw.cli import progress
-from klaw.cli.operations import written
+from klaw.cli.output import written
 from klaw.cli.progress import ProgressLine
 from klaw.cli.reindex import lines
 from klaw.operations.operation import size

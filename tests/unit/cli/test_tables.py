@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from klaw.cli.admin_call import line, table
-from klaw.cli.operations import written
+from klaw.cli.output import line, table, written
 from klaw.domain import usage
 from klaw.domain.usage import Spent
 from klaw.operations import actors, server, status

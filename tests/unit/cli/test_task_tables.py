@@ -5,7 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from klaw.cli.operations import _value, written
+from klaw.cli.operations import _value
+from klaw.cli.output import written
 from klaw.domain.names import clock_text, local_time
 from klaw.operations import runs, schedule
 from klaw.operations.operation import OperationError

@@ -17,7 +17,7 @@ from klaw.cli.main import main
 from klaw.config.paths import Paths, ensure_private_dir
 from klaw.doctor import places
 from klaw.doctor.checkup import Checkup, check_up
-from klaw.doctor.finding import Finding, Level, listed
+from klaw.doctor.judge import Finding, Level, listed
 from klaw.doctor.places import Server
 from klaw.domain.message import Kind
 from klaw.domain.names import UserId

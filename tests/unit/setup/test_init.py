@@ -16,9 +16,8 @@ from klaw.domain.names import LOCAL_USER
 from klaw.domain.text import RECALL_HEADER
 from klaw.domain.tokens import estimate
 from klaw.setup import answers
-from klaw.setup.answers import Model, Names
+from klaw.setup.answers import Model, Names, SetupRefused
 from klaw.setup.make import FILES, config_text, template
-from klaw.setup.step import SetupRefused
 from tests.support.repository import REPOSITORY
 from tests.support.waiting import HANG_S
 

@@ -1,0 +1,139 @@
+"""What commands print: results, notes, and what went wrong, harmless to the terminal."""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from klaw.client.text_width import harmless, width
+from klaw.config.owner import belongs_to
+from klaw.errors import ConfigError, KlawError, SchemaTooNew, StoreDamaged
+from klaw.operations.operation import Line, Lines, Marked, Table
+
+EX_CONFIG = 78
+"""Exit code, of sysexits.h, of a server that another start does not help; conf/klaw.service makes none after it."""
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
+
+
+def say(*lines: Line) -> None:
+    """Print lines at once."""
+    print("".join(f"{each}\n" for each in written(lines)), end="", flush=True)
+
+
+def warn(text: str) -> None:
+    """Tell the person beside what is printed."""
+    print(f"klaw: {line(text)}", file=sys.stderr)
+
+
+def written(lines: Lines, *, bold: bool | None = None) -> list[str]:
+    """What an operation shows, harmless to the terminal. ``bold``: whether marked text is set in bold; None: where the
+    output is a terminal that has it."""
+    if bold is None:
+        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    out = []
+    for each in lines:
+        if isinstance(each, Table):
+            out += table([[line(cell) for cell in row] for row in each.rows], right=each.right)
+        elif isinstance(each, Marked):
+            out.append(_marked(each) if bold else line(each.text))
+        else:
+            out.append(line(each))
+    return out
+
+
+def _marked(marked: Marked) -> str:
+    """Each piece is made harmless by itself: that changes lengths."""
+    out, done = [], 0
+    for begin, end in marked.marks:
+        out += [line(marked.text[done:begin]), _BOLD, line(marked.text[begin:end]), _PLAIN]
+        done = end
+    return "".join([*out, line(marked.text[done:])])
+
+
+def program() -> str:
+    """How to call this program in another terminal of the same folder."""
+    called = Path(sys.argv[0])
+    found = shutil.which("klaw")
+    if called.name != "klaw" or (found and Path(found).resolve() == called.resolve()):
+        return "klaw"
+    return shlex.quote(os.path.relpath(called))
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def line(text: str) -> str:
+    """One harmless line of foreign text: line ends become spaces."""
+    return " ".join(harmless(text).split("\n"))
+
+
+def fail(error: KlawError) -> int:
+    """Say what went wrong; returns the exit code."""
+    print(f"klaw: {line(str(error))}", file=sys.stderr)
+    return 1
+
+
+def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
+    """Lines with aligned columns; ``right`` names the columns that are flush right. The last column is not padded."""
+    if not rows:
+        return []
+    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = []
+        for column, cell in enumerate(row):
+            padding = " " * (widths[column] - width(cell))
+            cells.append(padding + cell if column in right else cell + padding)
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+def complain(error: BaseException) -> bool:
+    """Print a known error, and whose file it was when that is the reason. False for others: nothing is printed."""
+    from klaw.actor.log import priority
+
+    refused = next(_refused(error), None)
+    if isinstance(error, ConfigError):
+        texts = [str(problem) for problem in error.problems]
+    elif isinstance(error, KlawError):
+        texts = [str(error)]
+    elif refused is not None:
+        texts = [f"{refused}: permission denied"]
+    else:
+        return False
+    texts += [_whose(refused)] if refused is not None else []
+    for text in texts:
+        print(f"{priority('error')}klaw: {line(text)}", file=sys.stderr)
+    return True
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether trying again is no use before somebody changes the configuration, the program, or whose the files are."""
+    return isinstance(error, (ConfigError, SchemaTooNew, StoreDamaged)) or any(True for _path in _refused(error))
+
+
+def _refused(error: BaseException | None) -> Iterator[Path]:
+    """The files that the system did not let us use, by the error or by what it came from."""
+    while error is not None:
+        if isinstance(error, PermissionError) and isinstance(error.filename, str):
+            yield Path(error.filename)
+        error = error.__cause__
+
+
+def _whose(path: Path) -> str:
+    for each in (path, *path.parents):
+        try:
+            owner = each.stat().st_uid
+        except OSError:
+            continue
+        if owner == os.geteuid():
+            return f"{each} is yours; look at its permissions (ls -l)"
+        return belongs_to(each, owner)
+    return "look at its permissions (ls -l)"
