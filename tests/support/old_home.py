@@ -9,7 +9,6 @@ from typing import Any
 from tests.support.repository import REPOSITORY
 
 SOURCE = REPOSITORY / "tests" / "data" / "home_5dcae64"
-LOGS = ("conversations", "memory", "runs", "turns")
 
 
 def old_data(data: Path, *, database: bool = True) -> Path:

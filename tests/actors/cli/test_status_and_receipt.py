@@ -2,6 +2,7 @@
 
 import json
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from klaw import __version__
 from klaw.actor import log as logging
 from klaw.admin import socket as admin_socket
 from klaw.app.app import App, running
-from klaw.cli import admin_call, operations
+from klaw.cli import operations
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.main import main
 from klaw.config.load import parse
@@ -96,14 +97,14 @@ def test_a_stale_socket_is_no_server(home: Path) -> None:
         call(paths, "status")
 
 
-async def answering(home: Path, answer: bytes) -> str:
+async def answering(home: Path, answer: bytes, *, timeout_s: float | None = None) -> str:
     """Ask somebody who answers this to everything; returns the error's text."""
     paths = Paths.resolve(home, {})
     paths.runtime_dir.mkdir()
 
     async def ask() -> str:
         with pytest.raises(NoServer) as caught:
-            await trio.to_thread.run_sync(call, paths, "status")
+            await trio.to_thread.run_sync(partial(call, paths, "status", timeout_s=timeout_s))
         return str(caught.value)
 
     listener = trio.socket.socket(socket.AF_UNIX)
@@ -142,9 +143,8 @@ async def test_somebody_else_on_the_socket(home: Path, answer: bytes, says: str)
     assert says in await answering(home, answer)
 
 
-async def test_a_server_that_does_not_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_call, "TIMEOUT_S", 0.05)
-    assert "does not answer" in await answering(home, b"never")
+async def test_a_server_that_does_not_answer(home: Path) -> None:
+    assert "does not answer" in await answering(home, b"never", timeout_s=0.05)
 
 
 async def test_receipts_are_read_without_a_server(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
