@@ -1,18 +1,15 @@
 """Invariant ``covered``: what search cannot find is repaired, or counted and shown; on a real server."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
-import trio
 
 from klaw.store.engine.connect import prepare_writer
 from tests.support.llm_server import echo_reply, serve_llm
 from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
-from tests.support.waiting import HANG_S
 
 FACT = "Код калитки в саду 4711"
 TALK = [FACT, "Good morning", "It rains again today", "I had soup for lunch", "Завтра поедем на дачу"]
@@ -34,15 +31,6 @@ async def klaw_json(home: Path, *command: str) -> dict[str, Any]:
     return dict(json.loads(out))
 
 
-async def status_when(home: Path, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The server's status, once it is as wanted."""
-    with trio.fail_after(HANG_S):
-        while True:
-            status = await klaw_json(home, "status")
-            if reached(status):
-                return status
-
-
 async def test_a_message_that_search_lost_is_found_again(tmp_path):
     """Rows of the fact are taken out of full text; the next start puts them back, and the question recalls it."""
     async with serve_llm() as llm:
@@ -59,7 +47,7 @@ async def test_a_message_that_search_lost_is_found_again(tmp_path):
                 " SELECT 'delete', rowid, content, scope FROM messages_search WHERE content LIKE '%4711%'",
             )
             await server.start()
-            status = await status_when(home, lambda status: status["coverage"]["whole"])
+            status = await server.status_when(lambda status: status["coverage"]["whole"])
             assert status["coverage"]["repaired_texts"] == 2  # the fact, and the echo of it
             assert status["coverage"]["uncovered"] == 0
             assert status["degraded"] == []
@@ -81,7 +69,7 @@ async def test_what_cannot_be_repaired_is_counted_and_shown(tmp_path):
             await server.terminate()
             spoil(server.database, "DELETE FROM messages_fts_docsize WHERE id = 1", "DELETE FROM messages_fts_data")
             await server.start()
-            status = await status_when(home, lambda status: status["coverage"]["whole"])
+            status = await server.status_when(lambda status: status["coverage"]["whole"])
             assert status["coverage"]["chats"] == {"local:main": 1}
             assert [each["code"] for each in status["degraded"]] == ["uncovered"]
             assert status["degraded"][0]["text"].startswith("1 message cannot be found by search")
@@ -127,7 +115,9 @@ async def test_why_tells_where_a_message_is(tmp_path, embedding_model_dir):
                 for text in TALK:
                     await talk.ask(text)
                 await talk.ask("Какой код у калитки?")
-            await status_when(home, lambda status: status["embedder"]["embedded"] and not status["embedder"]["waiting"])
+            await server.status_when(
+                lambda status: status["embedder"]["embedded"] and not status["embedder"]["waiting"]
+            )
             why = await klaw_json(home, "why", "main#1", "--query", "Какой код у калитки?")
             assert (why["place"], why["query"]["recalled"]) == ("auto_rag", True)
             assert (why["turns"][0]["as"], why["turns"][-1]["as"]) == ("recalled", "question")

@@ -176,14 +176,12 @@ async def test_a_running_server_that_is_written_to(tmp_path):
     check_written(server, clients.written)
 
 
-async def embedded(home, count):
+async def embedded(server, count):
     """How many messages have a vector, once that are so many."""
-    with trio.fail_after(HANG_S):
-        while True:
-            _, out, _ = await run_klaw("status", "--home", str(home), "--json")
-            status = json.loads(out)["embedder"]
-            if status["embedded"] >= count and not status["waiting"]:
-                return status["embedded"]
+    status = await server.status_when(
+        lambda status: status["embedder"]["embedded"] >= count and not status["embedder"]["waiting"]
+    )
+    return status["embedder"]["embedded"]
 
 
 async def test_the_server_answers_from_the_new_database(tmp_path, embedding_model_dir):
@@ -194,7 +192,7 @@ async def test_the_server_answers_from_the_new_database(tmp_path, embedding_mode
         async with served(home) as server, talking(server.url) as talk:
             for text in [*CONVERSATION, *(f"Something else happened, number {n}, nobody cares." for n in range(4))]:
                 await talk.ask(text)
-            assert await embedded(home, 14) == 14
+            assert await embedded(server, 14) == 14
             code, out, errors = await run_klaw("reindex", "--home", str(home))
             assert code == 0, out + errors
             assert "vectors: 14 taken over, 0 made, 0 left" in out
@@ -202,7 +200,7 @@ async def test_the_server_answers_from_the_new_database(tmp_path, embedding_mode
             receipt = await talk.ask("Which food must Anna, my sister, not eat?")
             assert receipt.last_seq == 15
             assert 1 in receipt.receipt["recall"]["kept"]
-            assert await embedded(home, 16) == 16, "the embedder goes on with the new file"
+            assert await embedded(server, 16) == 16, "the embedder goes on with the new file"
     drop(server.database)
     check_written(server, [])
 

@@ -2,14 +2,13 @@
 
 import json
 import shlex
+from typing import Any
 
 import pytest
-import trio
 
 from tests.support.llm_server import serve_llm
 from tests.support.server import Server, run_klaw, served, write_home
 from tests.support.talking import talking
-from tests.support.waiting import HANG_S
 
 SAID = (
     ("main", "The wifi password of the summer house is tangerine-42."),
@@ -37,14 +36,10 @@ async def say(server: Server, local: str, anna: str) -> None:
         await talk.ask(ANNA)
 
 
-async def embedded(home: str) -> None:
-    """Wait until all messages have their vectors."""
-    with trio.fail_after(HANG_S):
-        while True:
-            _, out, _ = await run_klaw("status", "--home", home, "--json")
-            embedder = json.loads(out)["embedder"]
-            if embedder["state"] == "ready" and embedder["embedded"] and not embedder["waiting"]:
-                return
+def embedded(status: dict[str, Any]) -> bool:
+    """All messages have their vectors."""
+    embedder = status["embedder"]
+    return bool(embedder["state"] == "ready" and embedder["embedded"] and not embedder["waiting"])
 
 
 async def found(home: str, *arguments: str) -> list[str]:
@@ -77,7 +72,7 @@ async def test_search_with_and_without_a_server(tmp_path, embedding_model_dir, w
         async with served(home) as server:
             await say(server, *tokens)
             if with_model:
-                await embedded(str(home))
+                await server.status_when(embedded)
             await check(str(home), by_meaning=with_model)
             code, out, err = await run_klaw("search", "--home", str(home), "password", "--limit", "1")
             assert (code, err) == (0, "" if with_model else "klaw: full text only: embedding.enabled is false\n")

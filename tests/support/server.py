@@ -20,15 +20,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from klaw.cli.admin_call import call
+from klaw.config.paths import Paths
 from tests.support.repository import REPOSITORY
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, until
 
 UNLIMITED = {
     "connectsPerSecond": 10_000,
@@ -172,6 +174,16 @@ class Server:
         """Start the process and wait until it listens."""
         await self.spawn()
         await self.ready()
+
+    async def status_when(self, reached: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """What ``klaw status`` shows, once it is as wanted; asked over the admin socket."""
+        paths = Paths.resolve(self.home, {})
+
+        async def look() -> dict[str, Any]:
+            status = await trio.to_thread.run_sync(call, paths, "status")
+            return status if reached(status) else {}
+
+        return await until(look)
 
     async def kill(self) -> None:
         """SIGKILL, and wait for the end."""
