@@ -47,7 +47,6 @@ PURE = (
     "context",
     "chats/debounce.py",
     "chats/commands.py",
-    "llm/correction.py",
     "memory/recall/rank.py",
     "memory/recall/gate.py",
     "memory/recall/stopwords.py",

@@ -12,7 +12,7 @@ from klaw.context.compose import Composer
 from klaw.core import Core
 from klaw.domain.message import Kind, Role
 from klaw.domain.text import clean
-from klaw.llm.parts import Llm
+from klaw.llm.client import Llm
 from klaw.llm.types import ToolCall
 from klaw.memory.parts import Memory
 from klaw.toolbox.calls import PreparedCall, in_short

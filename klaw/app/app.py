@@ -29,8 +29,8 @@ from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
 from klaw.health import supervisor_problems, watch
-from klaw.llm import parts as llm_parts
-from klaw.llm.parts import Llm
+from klaw.llm import client as llm_client
+from klaw.llm.client import Llm
 from klaw.memory import parts as memory_parts
 from klaw.memory.parts import Memory
 from klaw.operations.slash import OperationCommands
@@ -109,7 +109,7 @@ async def running(
 def build(core: Core, hub: Hub) -> App:
     """Make every part; nothing runs yet."""
     core.health.add(partial(supervisor_problems, core.supervisor))
-    reindexer, tasks, llm = Reindexer(), task_parts.build(core), llm_parts.build(core)
+    reindexer, tasks, llm = Reindexer(), task_parts.build(core), llm_client.build(core)
     memory = memory_parts.build(
         core,
         llm,

@@ -6,7 +6,7 @@ import attrs
 
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.errors import ConfigError
-from klaw.llm.parts import Llm
+from klaw.llm.client import Llm
 from klaw.llm.prices import Prices, Rate
 from klaw.llm.registry import ModelFacts, configured_models
 

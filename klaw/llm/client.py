@@ -1,19 +1,25 @@
 """The one way to ask a model: every call is held against the daily limits before it is sent, goes through the route's
-models until one answers, and is counted and priced after.
+models until one answers, and is counted and priced after. And the parts of this side of the server: who answers, what
+it costs, who waits for it.
 
 A piece of work (a turn, a run, a step in the background) has one ``Meter`` and calls through it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import structlog
 
+from klaw.config.llm import LOCAL_PROVIDER
+from klaw.core import Core
 from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
 from klaw.errors import ContextTooLong, ProviderError
 from klaw.llm.budget import Budget
+from klaw.llm.local.process import LocalProcess
+from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.prices import spent_of
 from klaw.llm.providers.adapt import estimate_tokens, fitted, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
@@ -21,6 +27,8 @@ from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots
 from klaw.llm.types import Completion, Delta, Model, OnDelta, Request, Route, Usage
+from klaw.store.kinds import usage as stored_usage
+from klaw.store.kinds.usage import UsageFilters
 
 log = structlog.get_logger("klaw.llm")
 
@@ -155,3 +163,99 @@ class _Call:
         written = tokens.estimate("".join(self.written))
         estimate = Usage(prompt_tokens=self._prompt_tokens, completion_tokens=written)
         self._meter.count(model, used or estimate, estimated=used is None)
+
+
+SMOOTHING = 0.3
+LOWEST, HIGHEST = 0.5, 16.0
+OVERFLOW_SHARE = 0.7
+"""After a refusal the next prompt has at most this share of the refused one."""
+
+
+class TokenCorrection:
+    """Corrects token estimates by what providers report: their tokens per estimated one, an exponential moving average
+    for each model."""
+
+    def __init__(self) -> None:
+        self._ratios: dict[str, float] = {}
+
+    def of(self, model: str) -> float:
+        return self._ratios.get(model, 1.0)
+
+    def seed(self, ratios: Mapping[str, float]) -> None:
+        """Begin with what was known before a restart; what was learned since then counts more."""
+        self._ratios = {model: _bounded(ratio) for model, ratio in ratios.items()} | self._ratios
+
+    def learn(self, model: str, *, estimated: int, reported: int) -> None:
+        """Take in one call's estimate and the provider's own count of its prompt."""
+        if estimated > 0 and reported > 0:
+            ratio = _bounded(reported / estimated)
+            known = self._ratios.get(model)
+            self._ratios[model] = ratio if known is None else known + SMOOTHING * (ratio - known)
+
+    def overflowed(self, model: str, *, refused: int, usable: int) -> None:
+        """The provider said that a prompt was too long: make the next one shorter.
+
+        Args:
+            model: which.
+            refused: estimated tokens of the refused prompt.
+            usable: estimated tokens that were planned for it (``Budget.usable``).
+        """
+        shorter = max(1.0, refused * OVERFLOW_SHARE)
+        self._ratios[model] = _bounded(self.of(model) * max(1.0, usable / shorter))
+
+
+def _bounded(ratio: float) -> float:
+    return min(HIGHEST, max(LOWEST, ratio))
+
+
+CORRECTION_TURNS = 200
+"""The newest turns, from which the corrections of token estimates are taken at the start."""
+
+
+@attrs.frozen(kw_only=True)
+class Llm(LlmClient):
+    """The client of a running server, with what belongs to it; see ``build``."""
+
+    core: Core
+    local: LocalModel
+    correction: TokenCorrection = attrs.Factory(TokenCorrection)
+
+    async def remember(self) -> None:
+        """Take over from the store what was spent today, and how far off token estimates were."""
+        budget, readers = self.budget, self.core.readers
+        today = budget.today()
+        budget.restore(today, await readers.run(stored_usage.total, UsageFilters(since=today)))
+        self.correction.seed(await readers.run(stored_usage.corrections, CORRECTION_TURNS))
+
+    async def start(self) -> None:
+        """Start the local model, if a route leads to it; load what the routes need."""
+        if self.router.uses_local:
+            process = LocalProcess(self.core.config.local_model, self.core.paths.models_dir, self.local)
+            await self.core.supervisor.start(process.spec())
+        await self.router.prepare()
+
+    async def stop(self) -> None:
+        """Stop it; nobody asks any more."""
+        await self.core.supervisor.stop("llm.local", "shutdown")
+        await self.router.aclose()
+
+
+def build(core: Core) -> Llm:
+    """Make the parts; nothing runs yet."""
+    config, local = core.config, LocalModel()
+    registry = Registry(config, core.clock)
+    ready_s = config.local_model.start_timeout_s
+    router = Router(config, lambda: LocalProvider(local, ready_within_s=ready_s), registry.context_tokens)
+    limits = config.llm
+    budget = Budget(limits.daily_budget, limits.daily_tokens, limits.budget_warn_share, core.clock)
+    core.health.add(router.problems, budget.problems, registry.problems)
+    if router.uses_local:
+        core.health.add(partial(local.problems, only=config.routing.default_provider == LOCAL_PROVIDER))
+    return Llm(
+        core=core,
+        local=local,
+        router=router,
+        registry=registry,
+        budget=budget,
+        slots=Slots(config.processing.max_concurrent_llm),
+    )

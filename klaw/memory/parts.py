@@ -13,7 +13,7 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.names import UserId
-from klaw.llm.parts import Llm
+from klaw.llm.client import Llm
 from klaw.memory.archivist import Archivist
 from klaw.memory.asking import Asker
 from klaw.memory.coverage import Coverage

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from klaw.agent.agent import Agent
     from klaw.config.paths import Paths
     from klaw.core import Core
-    from klaw.llm.parts import Llm
+    from klaw.llm.client import Llm
     from klaw.llm.service import ProviderReport
     from klaw.memory.parts import Memory
     from klaw.runs.service import Scheduling

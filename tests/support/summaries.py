@@ -18,8 +18,7 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import ChatId, UserId, chat_id
 from klaw.domain.summary import Summary
 from klaw.llm.budget import Budget
-from klaw.llm.client import LlmClient
-from klaw.llm.correction import TokenCorrection
+from klaw.llm.client import LlmClient, TokenCorrection
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
 from klaw.llm.slots import Slots

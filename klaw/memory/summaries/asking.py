@@ -14,7 +14,7 @@ from klaw.context.request import request_tokens
 from klaw.domain import tokens
 from klaw.domain.text import clean_output
 from klaw.errors import NoSummary, ProviderMalformed
-from klaw.llm.correction import TokenCorrection
+from klaw.llm.client import TokenCorrection
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route, Usage
 from klaw.memory.asking import Asker
 from klaw.memory.summaries import rendering

@@ -35,7 +35,7 @@ from klaw.errors import (
     SummaryOutdated,
 )
 from klaw.llm.ask_json import ask_json
-from klaw.llm.correction import TokenCorrection
+from klaw.llm.client import TokenCorrection
 from klaw.llm.router import context_tokens_of
 from klaw.llm.types import ChatMessage, JsonSchema, Route
 from klaw.memory.asking import Asker

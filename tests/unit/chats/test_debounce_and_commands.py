@@ -5,7 +5,7 @@ import pytest
 from klaw.chats import commands
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
-from klaw.llm.correction import TokenCorrection
+from klaw.llm.client import TokenCorrection
 
 EMPTY = Debounce(quiet_s=1.5, longest_s=15)
 
