@@ -100,7 +100,6 @@ def run_floor(home: str) -> None:
     from klaw.actor.clock import iso, new_id
     from klaw.domain.message import Kind, NewMessage, Role
     from klaw.domain.names import ChatId, UserId
-    from klaw.store import records
     from klaw.store.engine.journal import Entry, Journal
     from klaw.store.kinds import messages
     from klaw.store.store import open_store
@@ -112,7 +111,7 @@ def run_floor(home: str) -> None:
     def commit(connection: apsw.Connection, journal: Journal, group: list[NewMessage]) -> None:
         connection.execute("BEGIN IMMEDIATE")
         stored = [messages.insert(connection, new) for new in group]
-        journal.append([Entry(records.message_path(each), records.message_line(each)) for each in stored])
+        journal.append([Entry(messages.message_path(each), messages.message_line(each)) for each in stored])
         connection.execute("COMMIT")
         journal.keep()
 

@@ -16,9 +16,11 @@ import attrs
 from klaw.domain.message import Message
 from klaw.domain.task import Run
 from klaw.domain.turn import TurnRecord
-from klaw.store import records
 from klaw.store.engine.journal import COMMIT_LOG
-from klaw.store.run_records import RUNS, RunState, is_transcript, parse_run
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import turns as stored_turns
+from klaw.store.kinds.runs import RUNS, RunState, is_transcript, parse_run
+from klaw.store.rows import dumps
 from klaw.store.store import read_offline
 
 MAX_NAMED = 5
@@ -69,10 +71,10 @@ def read_logs(data: Path) -> Disk:
             except ValueError:
                 torn += bool(line)
                 continue
-            if name.startswith(f"{records.TURNS}/"):
-                turns.append(records.parse_turn(record))
-            elif name.startswith(f"{records.CONVERSATIONS}/") and not is_transcript(name):
-                messages.append(records.parse_message(record))
+            if name.startswith(f"{stored_turns.TURNS}/"):
+                turns.append(stored_turns.parse(record))
+            elif name.startswith(f"{stored_messages.CONVERSATIONS}/") and not is_transcript(name):
+                messages.append(stored_messages.parse_message(record))
     return Disk(messages=messages, turns=turns, torn=torn)
 
 
@@ -170,7 +172,18 @@ def check_database(database: Path, disk: Disk) -> list[str]:
     verdict, rows, turns, indexed = read_offline(database, read)
     wrong = [] if verdict == "ok" else [f"the database is damaged: {verdict}"]
     in_logs = [
-        (m.rowid, m.id, m.chat, m.seq, m.role, m.type, m.content, records.dumps(m.metadata), m.created_at, m.segment)
+        (
+            m.rowid,
+            m.id,
+            m.chat,
+            m.seq,
+            m.role,
+            m.type,
+            m.content,
+            dumps(m.metadata),
+            m.created_at,
+            m.segment,
+        )
         for m in sorted(disk.messages, key=lambda m: m.rowid)
     ]
     if rows != in_logs:

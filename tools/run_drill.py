@@ -29,6 +29,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import attrs
 import trio
 
@@ -39,7 +40,7 @@ from klaw.actor.mailbox import Reply
 from klaw.client.client import Client
 from klaw.domain.message import Message
 from klaw.domain.task import Run, RunKind, RunStatus
-from klaw.store.kinds import runs
+from klaw.store import rows
 from klaw.store.store import read_offline
 from tests.support import llm_server
 from tests.support.llm_server import Pause, Recorded, Text, Tool, serve_llm, text_reply, tool_reply
@@ -148,9 +149,8 @@ class RunDrill(Drill):
         return wrong
 
 
-def _all_runs(connection: object) -> list[Run]:
-    rows = connection.execute(f"SELECT {runs.COLUMNS} FROM runs ORDER BY started_at")  # type: ignore[attr-defined]
-    return [runs.state_of(row).run for row in rows]
+def _all_runs(connection: apsw.Connection) -> list[Run]:
+    return rows.Rows(Run, "runs").all(connection, "ORDER BY started_at")
 
 
 def _of_runs(disk: checks.Disk) -> list[Message]:

@@ -6,10 +6,11 @@ numbers, so that a forgotten message leaves nothing in them.
 """
 
 import enum
-from typing import NewType
+from typing import Annotated, NewType
 
 import attrs
 
+from klaw.convert import Wire
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 
@@ -25,8 +26,8 @@ class Topic:
     """One topic. Its messages are those with its id in ``messages.topic_id``, all of one chat of its user."""
 
     id: TopicId
-    user: UserId
-    chat: ChatId
+    user: Annotated[UserId, Wire("user_id")]
+    chat: Annotated[ChatId, Wire("chat_id")]
     summary: str
     general: bool
     """What no topic of its chunk claimed: "General conversation"."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from klaw.memory.recall.recall import Recall
     from klaw.operations.explain.message_place import Found
     from klaw.store.engine.database import Readers
-    from klaw.store.message_location import Target
+    from klaw.store.overview import Target
 
 MESSAGES = Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
 
@@ -212,9 +212,9 @@ async def find_message(
     Raises:
         OperationError: ``unknown_message``; ``bad_args`` for what names no message, or several users' ones.
     """
-    from klaw.store import message_location
+    from klaw.store import overview
 
-    found = await readers.run(message_location.find, _target(named, chat, user, field))
+    found = await readers.run(overview.find_message, _target(named, chat, user, field))
     if not found:
         raise OperationError("unknown_message", _UNKNOWN)
     if len(found) > 1:
@@ -223,7 +223,7 @@ async def find_message(
 
 
 def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "Target":
-    from klaw.store.message_location import Target
+    from klaw.store.overview import Target
 
     def known(text: str | None, field: str) -> ChatId | None:
         return chat_of(text, user or UserId(LOCAL_USER), any_user=user is None, field=field)
@@ -251,7 +251,7 @@ async def why(
     from klaw.agent.workspace import Workspace
     from klaw.context.pinned_facts import standing
     from klaw.operations.explain.message_place import combine, describe, words_of
-    from klaw.store import message_location
+    from klaw.store import overview
     from klaw.store.kinds import facts
 
     user = UserId(asked.user) if asked.user is not None else None
@@ -260,7 +260,7 @@ async def why(
     kept = await readers.run(facts.standing, message.user)
     fixed = attrs.evolve(fixed, core_memory=standing(fixed.core_memory, kept).text)
     about = await readers.run(
-        message_location.locate,
+        overview.locate,
         message,
         words_of(message),
         turns=TURNS,

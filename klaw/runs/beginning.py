@@ -29,7 +29,7 @@ from klaw.runs.limits import (
     tokens_of,
 )
 from klaw.runs.run_state import OUTSIDE, QUEUED, LiveRun
-from klaw.store.kinds import due_runs, runs, tasks
+from klaw.store.kinds import run_edits, runs, tasks
 
 log = structlog.get_logger("klaw.scheduler")
 
@@ -177,7 +177,7 @@ class Beginner:
         refused = refusal(job.allowance.limits, self.ledger.used(run), needed)
         if refused is not None:
             return await self._refuse(run, refused)
-        begun = await agent.core.writer.run(runs.begin, run)
+        begun = await agent.core.writer.run(run_edits.begin, run)
         if begun.repeated:
             log.warning("run_repeated", run=begun.run.id)
             return begun.run if begun.run.status.over else attrs.evolve(begun.run, status=RunStatus.INTERRUPTED)
@@ -187,7 +187,7 @@ class Beginner:
         """Store that a run was refused, and tell the user, once a day."""
         agent = self._agent
         since = day_of(run.started_at)
-        earlier = await agent.core.readers.run(due_runs.limited, run.user, since, refused.limit)
+        earlier = await agent.core.readers.run(runs.limited, run.user, since, refused.limit)
         note = refused.note if run.note is None else f"{run.note}; {refused.note}"
         over = attrs.evolve(
             run, status=RunStatus.REFUSED, ended_at=run.started_at, error=refused.limit.value, note=note
@@ -199,10 +199,10 @@ class Beginner:
             text = f"{run.task} was not run: {refused.note}."
             notice = notice_message(told, chat_id(run.user, listener), text, run.started_at)
             try:
-                return (await agent.core.writer.run(runs.begin, told, notice)).run
+                return (await agent.core.writer.run(run_edits.begin, told, notice)).run
             except NoSuchChat:
                 log.warning("notice_not_delivered", run=run.id)
-        return (await agent.core.writer.run(runs.begin, over)).run
+        return (await agent.core.writer.run(run_edits.begin, over)).run
 
     def _run(
         self,

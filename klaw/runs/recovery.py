@@ -18,7 +18,7 @@ from klaw.domain.names import chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, notice_message
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
 from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
-from klaw.store.kinds import due_runs, runs
+from klaw.store.kinds import run_edits, runs
 
 INTERRUPTED = "Klaw was stopped while it ran"
 AGAIN = "a second attempt; Klaw was stopped during the first"
@@ -42,7 +42,7 @@ async def recover(core: Core) -> list[Run]:
     left = [run for run in running if run not in again]
     for run in left:
         await _interrupt(run, core)
-    for run in await core.readers.run(due_runs.to_repeat):
+    for run in await core.readers.run(runs.to_repeat):
         second = attrs.evolve(
             run,
             id=core.new_id(),
@@ -57,7 +57,7 @@ async def recover(core: Core) -> list[Run]:
             result="",
             details={QUEUED: True, **{key: run.details[key] for key in (OUTSIDE,) if key in run.details}},
         )
-        begun = await core.writer.run(runs.begin, second)
+        begun = await core.writer.run(run_edits.begin, second)
         if not begun.repeated:
             again.append(begun.run)
     if left:
@@ -148,5 +148,5 @@ async def _save(ended: Run, told: str | None, core: Core) -> Run:
     if told is not None and listener is not None:
         notice = notice_message(ended, chat_id(ended.user, listener), told, iso(core.clock.now()))
         with suppress(NoSuchChat):
-            return (await core.writer.run(runs.save, ended, notice=notice)).run
-    return (await core.writer.run(runs.save, ended)).run
+            return (await core.writer.run(run_edits.save, ended, notice=notice)).run
+    return (await core.writer.run(run_edits.save, ended)).run

@@ -27,7 +27,7 @@ from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.runs.due import Rules, is_retried
 from klaw.runs.limits import Allowance, LimitReached, Refusal, RunLimit, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
-from klaw.store.kinds import due_runs, facts, runs, tasks
+from klaw.store.kinds import facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
 
 log = structlog.get_logger("klaw.run")
@@ -190,11 +190,11 @@ async def _tells(agent: Agent, run: Run, verdict: Verdict) -> bool:
         return True
     today = day_of(run.started_at)
     if verdict.error in set(RunLimit):
-        earlier = await agent.core.readers.run(due_runs.limited, run.user, today, verdict.error)
+        earlier = await agent.core.readers.run(runs.limited, run.user, today, verdict.error)
         return tells_user(Refusal(limit=RunLimit(verdict.error), note=""), run, earlier)
     if run.kind is RunKind.MANUAL:
         return True
-    if await agent.core.readers.run(due_runs.told, run.user, run.task, today):
+    if await agent.core.readers.run(runs.told, run.user, run.task, today):
         return False
     return not await _is_retried(agent, run, verdict)
 

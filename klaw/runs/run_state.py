@@ -24,8 +24,8 @@ from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
 from klaw.runs.limits import Refusal, RunLimit
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import runs
-from klaw.store.kinds.runs import Transcript
+from klaw.store.kinds import run_edits
+from klaw.store.kinds.run_edits import Transcript
 
 NO_TEXT = "the final text is empty"
 MAX_REASON = 500
@@ -224,7 +224,7 @@ class LiveRun:
         """
         async with self._lock:
             message = self._message(role, kind, text, metadata)
-            await self._write(lambda: self.writer.run(runs.append_transcript, self.run, self._seq, [message]))
+            await self._write(lambda: self.writer.run(run_edits.append_transcript, self.run, self._seq, [message]))
             self._seq += 1
 
     async def begin(self) -> None:
@@ -237,7 +237,7 @@ class LiveRun:
     async def save(self) -> None:
         """Store how far it is."""
         async with self._lock:
-            await self._write(lambda: self.writer.run(runs.save, self.run))
+            await self._write(lambda: self.writer.run(run_edits.save, self.run))
 
     async def deliver(self, text: str) -> None:
         """Say something in the run's chat; durable, and counted in the run's record, when it returns.
@@ -254,7 +254,7 @@ class LiveRun:
             said = attrs.evolve(self.run, delivered=number)
             message = delivery_message(said, number, target, text, self._now())
             try:
-                await self._write(lambda: self.writer.run(runs.save, said, delivery=message))
+                await self._write(lambda: self.writer.run(run_edits.save, said, delivery=message))
             except NoSuchChat:
                 self.undelivered = text if self.undelivered is None else f"{self.undelivered}\n\n{text}"
                 raise
@@ -324,7 +324,7 @@ class LiveRun:
             if words is not None and listener is not None:
                 said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
             await self._write(
-                lambda: self.writer.run(runs.save, ended, transcript=last, delivery=delivery, notice=said)
+                lambda: self.writer.run(run_edits.save, ended, transcript=last, delivery=delivery, notice=said)
             )
             self.run = ended
             if delivery is not None or said is not None:

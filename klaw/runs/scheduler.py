@@ -29,7 +29,7 @@ from klaw.runs.beginning import Beginner, Job, NotStarted, Spawn
 from klaw.runs.due import ClockWatch, Decision, Fire, Rules, State, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
-from klaw.store.kinds import due_runs, tasks
+from klaw.store.kinds import runs, tasks
 
 CAPACITY = 256
 CANCELLED = "cancelled by the user"
@@ -140,7 +140,7 @@ class _Actor:
         agent = self.agent
         for again in await recover(agent.core):
             self.scheduler.queued.append(await self.beginner.job_again(again))
-        for record in await agent.core.readers.run(due_runs.last_of_tasks):
+        for record in await agent.core.readers.run(runs.last_of_tasks):
             self._remember(record)
 
     async def loop(self) -> None:
@@ -265,7 +265,7 @@ class _Actor:
         agent = self.agent
         now = agent.core.clock.now()
         every = await agent.core.readers.run(partial(tasks.everybodys, enabled_only=True))
-        attempts = await agent.core.readers.run(due_runs.latest_attempts, iso(now))
+        attempts = await agent.core.readers.run(runs.latest_attempts, iso(now))
         for key, run in self.passed.items():
             if key not in attempts or attempts[key][-1].due < run.due <= iso(now):
                 attempts[key] = [run]

@@ -25,7 +25,7 @@ from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import CancelRun, Msg, RunNow, Scheduler
 from klaw.runs.triggers import next_fires
-from klaw.store.kinds import due_runs, messages, runs
+from klaw.store.kinds import messages, runs
 from klaw.store.kinds import tasks as stored_tasks
 
 _T = TypeVar("_T")
@@ -246,7 +246,7 @@ class Scheduling:
         """All users' tasks and runs in figures, for whoever runs the server, as JSON. Raises StorageError."""
         now = self._clock.now()
         every = await self._readers.run(partial(stored_tasks.everybodys, enabled_only=False))
-        attempts = await self._readers.run(due_runs.latest_attempts, iso(now))
+        attempts = await self._readers.run(runs.latest_attempts, iso(now))
         since = iso(now - UNDELIVERED_DAYS * 86_400)
         fires = [
             (moment, task.user, task.name)
@@ -285,7 +285,7 @@ class Scheduling:
 
     async def _view(self, task: Task) -> TaskView:
         now = self._clock.now()
-        attempts = (await self._readers.run(due_runs.latest_attempts, iso(now))).get((task.user, task.name), [])
+        attempts = (await self._readers.run(runs.latest_attempts, iso(now))).get((task.user, task.name), [])
         last = await self.runs(task.user, task=task.name, limit=1)
         timed = heartbeat.timed(task, self._config.heartbeat.interval_s)
         fires: tuple[float, ...] = ()

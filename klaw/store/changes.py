@@ -17,7 +17,7 @@ from klaw.domain.names import UserId
 from klaw.errors import CannotUndo
 from klaw.store.engine import meta
 from klaw.store.rebuild.tables import Table
-from klaw.store.records import dumps
+from klaw.store.rows import dumps
 
 MEMORY = "memory"
 MAX_MEMBERS = 1_000_000
@@ -117,26 +117,38 @@ class Kind(Generic[V]):
         self.check(found)
         return found
 
+    # Kinds with a table ``WHAT_changes`` keep their history in it.
+
+    def history(self, connection: apsw.Connection, user: UserId, key: Any) -> list[Change[V]]:
+        """All that a user's thing was, the oldest first; also of one that was removed."""
+        made, table = self.removed(user, key, ""), f"{self.what}_changes"
+        query = f"SELECT entry, at, value FROM {table} WHERE user_id = ? AND {self.what}_id = ? ORDER BY entry"  # noqa: S608
+        return [
+            attrs.evolve(made, entry=entry, time=at, value=value and self.value(user, key, json.loads(value)))
+            for entry, at, value in connection.execute(query, (user, key))
+        ]
+
+    def note(self, connection: apsw.Connection, change: Change[V]) -> None:
+        """Add a change to the history."""
+        value = None if change.value is None else dumps(self.fields(change.value))
+        connection.execute(
+            f"INSERT INTO {self.what}_changes (entry, user_id, {self.what}_id, at, value) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            (change.entry, change.user, change.key, change.time, value),
+        )
+
+    def forget_history(self, connection: apsw.Connection, user: UserId, key: Any) -> None:
+        """Leave nothing but the dates of it."""
+        connection.execute(
+            f"UPDATE {self.what}_changes SET value = NULL WHERE user_id = ? AND {self.what}_id = ?",  # noqa: S608
+            (user, key),
+        )
+
     def read(self, record: Mapping[str, Any]) -> Change[V]:
         """The change of a line. Raises KeyError, TypeError or ValueError for a malformed one."""
         line = JOURNAL.read(record, _Line)
         key, cls = self.key.read(line.key), self.ops[line.op]
         value = self.value(line.user, key, record["value"], line.op) if cls is not None else None
         return Change(kind=self, entry=line.entry, time=line.time, user=line.user, op=line.op, key=key, value=value)
-
-
-def history(connection: apsw.Connection, kind: Kind[V], user: UserId, key: str) -> list[Change[V]]:
-    """All that something of a user's was, the oldest first; also of what was removed. Of kinds that keep their past:
-    facts and people."""
-    table, word = f"{kind.what}_changes", f"{kind.what}_id"
-    query = f"SELECT entry, at, value FROM {table} WHERE user_id = ? AND {word} = ? ORDER BY entry"  # noqa: S608 - constant names
-    made = kind.removed(user, key, "")
-    return [
-        attrs.evolve(
-            made, entry=entry, time=at, value=kind.value(user, key, json.loads(value)) if value is not None else None
-        )
-        for entry, at, value in connection.execute(query, (user, key))
-    ]
 
 
 def earlier(past: Sequence[Change[V]], to: int | None) -> Change[V] | None:

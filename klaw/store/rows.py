@@ -4,14 +4,21 @@ import enum
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 
+import apsw
 import attrs
 
 from klaw.convert import JOURNAL, wire_names
-from klaw.store.records import dumps
 
 T = TypeVar("T")
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON, text as is."""
+    return _ENCODER.encode(value)
 
 
 def columns(cls: type[Any], table: str = "") -> str:
@@ -24,14 +31,14 @@ def reader(cls: type[T]) -> Callable[[Sequence[Any]], T]:
     resolved: Any = cls
     fields = attrs.fields(attrs.resolve_types(resolved, include_extras=True))
     names = [field.name for field in fields]
-    made = [(place, make) for place, field in enumerate(fields) if (make := _maker(field.type)) is not None]
+    made = [(field.name, make) for field in fields if (make := _maker(field.type)) is not None]
 
     def read(row: Sequence[Any]) -> T:
-        values = list(row)
-        for place, make in made:
-            if values[place] is not None:
-                values[place] = make(values[place])
-        return cls(**dict(zip(names, values, strict=True)))
+        values = dict(zip(names, row, strict=True))
+        for name, make in made:
+            if values[name] is not None:
+                values[name] = make(values[name])
+        return cls(**values)
 
     return read
 
@@ -51,6 +58,29 @@ def values(instance: Any) -> dict[str, Any]:
     """The columns' values by their names."""
     written = {**dict.fromkeys(wire_names(type(instance))), **JOURNAL.write(instance)}
     return {name: dumps(each) if isinstance(each, list | dict) else each for name, each in written.items()}
+
+
+class Rows(Generic[T]):
+    """The rows of a class in its table. A question has the conditions and the order, never the columns.
+
+    Args:
+        cls: its fields are the columns.
+        table: the table; ``aka`` is what a question calls it.
+    """
+
+    def __init__(self, cls: type[T], table: str, aka: str = "") -> None:
+        self.columns = columns(cls, aka)
+        self._select = f"SELECT {self.columns} FROM {table} {f'AS {aka} ' if aka else ''}"  # noqa: S608
+        self.read = reader(cls)
+
+    def all(self, connection: apsw.Connection, rest: str, *bindings: Any) -> list[T]:
+        """The rows that ``rest`` asks for: what follows the table's name."""
+        return [self.read(row) for row in connection.execute(self._select + rest, bindings)]
+
+    def one(self, connection: apsw.Connection, rest: str, *bindings: Any) -> T | None:
+        """The first of them."""
+        row = connection.execute(self._select + rest, bindings).fetchone()
+        return self.read(row) if row else None
 
 
 def insert(table: str, cls: type[Any], *own: str) -> str:

@@ -11,7 +11,7 @@ from klaw.store.kinds import topic_changes, topics, usage
 from tests.support.stores import running_store
 
 STATEMENTS = {
-    "topics.by_ids": topics._BY_IDS,
+    "topics.by_ids": "SELECT * FROM topics " + topics._BY_IDS,
     "topics.topics_of": topics._TOPICS_OF,
     "topics.are_free": topics._MINE,
     "topics.losers": topics._LOSERS,

@@ -13,7 +13,7 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import RunKind, RunStatus
 from klaw.domain.turn import TurnStatus
-from klaw.store.kinds import core_memory, facts, messages, runs, tasks
+from klaw.store.kinds import core_memory, facts, messages, run_edits, tasks
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.stores import START, new
@@ -117,18 +117,18 @@ class _Made:
 
     async def _ran(self, run: Any) -> None:
         """A run with a transcript, which saves a fact."""
-        await self.store.writer.run(runs.begin, run)
+        await self.store.writer.run(run_edits.begin, run)
         spoken = [
             new(run.message, user=self.user, run=run.id),
             new(f"{self.word} it is, after all", user=self.user, role=Role.ASSISTANT, run=run.id),
         ]
-        await self.store.writer.run(runs.append_transcript, run, 1, spoken)
+        await self.store.writer.run(run_edits.append_transcript, run, 1, spoken)
         kept = fact(f"A {run.kind} run knows {self.word}", user=self.user, turn=run.id)
         await self.store.writer.run(facts.put, kept, "new")
         ended = attrs.evolve(
             run, status=RunStatus.DONE, ended_at=iso(START + 9), result=f"{self.word} was there", note=f"of {self.word}"
         )
-        await self.store.writer.run(runs.save, ended)
+        await self.store.writer.run(run_edits.save, ended)
 
     async def _sent(self, turn: str) -> Any:
         text = f"Hear of {self.word}"

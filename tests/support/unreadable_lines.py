@@ -10,7 +10,7 @@ import attrs
 
 from klaw.config.paths import Paths
 from klaw.domain.task import RunStatus
-from klaw.store.kinds import facts, messages, runs, tasks
+from klaw.store.kinds import facts, messages, run_edits, tasks
 from tests.support.facts import fact
 from tests.support.reindexing import talk
 from tests.support.stores import new, running_store
@@ -78,10 +78,10 @@ async def make_home(root: Path, *, vectors: bool = False) -> Paths:
         for number in range(3):
             await store.writer.run(facts.put, fact(f"Anna has {number} cats."), "new")
         await store.writer.run(tasks.put, task(), "new")
-        begun = (await store.writer.run(runs.begin, run_of())).run
-        await store.writer.run(runs.append_transcript, begun, 1, exchange(begun))
+        begun = (await store.writer.run(run_edits.begin, run_of())).run
+        await store.writer.run(run_edits.append_transcript, begun, 1, exchange(begun))
         final = attrs.evolve(begun, status=RunStatus.DONE, delivered=1)
-        await store.writer.run(runs.save, final, delivery=result(begun))
+        await store.writer.run(run_edits.save, final, delivery=result(begun))
     return paths
 
 

@@ -21,7 +21,7 @@ from klaw.domain.person import PersonId, normal_name
 from klaw.domain.task import run_folder, task_name
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName, KlawError
-from klaw.store import message_location
+from klaw.store import overview
 from klaw.store.engine.database import Readers
 from klaw.store.forget import naming
 from klaw.store.forget.cleaner import record_of
@@ -29,8 +29,8 @@ from klaw.store.forget.derivation import FileMade, RunText, effects_of
 from klaw.store.forget.forget_scope import Extra
 from klaw.store.forget.naming import Named
 from klaw.store.kinds import facts, messages, people, topics
-from klaw.store.message_location import Target
-from klaw.store.records import CONVERSATIONS
+from klaw.store.kinds.messages import CONVERSATIONS
+from klaw.store.overview import Target
 
 MAX_BYTES = 1_100_000
 """Tools write files up to 1 MB."""
@@ -138,7 +138,7 @@ async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool
         return Wanted(user=user, facts=(FactId(rest),))
     if colon and kind == "person":
         return await _person(readers, rest, user, with_messages=with_messages)
-    found = await readers.run(message_location.find, _message_target(text, user))
+    found = await readers.run(overview.find_message, _message_target(text, user))
     if not found and "#" not in text and await _who(readers, text, user):
         return await _person(readers, text, user, with_messages=with_messages)
     if len(found) != 1:

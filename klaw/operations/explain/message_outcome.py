@@ -17,8 +17,7 @@ from klaw.memory.embed.embedder import Embedder
 from klaw.memory.recall.reasons import place_of, reason, remedy
 from klaw.memory.recall.recall import CONSIDERED, Recall
 from klaw.store.engine.database import Readers
-from klaw.store.message_location import Turn
-from klaw.store.overview import StoredRecall
+from klaw.store.overview import StoredRecall, Turn
 
 SEARCH_BUDGET_MS = 3_000
 """For a search that is done again: nobody waits for a reply, and it looks deeper."""

@@ -19,9 +19,9 @@ from klaw.domain.names import LOCAL_USER
 from klaw.llm.router import context_tokens_of
 from klaw.memory.recall.stopwords import content_words
 from klaw.operations.explain.message_outcome import what_became
-from klaw.store import records
+from klaw.store.kinds import messages
 from klaw.store.kinds.pending import ChatRows
-from klaw.store.message_location import Turn, Whereabouts
+from klaw.store.overview import Turn, Whereabouts
 from klaw.store.search.candidates import Scope
 
 LOOKED_WORDS = 64
@@ -120,7 +120,7 @@ def describe(found: Found, config: EngineConfig, asked: dict[str, Any] | None = 
             "created_at": message.created_at,
             "characters": len(message.content),
             "tokens": message.tokens,
-            "log": records.message_path(message),
+            "log": messages.message_path(message),
         },
         "segment": {
             "number": message.segment,

@@ -14,7 +14,7 @@ import apsw
 import attrs
 import structlog
 
-from klaw.store import changes, records, run_records
+from klaw.store import changes
 from klaw.store.changes import MEMORY
 from klaw.store.engine import meta
 from klaw.store.engine.set_aside import SetAside
@@ -66,8 +66,8 @@ class LineInserter:
 
     def message(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
         """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
-        message = self._parsed(path, line, records.parse_message)
-        if message is None or not self._near(connection, path, line, records.CONVERSATIONS, message.rowid):
+        message = self._parsed(path, line, messages.parse_message)
+        if message is None or not self._near(connection, path, line, messages.CONVERSATIONS, message.rowid):
             return None
         present = messages.by_rowids(connection, [message.rowid])
         if present:
@@ -89,7 +89,7 @@ class LineInserter:
         return message.rowid
 
     def turn(self, connection: apsw.Connection, path: str, line: bytes) -> None:
-        turn = self._parsed(path, line, records.parse_turn)
+        turn = self._parsed(path, line, turns.parse)
         if turn is None:
             return
         inserted = self._stored(connection, path, line, lambda: turns.insert(connection, turn))
@@ -115,8 +115,8 @@ class LineInserter:
 
     def run(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
         """A run's states come in their order, each in place of the one before. Returns the change's number."""
-        state = self._parsed(path, line, run_records.parse_run)
-        if state is None or not self._near(connection, path, line, run_records.RUNS, state.change):
+        state = self._parsed(path, line, runs.parse_run)
+        if state is None or not self._near(connection, path, line, runs.RUNS, state.change):
             return None
         restored = self._stored(connection, path, line, lambda: runs.restore(connection, state))
         if restored is None:
@@ -127,7 +127,7 @@ class LineInserter:
 
     def transcript(self, path: str, line: bytes) -> None:
         """No database has what was said in runs; only whether it can be read is checked."""
-        self._parsed(path, line, run_records.parse_transcript)
+        self._parsed(path, line, runs.parse_transcript)
 
     # -- lines that are left out -----------------------------------------------------------------------------------
 
@@ -170,8 +170,8 @@ class LineInserter:
         highest = self._highest.get(kind)
         if highest is None:
             last_rowid, _, last_change = content.last_rowids(connection)
-            self._highest[records.CONVERSATIONS] = last_rowid
-            self._highest[run_records.RUNS] = last_change
+            self._highest[messages.CONVERSATIONS] = last_rowid
+            self._highest[runs.RUNS] = last_change
             self._highest[MEMORY] = meta.last_entry(connection)
             highest = self._highest[kind]
         if not 0 < number <= highest + FARTHEST:

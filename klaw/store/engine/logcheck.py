@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from klaw.domain.names import ChatId, UserId
-from klaw.store import records, run_records
+from klaw.store import rows
 from klaw.store.changes import MEMORY
 from klaw.store.engine import set_aside
 from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.engine.line_inserter import FARTHEST, FAULTS, parse
 from klaw.store.engine.log_files import lines_backwards
 from klaw.store.kinds import memory_journal
+from klaw.store.kinds import messages as stored_messages
+from klaw.store.kinds import runs as stored_runs
+from klaw.store.kinds import turns as stored_turns
 
 TAIL_LINES = 100
 """Lines of each of a chat's newest logs that are read, unless all are asked for."""
@@ -124,8 +127,8 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
         report.set_aside = set_aside.count(data_dir)
     except OSError:
         report.unreadable.append(set_aside.FOLDER)
-    folders = _folders(data_dir / records.CONVERSATIONS, report, data_dir)
-    folders += [data_dir / name for name in (records.TURNS, MEMORY, run_records.RUNS)]
+    folders = _folders(data_dir / stored_messages.CONVERSATIONS, report, data_dir)
+    folders += [data_dir / name for name in (stored_turns.TURNS, MEMORY, stored_runs.RUNS)]
     for folder in folders:
         _read_folder(folder, report, data_dir, whole=whole)
     _read_commit_log(data_dir / COMMIT_LOG, report)
@@ -136,7 +139,7 @@ Take = Callable[[LogReport, dict[str, Any]], None]
 
 
 def _take_message(report: LogReport, record: dict[str, Any]) -> None:
-    message = records.parse_message(record)
+    message = stored_messages.parse_message(record)
     # Interned: a million lines name a few chats.
     chat, user = ChatId(intern(message.chat)), UserId(intern(message.user))
     report.messages.append(Told(chat=chat, user=user, id=message.id, seq=message.seq, rowid=message.rowid))
@@ -146,30 +149,30 @@ def _take_message(report: LogReport, record: dict[str, Any]) -> None:
 
 
 def _take_turn(report: LogReport, record: dict[str, Any]) -> None:
-    report.turns.append(records.parse_turn(record).id)
+    report.turns.append(stored_turns.parse(record).id)
 
 
 def _take_memory(report: LogReport, record: dict[str, Any]) -> None:
     entry = memory_journal.read(record)
-    report.entries.add(entry.entry, records.dumps(record))
+    report.entries.add(entry.entry, rows.dumps(record))
 
 
 def _take_run(report: LogReport, record: dict[str, Any]) -> None:
-    state = run_records.parse_run(record)
-    report.changes.add(state.change, records.dumps(record))
+    state = stored_runs.parse_run(record)
+    report.changes.add(state.change, rows.dumps(record))
     report.runs[state.run.id] = max(state.change, report.runs.get(state.run.id, 0))
 
 
 def _take_spoken(_report: LogReport, record: dict[str, Any]) -> None:
     """A transcript's line is nothing that the database has."""
-    run_records.parse_transcript(record)
+    stored_runs.parse_transcript(record)
 
 
 def _take_of(path: str) -> Take:
     """What a log's lines are, by its path below the data folder."""
-    if run_records.is_transcript(path):
+    if stored_runs.is_transcript(path):
         return _take_spoken
-    kinds = {records.TURNS: _take_turn, MEMORY: _take_memory, run_records.RUNS: _take_run}
+    kinds = {stored_turns.TURNS: _take_turn, MEMORY: _take_memory, stored_runs.RUNS: _take_run}
     return kinds.get(path.split("/", 1)[0], _take_message)
 
 

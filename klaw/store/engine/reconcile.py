@@ -17,7 +17,6 @@ import apsw
 import structlog
 
 from klaw.domain.message import Message
-from klaw.store import records, run_records
 from klaw.store.changes import MEMORY
 from klaw.store.engine import log_files, meta
 from klaw.store.engine.line_inserter import FAULTS, LineInserter, parse
@@ -49,14 +48,14 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
         found = messages.find(connection, message.user, message.id)
         return found is not None and found.rowid == message.rowid
 
-    def has_run(state: run_records.RunState) -> bool:
+    def has_run(state: runs.RunState) -> bool:
         return runs.change_of(connection, state.run.id) >= state.change
 
     insert = walk.lines
     # By rowid, so that chats get their keys in the order in which they first spoke.
-    walk.insert(records.CONVERSATIONS, records.parse_message, has_message, lambda each: each.rowid, insert.message)
-    walk.insert(records.TURNS, records.parse_turn, lambda each: turns.exists(connection, each.id), None, insert.turn)
-    walk.insert(run_records.RUNS, run_records.parse_run, has_run, lambda each: each.change, insert.run)
+    walk.insert(messages.CONVERSATIONS, messages.parse_message, has_message, lambda each: each.rowid, insert.message)
+    walk.insert(turns.TURNS, turns.parse, lambda each: turns.exists(connection, each.id), None, insert.turn)
+    walk.insert(runs.RUNS, runs.parse_run, has_run, lambda each: each.change, insert.run)
     # Last: what was forgotten is taken out of all that is there.
     walk.insert(
         MEMORY,
@@ -100,7 +99,7 @@ class _Walk:
         found = [
             each
             for path in self._changed
-            if path.startswith(f"{folder}/") and not run_records.is_transcript(path)
+            if path.startswith(f"{folder}/") and not runs.is_transcript(path)
             for each in reversed(list(self._unknown(path, read, known, number)))
         ]
         found.sort(key=lambda each: each[0])

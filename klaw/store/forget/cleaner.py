@@ -9,12 +9,12 @@ from typing import Any
 import attrs
 
 from klaw.domain.forget import MARK, Quotes
-from klaw.store import changes, records, run_records
+from klaw.store import changes, rows
 from klaw.store.engine.line_inserter import FAULTS, parse
 from klaw.store.forget import forgetting
 from klaw.store.forget.forgotten import ForgetEntry, Lines
 from klaw.store.forget.quoting import is_said_again
-from klaw.store.kinds import core_memory, facts, people, summaries, tasks, topic_changes
+from klaw.store.kinds import core_memory, facts, messages, people, runs, summaries, tasks, topic_changes, turns
 
 _MESSAGE = re.compile(rb'\{"rowid":(\d{1,19}),')
 _OWN_LINES = tuple(f'"what":"{what}"'.encode() for what in ("topic", "summary", "fact", "person", "task", "core"))
@@ -24,7 +24,7 @@ def needles(pieces: Sequence[str]) -> list[bytes]:
     """The bytes to look for: as text and as JSON has it. A long piece also by its beginning and its middle, because a
     database spreads it over pages."""
     parts = [part for piece in pieces for part in (piece, *_parts(piece))]
-    found = {part.encode() for part in parts} | {records.dumps(part)[1:-1].encode() for part in parts}
+    found = {part.encode() for part in parts} | {rows.dumps(part)[1:-1].encode() for part in parts}
     return sorted(found)
 
 
@@ -69,7 +69,7 @@ class Cleaner:
 
     def line_of(self, path: str) -> Callable[[bytes], bytes]:
         """For ``Journal.rewrite``. What the lines of other users say makes no difference, not even to the time."""
-        mine = f'"user_id":{records.dumps(self.entry.user)}'.encode()
+        mine = f'"user_id":{rows.dumps(self.entry.user)}'.encode()
         kind = path.split("/", 1)[0]
         is_own = self._own_lines(kind)
 
@@ -83,7 +83,7 @@ class Cleaner:
                 if record.get("user_id") != self.entry.user:
                     return line
                 new = self._clean(kind, record)
-                return line if new == record else records.dumps(new).encode()
+                return line if new == record else rows.dumps(new).encode()
             except FAULTS:
                 # A torn or odd line: no reader takes it, and it must not hold the text.
                 return b"" if any(each in line for each in needles(self.pieces)) else line
@@ -101,22 +101,22 @@ class Cleaner:
         marks = self._marks(kind) if self.own else []
 
         def is_own(line: bytes) -> bool:
-            message = _MESSAGE.match(line) if kind == records.CONVERSATIONS and self.own else None
+            message = _MESSAGE.match(line) if kind == messages.CONVERSATIONS and self.own else None
             return int(message[1]) in self._messages if message else any(each in line for each in marks)
 
         return is_own
 
     def _marks(self, kind: str) -> list[bytes]:
-        if kind == records.CONVERSATIONS:
-            return [f'"run":{records.dumps(run)}'.encode() for run in self.entry.ran]
-        if kind == records.TURNS:
-            return [f'"turn_id":{records.dumps(turn)},'.encode() for turn in self.lines.receipts]
-        if kind == run_records.RUNS:
-            return [f'"id":{records.dumps(run)},'.encode() for run in self.lines.runs]
+        if kind == messages.CONVERSATIONS:
+            return [f'"run":{rows.dumps(run)}'.encode() for run in self.entry.ran]
+        if kind == turns.TURNS:
+            return [f'"turn_id":{rows.dumps(turn)},'.encode() for turn in self.lines.receipts]
+        if kind == runs.RUNS:
+            return [f'"id":{rows.dumps(run)},'.encode() for run in self.lines.runs]
         return [*_OWN_LINES] if kind == changes.MEMORY else []
 
     def _clean(self, kind: str, record: dict[str, Any]) -> dict[str, Any]:
-        if kind == records.CONVERSATIONS:
+        if kind == messages.CONVERSATIONS:
             rowid = record.get("rowid")
             if rowid is not None and rowid in self._messages:
                 return self._emptied(record) if self.own else record
@@ -126,13 +126,13 @@ class Cleaner:
             if rowid is not None and (rowid < self._first or self._is_said_again(record)):
                 return record
             return self._redacted(record, "content", "metadata")
-        if kind == records.TURNS:
+        if kind == turns.TURNS:
             if self.own and record.get("turn_id") in self.lines.receipts:
                 return {**record, "receipt": self.lines.receipts[record["turn_id"]]}
             return self._redacted(record, "receipt")
-        if kind == run_records.RUNS:
+        if kind == runs.RUNS:
             if self.own and record.get("id") in self.lines.runs:
-                return run_records.without_names(record, self.lines.runs[record["id"]])
+                return runs.without_names(record, self.lines.runs[record["id"]])
             return self._redacted(record, "message", "result", "note", "error", "details")
         return self._of_memory(record)
 

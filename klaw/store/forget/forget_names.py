@@ -11,8 +11,8 @@ import apsw
 from klaw.domain.forget import MARK
 from klaw.domain.person import Finder
 from klaw.store.forget.forgotten import ForgetEntry, Lines
-from klaw.store.kinds import person_past
-from klaw.store.records import dumps
+from klaw.store.kinds import people as stored_people
+from klaw.store.rows import dumps
 
 _RECEIPT = "SELECT receipt FROM turns WHERE user_id = ? AND turn_id = ?"
 _PUT_RECEIPT = "UPDATE turns SET receipt = ?3 WHERE user_id = ?1 AND turn_id = ?2"
@@ -26,7 +26,7 @@ def take_out(connection: apsw.Connection, entry: ForgetEntry) -> None:
     """Put MARK in place of the names of the entry's people; called while they are still there."""
     if not entry.turns and not entry.runs:
         return
-    finder = Finder(tuple(person_past.own_names(connection, entry.user, entry.people).values()))
+    finder = Finder(tuple(stored_people.own_names(connection, entry.user, entry.people).values()))
     for turn in entry.turns:
         receipt = connection.execute(_RECEIPT, (entry.user, turn)).get
         if receipt is not None:
@@ -64,5 +64,5 @@ def lines(connection: apsw.Connection, entry: ForgetEntry) -> Lines:
         if row is not None:
             names = ("message", "result", "note", "error")
             runs[run] = {**dict(zip(names, row[:4], strict=True)), "details": json.loads(row[4]), "change": row[5]}
-    people = person_past.values(connection, entry.user, entry.past)
+    people = stored_people.past_values(connection, entry.user, entry.past)
     return Lines(people=people, receipts=receipts, runs=runs)

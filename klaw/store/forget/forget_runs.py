@@ -4,7 +4,7 @@ import apsw
 
 from klaw.domain.forget import MARK
 from klaw.store.forget.forgotten import ForgetEntry
-from klaw.store.records import dumps
+from klaw.store.rows import dumps
 
 _EMPTY = """
 UPDATE runs SET message = ?3, result = '', note = NULL,

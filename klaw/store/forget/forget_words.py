@@ -72,7 +72,7 @@ def _facts(connection: apsw.Connection, user: UserId, ids: Sequence[FactId], *, 
 
 def _people(connection: apsw.Connection, user: UserId, ids: Sequence[PersonId], *, goes: bool) -> Iterator[Thing]:
     for each in ids:
-        known = [past.value for past in people.history(connection, user, each) if past.value is not None]
+        known = [change.value for change in people.history(connection, user, each) if change.value is not None]
         words = [known[-1].name, known[-1].relation] if known else []
         yield Thing(kind="person", name=each, text=beginning("  ".join(filter(None, words))), goes=goes)
 

@@ -22,8 +22,8 @@ from klaw.store.forget import forget_names, forget_runs, quoting
 from klaw.store.forget.forget_scope import Extra, Scope, fact_texts, scope
 from klaw.store.forget.forgotten import ForgetEntry, Forgetting, Forgot
 from klaw.store.forget.quoting import Looked, Place
-from klaw.store.kinds import facts, messages, people, person_past, summaries, topic_changes, topics
-from klaw.store.records import dumps
+from klaw.store.kinds import facts, messages, people, summaries, topic_changes, topics
+from klaw.store.rows import dumps
 from klaw.store.search import coverage, vector_codes
 
 _PENDING = "forget_pending"
@@ -61,7 +61,6 @@ SELECT 'delete', rowid, content, scope FROM messages_search WHERE rowid = ?
 _INDEX = """
 INSERT INTO messages_fts (rowid, content, scope) SELECT rowid, content, scope FROM messages_search WHERE rowid = ?
 """
-_HISTORY = "UPDATE fact_changes SET value = NULL WHERE user_id = ? AND fact_id = ?"
 
 
 def tombstone(time: str) -> dict[str, str]:
@@ -91,12 +90,11 @@ def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looke
         summaries.remove(connection, chat, number)
     for fact in entry.facts:
         facts.forget(connection, entry.user, fact)
-        connection.execute(_HISTORY, (entry.user, fact))
     forget_names.take_out(connection, entry)
     forget_runs.empty(connection, entry)
     for person in entry.people:
         people.forget(connection, entry.user, person)
-    person_past.forget(connection, entry.user, entry.past)
+    people.forget_past(connection, entry.user, entry.past)
     people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
     for message in own:
         _erase(connection, message, entry)

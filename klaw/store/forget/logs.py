@@ -19,21 +19,21 @@ from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.forget import FORGOTTEN, Quotes
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.store import changes, records, run_records
+from klaw.store import changes
 from klaw.store.engine import meta, set_aside
 from klaw.store.engine.journal import COMMIT_LOG, Entry, Journal
 from klaw.store.engine.line_inserter import FAULTS, parse
 from klaw.store.forget import forget_names, forgetting, quoting
 from klaw.store.forget.cleaner import Cleaner, needles, record_of
 from klaw.store.forget.forgotten import ForgetEntry
-from klaw.store.kinds import memory_journal, messages
+from klaw.store.kinds import memory_journal, messages, runs, turns
 from klaw.store.kinds.core_memory import FILE as CORE_FILE
 from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.summaries import COPIES, copy_path
 
 T = TypeVar("T")
 
-LOGS = (records.CONVERSATIONS, records.TURNS, run_records.RUNS, changes.MEMORY)
+LOGS = (messages.CONVERSATIONS, turns.TURNS, runs.RUNS, changes.MEMORY)
 """In the order in which they are cleaned: that of memory knows a person's names, for which the others are cleaned."""
 
 _ASIDE = (".bak", ".old", ".bad", ".damaged", "~", ".gz", ".zip", ".tar", ".sqlite", ".db")
@@ -186,9 +186,9 @@ def logs_with(root: Path, cleaner: Cleaner) -> list[str]:
 
 def _may_hold_lines_of(name: str, user: UserId) -> bool:
     top, _, rest = name.partition("/")
-    if top != records.CONVERSATIONS:
+    if top != messages.CONVERSATIONS:
         return True
-    if run_records.is_transcript(name):
+    if runs.is_transcript(name):
         return rest.partition("/")[0].partition("@")[2] == ("" if user == LOCAL_USER else user)
     return rest.startswith(encode_name(f"{user}:"))
 
@@ -238,7 +238,7 @@ def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> li
     """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
     texts = []
     for message in messages.by_rowids(connection, entry.asked):
-        said = _read(root / records.message_path(message), records.parse_message)
+        said = _read(root / messages.message_path(message), messages.parse_message)
         texts += [each.content for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
     if entry.facts:
         for path in sorted((root / changes.MEMORY).glob("*.jsonl")):

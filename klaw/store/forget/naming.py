@@ -12,7 +12,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.domain.person import Finder, PersonId, normal_name
 from klaw.domain.topic import TopicId
 from klaw.store.engine.connect import snapshot
-from klaw.store.kinds import people, person_past
+from klaw.store.kinds import people as stored_people
 
 _OTHERS = (
     ("core memory", "core_memory", "document"),
@@ -78,7 +78,7 @@ def look(connection: apsw.Connection, user: UserId, person: PersonId) -> Named |
             names=names,
             people=same,
             namesakes=tuple(
-                each.id for each in people.by_names(connection, user, names) if names and each.id not in same
+                each.id for each in stored_people.by_names(connection, user, names) if names and each.id not in same
             ),
             facts=facts,
             messages=tuple(row[0] for row in _naming(connection, finder, _MESSAGES, user)),
@@ -115,9 +115,9 @@ SELECT c.person_id, c.value FROM person_changes AS c WHERE c.user_id = ?1 AND c.
 
 
 def _names(connection: apsw.Connection, user: UserId, person: PersonId) -> tuple[tuple[str, ...], tuple[PersonId, ...]]:
-    merged = [each.id for each in people.merged_into(connection, user, person)]
-    same = dict.fromkeys(each for each in (person, *merged) if people.history(connection, user, each))
-    names = person_past.own_names(connection, user, same)
+    merged = [each.id for each in stored_people.merged_into(connection, user, person)]
+    same = dict.fromkeys(each for each in (person, *merged) if stored_people.history(connection, user, each))
+    names = stored_people.own_names(connection, user, same)
     for gone, value in connection.execute(_DEAD, (user,)):
         past = json.loads(value)
         if names and any(normal_name(name) in names for name in (past["name"], *past["aliases"])):

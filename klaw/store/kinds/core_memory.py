@@ -25,7 +25,7 @@ from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidValue, StorageErr
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.tables import Table
-from klaw.store.records import dumps
+from klaw.store.rows import dumps
 
 
 @attrs.frozen(kw_only=True)

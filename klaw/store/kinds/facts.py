@@ -7,38 +7,37 @@ from typing import Literal
 import apsw
 import attrs
 
-from klaw.domain.fact import STANDING_CATEGORY, STANDING_IMPORTANCE, Fact, FactId, check, normal_form
+from klaw.domain.fact import (
+    STANDING_CATEGORY,
+    STANDING_IMPORTANCE,
+    Fact,
+    FactId,
+    check,
+    normal_form,
+)
 from klaw.domain.names import UserId
 from klaw.errors import FactExists, InvalidValue, NoSuchFact, StorageError
-from klaw.store import changes, rows
+from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import Table
-from klaw.store.records import dumps
+from klaw.store.rebuild import tables
 from klaw.store.search import passages
 from klaw.store.search.passages import PassageVector
 
-_COLUMNS = rows.columns(Fact)
-_fact = rows.reader(Fact)
-
-_GET = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+_FACTS = rows.Rows(Fact, "facts")
 
 
 def get(connection: apsw.Connection, user: UserId, fact: FactId) -> Fact | None:
     """A user's fact by its id, also one that was superseded."""
-    row = connection.execute(_GET, (user, fact)).fetchone()
-    return _fact(row) if row else None
+    return _FACTS.one(connection, "WHERE user_id = ? AND id = ?", user, fact)
 
 
-_SAME = f"""
-SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND normal = ? AND superseded_by IS NULL AND id <> ? LIMIT 1
-"""  # noqa: S608 - constant columns
+_SAME = "WHERE user_id = ? AND normal = ? AND superseded_by IS NULL AND id <> ? LIMIT 1"
 
 
 def same_text(connection: apsw.Connection, user: UserId, text: str, other_than: FactId) -> Fact | None:
     """A user's active fact that says the same in the same words."""
-    row = connection.execute(_SAME, (user, normal_form(text), other_than)).fetchone()
-    return _fact(row) if row else None
+    return _FACTS.one(connection, _SAME, user, normal_form(text), other_than)
 
 
 _BY_ROWIDS = f"""
@@ -51,14 +50,13 @@ WHERE f.user_id = ?1 AND f.superseded_by IS NULL ORDER BY r.key
 def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, Fact]:
     """A user's active facts by their row ids; what is gone, or another's, is left out."""
     found = connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))
-    return {row[-1]: _fact(row[1:-1]) for row in found}
+    return {row[-1]: _FACTS.read(row[1:-1]) for row in found}
 
 
-_LIST = f"""
-SELECT {_COLUMNS} FROM facts
+_LIST = """
 WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2) AND importance >= ?3
 ORDER BY importance DESC, updated_at DESC, id LIMIT ?4 OFFSET ?5
-"""  # noqa: S608 - constant columns
+"""
 
 
 def of_user(
@@ -71,22 +69,20 @@ def of_user(
     offset: int = 0,
 ) -> list[Fact]:
     """A user's active facts, the most important first; of a category, and of at least an importance."""
-    return [_fact(row) for row in connection.execute(_LIST, (user, category, importance, limit, offset))]
+    return _FACTS.all(connection, _LIST, user, category, importance, limit, offset)
 
 
-_STANDING = f"""
-SELECT {_COLUMNS} FROM facts
+_STANDING = """
 WHERE user_id = ?1 AND superseded_by IS NULL AND (importance >= ?2 OR category = ?3) AND origin <> 'tool'
 ORDER BY importance DESC, updated_at DESC, id LIMIT ?4
-"""  # noqa: S608 - constant columns
+"""
 _MOST_STANDING = 100
 
 
 def standing(connection: apsw.Connection, user: UserId) -> list[Fact]:
     """A user's facts that are to stand in every context, the most important first. None that may be somebody else's
     words: what a page brought must not get into every prompt."""
-    bound = (user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
-    return [_fact(row) for row in connection.execute(_STANDING, bound)]
+    return _FACTS.all(connection, _STANDING, user, STANDING_IMPORTANCE, STANDING_CATEGORY, _MOST_STANDING)
 
 
 _COUNT = "SELECT count(*) FROM facts WHERE user_id = ?1 AND superseded_by IS NULL AND (?2 IS NULL OR category = ?2)"
@@ -97,17 +93,9 @@ def count(connection: apsw.Connection, user: UserId, *, category: str | None = N
     return int(connection.execute(_COUNT, (user, category)).get)
 
 
-_SUPERSEDED = f"SELECT {_COLUMNS} FROM facts WHERE user_id = ? AND superseded_by = ? ORDER BY rowid"  # noqa: S608 - constant columns
-
-
 def superseded_by(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Fact]:
     """What a user's fact took the place of."""
-    return [_fact(row) for row in connection.execute(_SUPERSEDED, (user, fact))]
-
-
-def history(connection: apsw.Connection, user: UserId, fact: FactId) -> list[Change[Fact]]:
-    """All that a user's fact was, the oldest first; also of one that was removed."""
-    return changes.history(connection, FACT, user, fact)
+    return _FACTS.all(connection, "WHERE user_id = ? AND superseded_by = ? ORDER BY rowid", user, fact)
 
 
 _ONCE_SUPERSEDED = """
@@ -132,7 +120,6 @@ def revived_from(connection: apsw.Connection, user: UserId, fact: FactId) -> lis
 _PRESENT = "SELECT rowid, text, superseded_by IS NULL FROM facts WHERE user_id = ? AND id = ?"
 _PUT = rows.upsert("facts", Fact, "rowid", "entry", "normal")
 _REMOVE = "DELETE FROM facts WHERE rowid = ?"
-_LOG = "INSERT INTO fact_changes (entry, user_id, fact_id, at, value) VALUES (?, ?, ?, ?, ?)"
 _DROP_VECTOR = "DELETE FROM vec_facts WHERE rowid = ?"
 _HAS_NONE = "UPDATE facts SET vector_model = NULL WHERE rowid = ?"
 _UNINDEX = "INSERT INTO facts_fts (facts_fts, rowid, content, scope) VALUES ('delete', ?1, ?2, 'u' || lower(hex(?3)))"
@@ -142,6 +129,7 @@ _INDEX = "INSERT INTO facts_fts (rowid, content, scope) VALUES (?1, ?2, 'u' || l
 def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
     """The row, its full text, its history. A vector of another text goes, and so does that of a fact which is history
     now."""
+    FACT.note(connection, entry)
     present = connection.execute(_PRESENT, (entry.user, entry.key)).fetchone()
     rowid, text, active = present or (entry.entry, None, False)
     if active:
@@ -152,17 +140,16 @@ def _apply(connection: apsw.Connection, entry: Change[Fact]) -> None:
         connection.execute(_HAS_NONE, (rowid,))
     if fact is None:
         connection.execute(_REMOVE, (rowid,))
-        connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
         return
     own = {"rowid": rowid, "entry": entry.entry, "normal": normal_form(fact.text)}
     connection.execute(_PUT, {**rows.values(fact), **own})
     if fact.active:
         connection.execute(_INDEX, (rowid, fact.text, fact.user))
-    connection.execute(_LOG, (entry.entry, fact.user, fact.id, entry.time, dumps(FACT.fields(fact))))
 
 
 def forget(connection: apsw.Connection, user: UserId, fact: FactId) -> None:
-    """Remove a fact with its full text and vector; its history is left to the caller."""
+    """Remove a fact with its full text and vector; of its history the dates stay."""
+    FACT.forget_history(connection, user, fact)
     present = connection.execute(_PRESENT, (user, fact)).fetchone()
     if present is None:
         return
@@ -187,14 +174,6 @@ _ROWS = """
 SELECT user_id || '/' || id AS key, entry, rowid, normal, superseded_by FROM facts
 WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
 """
-_CHANGES = """
-SELECT entry, user_id, fact_id, at, value FROM fact_changes WHERE entry > :after AND entry <= :end
-ORDER BY entry LIMIT :limit
-"""
-_TEXTS = "SELECT id, hex(sz) FROM facts_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
-_CHANGED = "SELECT DISTINCT user_id || '/' || fact_id AS key FROM fact_changes WHERE entry > ? ORDER BY key"
-_LAST = "SELECT max(entry) FROM fact_changes WHERE user_id || '/' || fact_id = ?"
-
 FACT: Kind[Fact] = Kind(
     what="fact",
     counted="facts",
@@ -209,11 +188,11 @@ FACT: Kind[Fact] = Kind(
         "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')",
     ),
     tables=(
-        Table(name="facts", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
-        Table(name="changes of facts", statement=_CHANGES, bound="entry"),
-        Table(name="full text of facts", statement=_TEXTS),
+        *tables.with_history("facts", "fact", _ROWS),
+        tables.full_text("full text of facts", "facts_fts"),
     ),
 )
+history = FACT.history
 
 
 @attrs.frozen(kw_only=True)

@@ -26,7 +26,7 @@ from klaw.store.forget.forgetting import FORGET
 from klaw.store.forget.forgotten import Forgetting, Forgot
 from klaw.store.forget.quoting import Looked
 from klaw.store.kinds import core_memory as core_files
-from klaw.store.kinds import people, person_past, tasks
+from klaw.store.kinds import people, tasks
 from klaw.store.kinds.core_memory import CORE, CorePut
 
 NOTHING_ELSE = Extra()
@@ -83,7 +83,7 @@ def forget(
         core=document is not None,
         turns=extra.turns,
         runs=extra.runs,
-        past=person_past.past_of_others(connection, user, found.people),
+        past=people.past_of_others(connection, user, found.people),
     )
     meta.put(connection, meta.FORGET_COMPACT, at)
     done = _carry_out(tx, FORGET.put(user, None, forgotten, at), looked)

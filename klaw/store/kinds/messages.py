@@ -1,31 +1,70 @@
 """Messages, the turns that they end, and sessions (chats)."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 import apsw
 import attrs
 
+from klaw.config.paths import encode_name
+from klaw.convert import JOURNAL, Wire
 from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.turn import TurnRecord
 from klaw.errors import IdConflict
-from klaw.store import records
+from klaw.store import rows
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import turns
-from klaw.store.records import dumps
 
-_COLUMNS = "rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment"
+CONVERSATIONS = "conversations"
+MAX_TOKENS = 1 << 40
+"""Of one message; their sums have to be numbers that SQLite can hold."""
+
+
+def chat_folder(chat: ChatId) -> str:
+    """Folder of a chat's log, relative to the data folder."""
+    return f"{CONVERSATIONS}/{encode_name(chat)}"
+
+
+def message_path(message: Message) -> str:
+    """Log of a message: one file a chat and UTC day."""
+    return f"{chat_folder(message.chat)}/{message.created_at[:10]}.jsonl"
+
+
+_ORDER = (
+    *("rowid", "id", "user_id", "channel", "chat_id", "seq", "role", "type", "content", "metadata", "tokens"),
+    *("created_at", "segment"),
+)
+"""Of a message's fields in its line."""
+
+
+def message_line(message: NewMessage, **own: Any) -> str:
+    """The line of a message; ``own`` are fields in place of its own."""
+    fields = {**JOURNAL.write(message), **own}
+    return rows.dumps({name: fields[name] for name in _ORDER})
+
+
+def parse_message(record: dict[str, Any]) -> Message:
+    """A message of a log's line. Raises ValueError for one that Klaw cannot have written."""
+    message = JOURNAL.read(record, Message)
+    if not message.chat.startswith(f"{message.user}:"):
+        raise ValueError("chat_id is another user's, or malformed")
+    # Every message has a row id of its own, and a segment begins with a message.
+    if not 1 <= message.seq <= message.rowid or not 0 <= message.segment <= message.seq:
+        raise ValueError("seq or segment is out of range")
+    if not 0 <= message.tokens <= MAX_TOKENS:
+        raise ValueError("tokens is out of range")
+    return message
 
 
 @attrs.frozen(kw_only=True)
 class Session:
     """A chat's row."""
 
-    key: int
-    chat: ChatId
-    user: UserId
+    key: Annotated[int, Wire("chat_key")]
+    chat: Annotated[ChatId, Wire("chat_id")]
+    user: Annotated[UserId, Wire("user_id")]
     name: str
     model: str | None
     last_seq: int
@@ -35,31 +74,13 @@ class Session:
     updated_at: str
 
 
-def _message(row: Sequence[Any]) -> Message:
-    return Message(
-        rowid=row[0],
-        id=row[1],
-        user=UserId(row[2]),
-        channel=row[3],
-        chat=ChatId(row[4]),
-        seq=row[5],
-        role=Role(row[6]),
-        type=Kind(row[7]),
-        content=row[8],
-        metadata=json.loads(row[9]),
-        tokens=row[10],
-        created_at=row[11],
-        segment=row[12],
-    )
-
-
-_FIND = f"SELECT {_COLUMNS} FROM messages WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+MESSAGES = rows.Rows(Message, "messages")
+SESSIONS = rows.Rows(Session, "sessions")
 
 
 def find(connection: apsw.Connection, user: UserId, message_id: str) -> Message | None:
     """A user's message by its id."""
-    row = connection.execute(_FIND, (user, message_id)).fetchone()
-    return _message(row) if row else None
+    return MESSAGES.one(connection, "WHERE user_id = ? AND id = ?", user, message_id)
 
 
 _TURNS_WITH_TOOLS = """
@@ -89,11 +110,11 @@ UPDATE sessions SET
 WHERE chat_id = ?1
 RETURNING chat_key, last_seq, segment
 """
+_NEW_FIELDS = tuple(attrs.fields_dict(NewMessage))
 _INSERT = f"""
-INSERT INTO messages ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO messages (rowid, seq, segment, {rows.columns(NewMessage)}) VALUES (?, ?, ?{", ?" * len(_NEW_FIELDS)})
 """  # noqa: S608 - constant columns
 _INSERT_FTS = "INSERT INTO messages_fts (rowid, content, scope) VALUES (?, ?, ?)"
-_NEW_FIELDS = tuple(attrs.fields_dict(NewMessage))
 
 
 def insert(connection: apsw.Connection, new: NewMessage) -> Message:
@@ -104,7 +125,7 @@ def insert(connection: apsw.Connection, new: NewMessage) -> Message:
         connection.execute(_ADD_SESSION, (new.chat, new.user, name_of(new.chat), new.created_at))
         place = connection.execute(_NEXT_SEQ, arguments).get
     key, seq, segment = place
-    connection.execute(_INSERT, (None, *_row(new, seq, segment)))
+    connection.execute(_INSERT, (None, seq, segment, *_row(new)))
     rowid = connection.last_insert_rowid()
     _index(connection, rowid, new, key)
     _choose_model(connection, new, seq)
@@ -134,7 +155,7 @@ def restore(connection: apsw.Connection, message: Message) -> None:
     if key is None:
         connection.execute(_ADD_SESSION, (message.chat, message.user, name_of(message.chat), message.created_at))
         key = connection.execute(_SYNC_SESSION, arguments).get
-    connection.execute(_INSERT, (message.rowid, *_row(message, message.seq, message.segment)))
+    connection.execute(_INSERT, (message.rowid, message.seq, message.segment, *_row(message)))
     _index(connection, message.rowid, message, key)
     _choose_model(connection, message, message.seq)
 
@@ -158,21 +179,10 @@ def _choose_model(connection: apsw.Connection, message: NewMessage, seq: int) ->
         connection.execute(_CHOOSE_MODEL, (message.chat, chosen, seq))
 
 
-def _row(message: NewMessage, seq: int, segment: int) -> tuple[Any, ...]:
-    return (
-        message.id,
-        message.user,
-        message.channel,
-        message.chat,
-        seq,
-        message.role,
-        message.type,
-        message.content,
-        dumps(message.metadata),
-        message.tokens,
-        message.created_at,
-        segment,
-    )
+def _row(message: NewMessage) -> Iterator[Any]:
+    for name in _NEW_FIELDS:
+        value = getattr(message, name)
+        yield rows.dumps(value) if isinstance(value, dict) else value
 
 
 def scope(chat_key: int, user: UserId) -> str:
@@ -208,40 +218,14 @@ def index_again(connection: apsw.Connection, rowid: int) -> bool:
     return True
 
 
-_SESSION_COLUMNS = "chat_key, chat_id, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at"
-_SESSION = f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE chat_id = ?"  # noqa: S608 - constant columns
-
-
-def _session(row: Sequence[Any]) -> Session:
-    key, chat, user, name, model, last_seq, segment, segment_start, created_at, updated_at = row
-    return Session(
-        key=key,
-        chat=ChatId(chat),
-        user=UserId(user),
-        name=name,
-        model=model,
-        last_seq=last_seq,
-        segment=segment,
-        segment_start=segment_start,
-        created_at=created_at,
-        updated_at=updated_at,
-    )
-
-
 def session(connection: apsw.Connection, chat: ChatId) -> Session | None:
     """A chat's row."""
-    row = connection.execute(_SESSION, (chat,)).fetchone()
-    return _session(row) if row else None
-
-
-_SESSIONS = f"""
-SELECT {_SESSION_COLUMNS} FROM sessions WHERE user_id = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ?
-"""  # noqa: S608 - constant columns
+    return SESSIONS.one(connection, "WHERE chat_id = ?", chat)
 
 
 def sessions(connection: apsw.Connection, user: UserId, limit: int) -> list[Session]:
     """A user's chats, the last used first."""
-    return [_session(row) for row in connection.execute(_SESSIONS, (user, limit))]
+    return SESSIONS.all(connection, "WHERE user_id = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ?", user, limit)
 
 
 _COUNT_SESSIONS = "SELECT count(*) FROM sessions WHERE user_id = ?"
@@ -251,31 +235,20 @@ def count_sessions(connection: apsw.Connection, user: UserId) -> int:
     return int(connection.execute(_COUNT_SESSIONS, (user,)).get)
 
 
-_AFTER = f"""
-SELECT {_COLUMNS} FROM messages WHERE chat_id = ? AND seq > ? ORDER BY seq LIMIT ?
-"""  # noqa: S608 - constant columns
-
-
 def after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
     """Messages of a chat after a seq, oldest first."""
-    return [_message(row) for row in connection.execute(_AFTER, (chat, seq, limit))]
-
-
-_BEFORE = f"""
-SELECT {_COLUMNS} FROM messages WHERE chat_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?
-"""  # noqa: S608 - constant columns
+    return MESSAGES.all(connection, "WHERE chat_id = ? AND seq > ? ORDER BY seq LIMIT ?", chat, seq, limit)
 
 
 def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
     """The newest messages of a chat before a seq, oldest first."""
-    return [_message(row) for row in connection.execute(_BEFORE, (chat, seq, limit))][::-1]
+    return MESSAGES.all(connection, "WHERE chat_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?", chat, seq, limit)[::-1]
 
 
 MAX_TOOL_ROWS = 400
 """Tool calls and results that are read along with the dialogue."""
 
 _NEWEST = f"""
-SELECT {_COLUMNS} FROM messages
 WHERE chat_id = ?1 AND role <> 'system' AND type NOT IN ('command', 'session_break')
     AND seq >= coalesce(
         (SELECT min(seq) FROM (
@@ -289,30 +262,29 @@ ORDER BY seq DESC LIMIT ?3 + {MAX_TOOL_ROWS}
 
 def newest_of_segment(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
     """The newest ``limit`` messages that were said in a segment, with the tool messages among them, oldest first."""
-    return [_message(row) for row in connection.execute(_NEWEST, (chat, segment_start, limit))][::-1]
+    return MESSAGES.all(connection, _NEWEST, chat, segment_start, limit)[::-1]
 
 
-_DIALOGUE = f"""
-SELECT {_COLUMNS} FROM messages
+_DIALOGUE = """
 WHERE chat_id = ?1 AND seq > ?2 AND seq < ?3 AND role <> 'system' AND type NOT IN ('command', 'session_break')
 ORDER BY seq DESC LIMIT ?4
-"""  # noqa: S608 - constant columns
+"""
 
 
 def dialogue(connection: apsw.Connection, chat: ChatId, after_seq: int, end_seq: int, limit: int) -> list[Message]:
     """What was said and what tools did between two numbers, both left out, oldest first; of very much the newest."""
-    return [_message(row) for row in connection.execute(_DIALOGUE, (chat, after_seq, end_seq, limit))][::-1]
+    return MESSAGES.all(connection, _DIALOGUE, chat, after_seq, end_seq, limit)[::-1]
 
 
 _BY_ROWIDS = f"""
 SELECT m.* FROM json_each(?) wanted
-CROSS JOIN (SELECT {_COLUMNS} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key
+CROSS JOIN (SELECT {MESSAGES.columns} FROM messages) m ON m.rowid = wanted.value ORDER BY wanted.key
 """  # noqa: S608 - constant columns
 
 
 def by_rowids(connection: apsw.Connection, rowids: Sequence[int]) -> list[Message]:
     """Messages by their rowids, in the given order; missing ones are left out."""
-    return [_message(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
+    return [MESSAGES.read(row) for row in connection.execute(_BY_ROWIDS, (json.dumps(list(rowids)),))]
 
 
 _PENDING_CHATS = """
@@ -332,18 +304,17 @@ def pending_chats(connection: apsw.Connection, since: str) -> list[ChatId]:
     return [ChatId(row[0]) for row in connection.execute(_PENDING_CHATS, (since,))]
 
 
-_PENDING = f"""
-SELECT {_COLUMNS} FROM messages
+_PENDING = """
 WHERE chat_id = ?1 AND role = 'user' AND type = 'text' AND seq >= ?2
     AND seq > coalesce(
         (SELECT max(last_seq) FROM turns WHERE chat_id = ?1 AND status IN ('done', 'stopped')), 0)
 ORDER BY seq DESC LIMIT ?3
-"""  # noqa: S608 - constant columns
+"""
 
 
 def pending(connection: apsw.Connection, chat: ChatId, segment_start: int, limit: int) -> list[Message]:
     """User messages of the segment that no turn has dealt with, oldest first."""
-    return [_message(row) for row in connection.execute(_PENDING, (chat, segment_start, limit))][::-1]
+    return MESSAGES.all(connection, _PENDING, chat, segment_start, limit)[::-1]
 
 
 _ROWID_BOUNDS = """
@@ -379,7 +350,7 @@ def append(tx: Transaction, new: Sequence[NewMessage], turn: TurnRecord | None =
     """
     appended = tuple(append_one(tx, each) for each in new)
     if turn is not None and turns.insert(tx.connection, turn):
-        tx.write(records.turn_path(turn), records.turn_line(turn))
+        tx.write(turns.path(turn), turns.line(turn))
     return appended
 
 
@@ -395,6 +366,6 @@ def append_one(tx: Transaction, new: NewMessage) -> Appended:
     if known is not None:
         return Appended(known, repeated=True)
     message = insert(tx.connection, new)
-    tx.write(records.message_path(message), records.message_line(message))
+    tx.write(message_path(message), message_line(message))
     tx.published.append(message)
     return Appended(message, repeated=False)

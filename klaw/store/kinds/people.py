@@ -4,32 +4,28 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import apsw
 import attrs
 
 from klaw.domain.names import UserId
-from klaw.domain.person import Mention, Person, PersonId, check, normal_name, words_of
+from klaw.domain.person import Finder, Mention, Person, PersonId, check, normal_name, words_of
 from klaw.domain.topic import TopicId
 from klaw.errors import InvalidValue, NoSuchPerson, StorageError
-from klaw.store import changes, rows
+from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import Table
-from klaw.store.records import dumps
+from klaw.store.rebuild import tables
 
-_COLUMNS = rows.columns(Person, "p")
-_person = rows.reader(Person)
+_PEOPLE = rows.Rows(Person, "people", "p")
 _SIZE = len(attrs.fields(Person))
-
-_GET = f"SELECT {_COLUMNS} FROM people AS p WHERE p.user_id = ? AND p.id = ?"  # noqa: S608 - constant columns
 
 
 def get(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
     """A user's person by its id, also one that was merged."""
-    row = connection.execute(_GET, (user, person)).fetchone()
-    return _person(row) if row else None
+    return _PEOPLE.one(connection, "WHERE p.user_id = ? AND p.id = ?", user, person)
 
 
 def resolve(connection: apsw.Connection, user: UserId, person: PersonId) -> Person | None:
@@ -45,7 +41,7 @@ def resolve(connection: apsw.Connection, user: UserId, person: PersonId) -> Pers
 
 
 _BY_NAME = f"""
-SELECT DISTINCT {_COLUMNS} FROM person_names AS n JOIN people AS p ON p.rowid = n.person
+SELECT DISTINCT {_PEOPLE.columns} FROM person_names AS n JOIN people AS p ON p.rowid = n.person
 WHERE n.user_id = ?1 AND p.user_id = ?1 AND n.normal IN (SELECT value FROM json_each(?2)) ORDER BY p.rowid
 """  # noqa: S608 - constant columns
 
@@ -53,7 +49,7 @@ WHERE n.user_id = ?1 AND p.user_id = ?1 AND n.normal IN (SELECT value FROM json_
 def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) -> list[Person]:
     """A user's people who have one of these names or aliases, the first known first."""
     wanted = json.dumps([normal_name(name) for name in names])
-    return [_person(row) for row in connection.execute(_BY_NAME, (user, wanted))]
+    return [_PEOPLE.read(row) for row in connection.execute(_BY_NAME, (user, wanted))]
 
 
 @attrs.frozen
@@ -81,7 +77,7 @@ spoken (id, topics, last_at) AS (
     JOIN heir ON heir.id = m.person_id LEFT JOIN home ON home.topic = m.topic
     LEFT JOIN topics AS t ON t.id = home.now AND t.user_id = ?1
     WHERE m.user_id = ?1 AND (t.id IS NOT NULL OR m.topic LIKE 'day %') GROUP BY heir.now)
-SELECT {_COLUMNS}, coalesce(s.topics, 0), s.last_at FROM people AS p LEFT JOIN spoken AS s ON s.id = p.id
+SELECT {_PEOPLE.columns}, coalesce(s.topics, 0), s.last_at FROM people AS p LEFT JOIN spoken AS s ON s.id = p.id
 WHERE p.user_id = ?1 AND p.merged_into IS NULL AND (?2 IS NULL OR p.id = ?2)
 ORDER BY coalesce(s.topics, 0) DESC, p.updated_at DESC, p.id LIMIT ?3 OFFSET ?4
 """  # noqa: S608 - constant columns
@@ -92,7 +88,7 @@ def of_user(
 ) -> list[Known]:
     """A user's people, those named in the most topics first; ``only`` one of them."""
     return [
-        Known(_person(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
+        Known(_PEOPLE.read(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
         for row in connection.execute(_LIST, (user, only, limit, offset))
     ]
 
@@ -118,7 +114,7 @@ def count(connection: apsw.Connection, user: UserId) -> int:
 _MERGED = f"""
 WITH RECURSIVE into_it (id) AS (
     VALUES (?2) UNION SELECT p.id FROM people AS p JOIN into_it ON p.merged_into = into_it.id WHERE p.user_id = ?1)
-SELECT {_COLUMNS} FROM people AS p WHERE p.user_id = ?1 AND p.id IN into_it AND p.id <> ?2 ORDER BY p.rowid
+SELECT {_PEOPLE.columns} FROM people AS p WHERE p.user_id = ?1 AND p.id IN into_it AND p.id <> ?2 ORDER BY p.rowid
 """  # noqa: S608 - constant columns
 _ENTRY = "SELECT entry FROM people WHERE user_id = ? AND id = ?"
 
@@ -132,7 +128,7 @@ def merged_into(connection: apsw.Connection, user: UserId, person: PersonId, *, 
         person: which.
         after: only those that changed after this entry of the memory journal.
     """
-    found = [_person(row) for row in connection.execute(_MERGED, (user, person))]
+    found = [_PEOPLE.read(row) for row in connection.execute(_MERGED, (user, person))]
     return [each for each in found if connection.execute(_ENTRY, (user, each.id)).get > after]
 
 
@@ -179,11 +175,6 @@ def is_mentioned(connection: apsw.Connection, user: UserId, person: PersonId, to
     return connection.execute(_MENTIONED, (user, person, topic)).get is not None
 
 
-def history(connection: apsw.Connection, user: UserId, person: PersonId) -> list[Change[Person]]:
-    """All that a user's person was, the oldest first; also of one that was removed."""
-    return changes.history(connection, PERSON, user, person)
-
-
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 _ROWID = "SELECT rowid FROM people WHERE user_id = ? AND id = ?"
@@ -191,7 +182,6 @@ _PUT = rows.upsert("people", Person, "rowid", "entry")
 _REMOVE = "DELETE FROM people WHERE user_id = ? AND id = ?"
 _NO_NAMES = "DELETE FROM person_names WHERE person = ?"
 _NAME = "INSERT OR IGNORE INTO person_names (person, user_id, normal) VALUES (?, ?, ?)"
-_LOG = "INSERT INTO person_changes (entry, user_id, person_id, at, value) VALUES (?, ?, ?, ?, ?)"
 _MENTION = """
 INSERT OR IGNORE INTO person_mentions (entry, user_id, person_id, topic, message_id, at) VALUES (?, ?, ?, ?, ?, ?)
 """
@@ -204,27 +194,25 @@ def _apply_mention(connection: apsw.Connection, entry: Change[Mention]) -> None:
 
 
 def _apply(connection: apsw.Connection, entry: Change[Person]) -> None:
+    PERSON.note(connection, entry)
     person = entry.value
     if person is None:
         connection.execute(_REMOVE, (entry.user, entry.key))  # its names go with it
-        connection.execute(_LOG, (entry.entry, entry.user, entry.key, entry.time, None))
         return
     rowid = connection.execute(_ROWID, (entry.user, entry.key)).get or entry.entry
     connection.execute(_PUT, {**rows.values(person), "rowid": rowid, "entry": entry.entry})
     connection.execute(_NO_NAMES, (rowid,))
     for name in person.names if person.active else ():
         connection.execute(_NAME, (rowid, person.user, normal_name(name)))
-    connection.execute(_LOG, (entry.entry, person.user, person.id, entry.time, dumps(PERSON.fields(person))))
 
 
-_EMPTY_HISTORY = "UPDATE person_changes SET value = NULL WHERE user_id = ? AND person_id = ?"
 _NO_MENTIONS = "DELETE FROM person_mentions WHERE user_id = ? AND person_id = ?"
 
 
 def forget(connection: apsw.Connection, user: UserId, person: PersonId) -> None:
     """Remove a person with its names and mentions; of its history the dates stay."""
     connection.execute(_REMOVE, (user, person))
-    connection.execute(_EMPTY_HISTORY, (user, person))
+    PERSON.forget_history(connection, user, person)
     connection.execute(_NO_MENTIONS, (user, person))
 
 
@@ -248,17 +236,6 @@ SELECT user_id || '/' || id AS key, entry, rowid, aliases, merged_into,
         SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))
 FROM people WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
 """
-_CHANGES = """
-SELECT entry, user_id, person_id, at, value FROM person_changes WHERE entry > :after AND entry <= :end
-ORDER BY entry LIMIT :limit
-"""
-_SPOKEN = """
-SELECT entry, user_id, person_id, topic, message_id, at FROM person_mentions WHERE entry > :after AND entry <= :end
-ORDER BY entry LIMIT :limit
-"""
-_CHANGED = "SELECT DISTINCT user_id || '/' || person_id AS key FROM person_changes WHERE entry > ?"
-_LAST = "SELECT max(entry) FROM person_changes WHERE user_id || '/' || person_id = ?"
-
 PERSON: Kind[Person] = Kind(
     what="person",
     counted="people",
@@ -267,18 +244,18 @@ PERSON: Kind[Person] = Kind(
     check=check,
     apply=_apply,
     clear=("DELETE FROM person_names", "DELETE FROM people", "DELETE FROM person_changes"),
-    tables=(
-        Table(name="people", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
-        Table(name="changes of people", statement=_CHANGES, bound="entry"),
-    ),
+    tables=tables.with_history("people", "person", _ROWS),
 )
+history = PERSON.history
 MENTION: Kind[Mention] = Kind(
     what="mention",
     counted="people",
     ops={"put": Mention},
     apply=_apply_mention,
     clear=("DELETE FROM person_mentions",),
-    tables=(Table(name="mentions of people", statement=_SPOKEN, bound="entry"),),
+    tables=(
+        tables.entries("mentions of people", "person_mentions", "entry, user_id, person_id, topic, message_id, at"),
+    ),
 )
 
 
@@ -332,3 +309,76 @@ def change(
             raise NoSuchPerson
         if not is_mentioned(connection, user, named, mention.topic):
             tx.journal(MENTION.put(user, named, mention, at))
+
+
+_STATES = """
+SELECT entry, person_id, value FROM person_changes WHERE user_id = ? AND value IS NOT NULL ORDER BY entry
+"""
+
+
+def own_names(connection: apsw.Connection, user: UserId, persons: Iterable[PersonId]) -> dict[str, str]:
+    """The names that some people have or had, by their normal form; without those that they had for a time only, and
+    that are somebody else's: a merge that was taken back makes nobody another one.
+
+    Args:
+        connection: to read from.
+        user: whose they are.
+        persons: all who are one.
+    """
+    mine = set(persons)
+    ever: dict[str, str] = {}
+    last: set[str] = set()
+    for person in sorted(mine):
+        states = [change.value for change in history(connection, user, person) if change.value is not None]
+        for name in (name for state in states for name in state.names):
+            ever.setdefault(normal_name(name), name)
+        last |= {normal_name(name) for state in states[-1:] for name in state.names}
+    others = [each for each in by_names(connection, user, list(ever.values())) if each.id not in mine]
+    theirs = {normal_name(name) for each in others for name in each.names} - last
+    return {normal: name for normal, name in ever.items() if normal not in theirs}
+
+
+def past_of_others(connection: apsw.Connection, user: UserId, gone: Collection[PersonId]) -> tuple[int, ...]:
+    """Entries of the memory journal by which what was known of somebody else named these people, and does no more.
+    Namesakes are left alone."""
+    finders = [Finder((name,)) for name in own_names(connection, user, gone).values()] if gone else []
+    states: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for entry, person, value in connection.execute(_STATES, (user,)) if finders else ():
+        if person not in gone:
+            states.setdefault(person, []).append((entry, json.loads(value)))
+    return tuple(sorted(entry for past in states.values() for entry in _naming(past, finders)))
+
+
+def _naming(past: Sequence[tuple[int, Mapping[str, Any]]], finders: Sequence[Finder]) -> list[int]:
+    now = past[-1][1]
+    others = [each for each in finders if not any(map(each.finds, (now["name"], *now["aliases"])))]
+    left = _texts(now)
+    return [entry for entry, was in past if any(each.finds(text) for text in _texts(was) - left for each in others)]
+
+
+def _texts(value: Mapping[str, Any]) -> set[str]:
+    return {value["name"], *value["aliases"], value["relation"]}
+
+
+_LIKE_THE_LAST = """
+UPDATE person_changes AS c SET value = (
+    SELECT value FROM person_changes WHERE user_id = c.user_id AND person_id = c.person_id AND value IS NOT NULL
+    ORDER BY entry DESC LIMIT 1)
+WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
+"""
+
+
+def forget_past(connection: apsw.Connection, user: UserId, entries: Sequence[int]) -> None:
+    """Let people have been at some time what they are, or were last."""
+    connection.execute(_LIKE_THE_LAST, (user, json.dumps(list(entries))))
+
+
+_VALUES = """
+SELECT entry, value FROM person_changes
+WHERE user_id = ?1 AND value IS NOT NULL AND entry IN (SELECT value FROM json_each(?2))
+"""
+
+
+def past_values(connection: apsw.Connection, user: UserId, entries: Sequence[int]) -> dict[int, Any]:
+    """What the journal's lines of these entries are to say."""
+    return {entry: json.loads(value) for entry, value in connection.execute(_VALUES, (user, json.dumps(list(entries))))}

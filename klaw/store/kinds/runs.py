@@ -1,63 +1,148 @@
-"""Runs of tasks, their transcripts, and what they say in chats.
+"""Runs of tasks: their lines and those of their transcripts, and what is asked of them, also by the scheduler.
 
-Why no result is lost or delivered twice when the process dies. A delivery has two lines: the message in its chat's log,
-and the run's new state in the log of runs; they are one group of the journal, so both are there or none.
-
-- Killed before the group is in the commit log: nobody was told anything. The run is still running in both logs and
-  database; the scheduler marks it as interrupted and, where that is due, tries again.
-- Killed after that and before the database's commit: the next start puts both back.
-- Killed after the commit and before the answer: all is there. To save the same state again is answered as repeated.
-- A home that an older Klaw left between the two lines: the message is there, the run's state still says running.
-  ``delivered_of`` finds the message by its id, which follows from the run's id, and recovery records it.
-
-In none of them can a run say that it delivered what no log has. The database is never ahead of the logs.
+A run has a line for each of its states; the one with the highest ``change`` counts. All of them stand in the log of the
+month in which it began, whatever it became later.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import apsw
 import attrs
 
-from klaw.domain.message import Message, NewMessage
-from klaw.domain.names import UserId, name_of, user_of
-from klaw.domain.task import Run, RunKind, RunStatus, TaskName, delivery_id, notice_id, task_name
-from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, RunOver, StorageError
-from klaw.store import rows, run_records
-from klaw.store.engine.transaction import Transaction
+from klaw.convert import JOURNAL, Wire
+from klaw.domain.message import Kind, Message, NewMessage, Role
+from klaw.domain.names import UserId
+from klaw.domain.task import Run, RunKind, RunStatus, TaskName, notice_id, run_folder
+from klaw.store import rows
 from klaw.store.kinds import messages
-from klaw.store.kinds.messages import Appended, append_one
-from klaw.store.run_records import RunState
+from klaw.store.kinds.messages import CONVERSATIONS, message_line
+from klaw.store.rows import dumps
 
-COLUMNS = f"change, {rows.columns(Run)}"
-_run = rows.reader(Run)
+RUNS = "runs"
+_TRANSCRIPTS = "scheduler_"
 
 
-def state_of(row: Sequence[Any]) -> RunState:
-    """The state in a row of ``COLUMNS``."""
-    return RunState(row[0], _run(row[1:]))
+@attrs.frozen
+class RunState:
+    """One line of a run's log."""
+
+    change: int
+    """Number of the change among all changes of runs; grows."""
+    run: Run
+
+
+def run_path(run: Run) -> str:
+    return f"{RUNS}/{run.started_at[:7]}.jsonl"
+
+
+def run_line(state: RunState) -> str:
+    return dumps({"change": state.change, **JOURNAL.write(state.run)})
+
+
+def fields(run: Run) -> dict[str, Any]:
+    """A run as JSON's values; two runs are the same when these are."""
+    found: dict[str, Any] = json.loads(dumps(JOURNAL.write(run)))  # a tuple comes back as a list
+    return found
+
+
+def without_names(record: dict[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of a run of whose texts names were taken out.
+
+    Args:
+        record: the line.
+        last: ``change``, texts and details of the run's last state, without them. Of earlier states, which count no
+            more, only what the run was asked is left.
+    """
+    texts = dict(last) if record.get("change") == last["change"] else {"result": "", "details": {}}
+    return {**record, "note": None, "error": None, **texts, "message": last["message"], "change": record.get("change")}
+
+
+def parse_run(record: dict[str, Any]) -> RunState:
+    """A run's state of a log's line. Raises KeyError or ValueError for a malformed one."""
+    run = JOURNAL.read(record, Run)
+    return RunState(JOURNAL.read(record["change"], int), run)
+
+
+# -- transcripts ------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Spoken:
+    """One line of a run's transcript."""
+
+    id: str
+    user: Annotated[UserId, Wire("user_id")]
+    folder: Annotated[str, Wire("chat_id")]
+    seq: int
+    """Place within the run."""
+    role: Role
+    type: Kind
+    content: str
+    metadata: dict[str, Any]
+    tokens: int
+    created_at: str
+
+    @property
+    def run(self) -> str:
+        return str(self.metadata["run"])
+
+
+def transcript_path(run: Run) -> str:
+    """JSONL of a run: one file a task and UTC day, and all of a run in that of the day on which it began."""
+    return f"{CONVERSATIONS}/{run_folder(run.user, run.task)}/{run.started_at[:10]}.jsonl"
+
+
+def is_transcript(path: str) -> bool:
+    """Whether a log below the data folder, or its folder, is one of runs and not a chat's.
+
+    A chat's folder has an encoded colon.
+    """
+    top, _, rest = path.partition("/")
+    folder = rest.split("/", 1)[0]
+    return top == CONVERSATIONS and folder.startswith(_TRANSCRIPTS) and "%" not in folder
+
+
+def transcript_line(run: Run, seq: int, message: NewMessage) -> str:
+    """In the form of a chat's log; ``rowid`` is null, for it is no row of ``messages``."""
+    return message_line(
+        message,
+        rowid=None,
+        user_id=run.user,
+        chat_id=run_folder(run.user, run.task),
+        seq=seq,
+        metadata={"model": run.model, **message.metadata, "run": run.id},
+        segment=0,
+    )
+
+
+def parse_transcript(record: dict[str, Any]) -> Spoken:
+    """A transcript's line. Raises KeyError or ValueError for a malformed one."""
+    spoken = JOURNAL.read(record, Spoken)
+    JOURNAL.read(spoken.metadata["run"], str)
+    return spoken
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+_RUNS = rows.Rows(Run, "runs")
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
 
-_GET = f"SELECT {COLUMNS} FROM runs WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
-
 
 def get(connection: apsw.Connection, user: UserId, run: str) -> Run | None:
     """A user's run by its id."""
-    row = connection.execute(_GET, (user, run)).fetchone()
-    return state_of(row).run if row else None
+    return _RUNS.one(connection, "WHERE user_id = ? AND id = ?", user, run)
 
 
-_AT = f"""
-SELECT {COLUMNS} FROM runs WHERE user_id = ? AND task = ? AND kind = ? AND due = ? AND attempt = ?
-"""  # noqa: S608 - constant columns
+_AT = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? AND attempt = ?"
 
 
 def same_start(connection: apsw.Connection, run: Run) -> Run | None:
     """The run of the same user, task, kind, due and attempt; at most one."""
-    row = connection.execute(_AT, (run.user, run.task, run.kind, run.due, run.attempt)).fetchone()
-    return state_of(row).run if row else None
+    return _RUNS.one(connection, _AT, run.user, run.task, run.kind, run.due, run.attempt)
 
 
 _CHANGE = "SELECT change FROM runs WHERE id = ?"
@@ -109,12 +194,11 @@ def clear(connection: apsw.Connection) -> None:
 
 # -- lists ------------------------------------------------------------------------------------------------------------
 
-_OF_USER = f"""
-SELECT {COLUMNS} FROM runs
+_OF_USER = """
 WHERE user_id = ?1 AND (?2 IS NULL OR status = ?2)
     AND (?3 IS NULL OR (started_at, id) < (SELECT started_at, id FROM runs WHERE user_id = ?1 AND id = ?3))
 ORDER BY started_at DESC, id DESC LIMIT ?4
-"""  # noqa: S608 - constant columns
+"""
 _OF_TASK = _OF_USER.replace("WHERE user_id = ?1", "WHERE user_id = ?1 AND task = ?5", 1)
 
 
@@ -137,9 +221,9 @@ def newest(
         before: id of the run after which the list goes on; an unknown one gives nothing.
         limit: so many at most.
     """
-    arguments = (user, status, before, limit)
-    rows = connection.execute(_OF_USER, arguments) if task is None else connection.execute(_OF_TASK, (*arguments, task))
-    return [state_of(row).run for row in rows]
+    if task is None:
+        return _RUNS.all(connection, _OF_USER, user, status, before, limit)
+    return _RUNS.all(connection, _OF_TASK, user, status, before, limit, task)
 
 
 _FAILED = """
@@ -153,22 +237,17 @@ def count_failed(connection: apsw.Connection, error: str, since: str) -> int:
     return found[0][0]
 
 
-_RUNNING = f"SELECT {COLUMNS} FROM runs WHERE status = 'running' ORDER BY started_at, id"  # noqa: S608 - constant
-
-
 def running(connection: apsw.Connection) -> list[Run]:
     """All users' runs that have not ended, the oldest first: for the scheduler; after a start they are interrupted."""
-    return [state_of(row).run for row in connection.execute(_RUNNING)]
+    return _RUNS.all(connection, "WHERE status = 'running' ORDER BY started_at, id")
 
 
-_ATTEMPTS = f"""
-SELECT {COLUMNS} FROM runs WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt
-"""  # noqa: S608 - constant columns
+_ATTEMPTS = "WHERE user_id = ? AND task = ? AND kind = ? AND due = ? ORDER BY attempt"
 
 
 def attempts(connection: apsw.Connection, user: UserId, task: TaskName, kind: RunKind, due: str) -> list[Run]:
     """All attempts at one fire time, in order."""
-    return [state_of(row).run for row in connection.execute(_ATTEMPTS, (user, task, kind, due))]
+    return _RUNS.all(connection, _ATTEMPTS, user, task, kind, due)
 
 
 # -- spending ---------------------------------------------------------------------------------------------------------
@@ -207,164 +286,74 @@ def notice_of(connection: apsw.Connection, user: UserId, run: str) -> Message | 
     return messages.find(connection, user, notice_id(run))
 
 
-@attrs.frozen(kw_only=True)
-class Transcript:
-    """Messages of a run for its JSONL. They are no rows of ``messages``, and recall never finds them."""
+# -- for the scheduler -------------------------------------------------------------------------------------------------
 
-    first_seq: int
-    """Place of the first one within the run: 1, 2 …"""
-    messages: tuple[NewMessage, ...]
+_KIND = "CASE t.name WHEN 'heartbeat' THEN 'heartbeat' ELSE 'scheduled' END"
 
-
-@attrs.frozen
-class Begun:
-    """Outcome of ``begin``."""
-
-    run: Run
-    repeated: bool
-    """There was a run of this user, task, kind, due and attempt already; it is ``run``, and nothing was written."""
+_LATEST = f"""
+WITH latest AS MATERIALIZED (
+    SELECT t.user_id AS user_id, t.name AS task, {_KIND} AS kind, (
+        SELECT max(r.due) FROM runs r
+        WHERE r.user_id = t.user_id AND r.task = t.name AND r.kind = {_KIND} AND r.due <= ?1
+    ) AS due
+    FROM tasks t WHERE t.enabled
+)
+SELECT {_RUNS.columns} FROM latest CROSS JOIN runs USING (user_id, task, kind, due) ORDER BY user_id, task, attempt
+"""  # noqa: S608 - constant columns
 
 
-@attrs.frozen
-class RunSaved:
-    """Outcome of ``save``."""
-
-    run: Run
-    appended: tuple[Appended, ...]
-    """The delivery and the notice, as far as there were any, in this order."""
-    repeated: bool
-    """The same was saved before; nothing was written."""
+def latest_attempts(connection: apsw.Connection, now: str) -> dict[tuple[UserId, TaskName], list[Run]]:
+    """Of each enabled task the attempts, in their order, at its latest fire time that is not after now; tasks without
+    any are left out."""
+    found: dict[tuple[UserId, TaskName], list[Run]] = {}
+    for run in map(_RUNS.read, connection.execute(_LATEST, (now,))):
+        found.setdefault((run.user, run.task), []).append(run)
+    return found
 
 
-def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Begun:
-    """Store a run that begins, or one that is refused and so over already.
-
-    A second run of the same user, task, kind, due and attempt is not stored: the answer has ``repeated`` and the
-    first one. So no fire time runs twice.
-
-    Args:
-        tx: the transaction.
-        run: the run.
-        notice: what a chat is told of it (``domain.task.notice_message``).
-
-    Raises:
-        NoSuchChat: that of the notice; nothing was stored.
-        IdConflict: the id is another run's.
-    """
-    task_name(run.task)  # it becomes a folder
-    present = same_start(tx.connection, run)
-    if present is not None:
-        return Begun(present, repeated=True)
-    if change_of(tx.connection, run.id):
-        raise IdConflict("this id is already another run's")
-    if notice is not None:
-        _say(tx, run, notice, notice_id(run.id))
-    _put(tx, run)
-    return Begun(run, repeated=False)
+_LAST = """
+WHERE id IN (
+    SELECT (SELECT r.id FROM runs r WHERE r.user_id = t.user_id AND r.task = t.name
+            ORDER BY r.started_at DESC, r.id DESC LIMIT 1)
+    FROM tasks t
+)
+"""
 
 
-def append_transcript(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMessage]) -> None:
-    """Add messages to the JSONL of a run, in ``domain.task.run_folder``; all of a run are in one file, the one of
-    the UTC day on which it began. Their chat is replaced by the folder's name; their metadata gets the run's id
-    and, unless they name one, its model. A repetition would double them; readers know them by their ids.
-
-    Args:
-        tx: the transaction.
-        run: the run.
-        first_seq: place of the first message within the run, from 1.
-        added: in order.
-
-    Raises:
-        NoSuchRun: it was not begun.
-        RunOver: it has ended.
-    """
-    if _stored(tx, run).status.over:
-        raise _over(run)
-    _transcribe(tx, run, first_seq, added)
+def last_of_tasks(connection: apsw.Connection) -> list[Run]:
+    """The last run of each task that has any, of all users."""
+    return _RUNS.all(connection, _LAST)
 
 
-def save(
-    tx: Transaction,
-    run: Run,
-    *,
-    transcript: Transcript | None = None,
-    delivery: NewMessage | None = None,
-    notice: NewMessage | None = None,
-) -> RunSaved:
-    """Store the next state of a run that has not ended: how far it is, a delivery in its middle, or its end. The same
-    again is answered with ``repeated``, and nothing is written twice.
-
-    Args:
-        tx: the transaction.
-        run: the new state. With a delivery its ``delivered`` counts that already.
-        transcript: last lines of its transcript.
-        delivery: a result for the run's chat, ``domain.task.delivery_message`` with the number
-            ``run.delivered``. It gets its place in the chat like any message and is published like any.
-        notice: what another chat is told (``domain.task.notice_message``).
-
-    Raises:
-        NoSuchChat: that of the delivery or of the notice is unknown or another user's; nothing was stored.
-        NoSuchRun: it was not begun.
-        RunOver: it has ended, in another way.
-        StorageError: the state does not fit the stored one, or the delivery does not fit the state.
-    """
-    stored = _stored(tx, run)
-    same = run_records.fields(stored) == run_records.fields(run)
-    if same and (run.status.over or delivery is not None):
-        found = (messages.find(tx.connection, run.user, new.id) for new in (delivery, notice) if new is not None)
-        appended = tuple(Appended(message, repeated=True) for message in found if message is not None)
-        return RunSaved(stored, appended, repeated=True)
-    if stored.status.over:
-        raise _over(run)
-    if run.delivered < stored.delivered:
-        raise StorageError("a run cannot have delivered less than before")
-    said = []
-    if delivery is not None:
-        said.append(_say(tx, run, delivery, delivery_id(run.id, run.delivered)))
-    if notice is not None:
-        said.append(_say(tx, run, notice, notice_id(run.id)))
-    if transcript is not None:
-        _transcribe(tx, run, transcript.first_seq, transcript.messages)
-    _put(tx, run)
-    return RunSaved(run, tuple(said), repeated=False)
+_TO_REPEAT = """
+AS first WHERE status = 'interrupted' AND kind IN ('spawned', 'manual') AND attempt = 1 AND delivered = 0
+    AND NOT EXISTS (
+        SELECT 1 FROM runs r WHERE r.user_id = first.user_id AND r.task = first.task AND r.kind = first.kind
+            AND r.due = first.due AND r.attempt > 1
+    )
+ORDER BY started_at, id
+"""
 
 
-def _stored(tx: Transaction, run: Run) -> Run:
-    stored = get(tx.connection, run.user, run.id)
-    if stored is None:
-        raise NoSuchRun(f"there is no such run of {run.task}")
-    if _start(stored) != _start(run):
-        raise StorageError("the run began otherwise: user, task, kind, due, attempt and start stay as they were")
-    return stored
+def to_repeat(connection: apsw.Connection) -> list[Run]:
+    """Runs that were asked for once, were interrupted before they delivered anything, and have no second attempt."""
+    return _RUNS.all(connection, _TO_REPEAT)
 
 
-def _start(run: Run) -> tuple[object, ...]:
-    """What never changes; the run's logs are found by it."""
-    return run.user, run.task, run.kind, run.due, run.attempt, run.started_at
+def limited(connection: apsw.Connection, user: UserId, since: str, error: str) -> list[Run]:
+    """A user's runs since an instant that one spending limit refused or ended."""
+    where = "WHERE user_id = ? AND started_at >= ? AND error = ? ORDER BY started_at, id"
+    return _RUNS.all(connection, where, user, since, error)
 
 
-def _over(run: Run) -> RunOver:
-    return RunOver(f"the run of {run.task} has ended already")
+_TOLD = """
+SELECT EXISTS (
+    SELECT 1 FROM runs WHERE user_id = ?1 AND task = ?2 AND started_at >= ?3 AND error IS NOT NULL
+        AND json_extract(details, '$.told') = 1
+)
+"""
 
 
-def _put(tx: Transaction, run: Run) -> None:
-    tx.write(run_records.run_path(run), run_records.run_line(put(tx.connection, run)))
-
-
-def _transcribe(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMessage]) -> None:
-    path = run_records.transcript_path(run)
-    for seq, message in enumerate(added, first_seq):
-        tx.write(path, run_records.transcript_line(run, seq, message))
-
-
-def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> Appended:
-    """Append a message of a run to a chat that is there, and its user's."""
-    if new.id != wanted_id or new.user != run.user or new.metadata.get("run") != run.id:
-        raise StorageError("the message is not the one that this state of the run says")
-    session = messages.session(tx.connection, new.chat)
-    if session is None or session.user != run.user or user_of(new.chat) != run.user:
-        raise NoSuchChat(name_of(new.chat))
-    appended = append_one(tx, new)
-    if appended.message.metadata.get("run") != run.id:
-        raise IdConflict("this message id is already used by another message")
-    return appended
+def told(connection: apsw.Connection, user: UserId, task: TaskName, since: str) -> bool:
+    """Whether the user was told of a failure of the task since an instant."""
+    return bool(connection.execute(_TOLD, (user, task, since)).get)

@@ -18,19 +18,16 @@ from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
 from klaw.store.kinds import messages, tool_notes
 from klaw.store.kinds.messages import Session
-from klaw.store.rebuild.tables import Table
+from klaw.store.rebuild.tables import Table, full_text
 
-_COLUMNS = rows.columns(Summary)
-_summary = rows.reader(Summary)
+_SUMMARIES = rows.Rows(Summary, "summaries")
 
-_LIVE = f"""
-SELECT {_COLUMNS} FROM summaries WHERE chat_id = ? AND segment = ? AND state = 'live' ORDER BY first_seq
-"""  # noqa: S608 - constant columns
+_LIVE = "WHERE chat_id = ? AND segment = ? AND state = 'live' ORDER BY first_seq"
 
 
 def live(connection: apsw.Connection, chat: ChatId, segment: int) -> list[Summary]:
     """The summaries that stand for older parts of a segment, oldest first; their ranges do not overlap."""
-    return [_summary(row) for row in connection.execute(_LIVE, (chat, segment))]
+    return _SUMMARIES.all(connection, _LIVE, chat, segment)
 
 
 _COVERED = "SELECT coalesce(max(last_seq), 0) FROM summaries WHERE chat_id = ? AND segment = ?"
@@ -41,35 +38,28 @@ def covered_to(connection: apsw.Connection, chat: ChatId, segment: int) -> int:
     return int(connection.execute(_COVERED, (chat, segment)).get)
 
 
-_OF_CHAT = f"SELECT {_COLUMNS} FROM summaries WHERE chat_id = ? ORDER BY number"  # noqa: S608 - constant columns
-
-
 def of_chat(connection: apsw.Connection, chat: ChatId) -> list[Summary]:
     """All summaries of a chat, in whatever state, by their numbers."""
-    return [_summary(row) for row in connection.execute(_OF_CHAT, (chat,))]
+    return _SUMMARIES.all(connection, "WHERE chat_id = ? ORDER BY number", chat)
 
 
-_HOLDING = f"""
-SELECT {_COLUMNS} FROM summaries
+_HOLDING = """
 WHERE chat_id = ?1 AND segment = ?2 AND first_seq <= ?3 AND last_seq >= ?3 AND state <> 'superseded'
 ORDER BY number DESC LIMIT 1
-"""  # noqa: S608 - constant columns
+"""
 
 
 def holding(connection: apsw.Connection, chat: ChatId, segment: int, seq: int) -> Summary | None:
     """The summary that holds a message: a live one, or an evicted one."""
-    row = connection.execute(_HOLDING, (chat, segment, seq)).fetchone()
-    return _summary(row) if row else None
+    return _SUMMARIES.one(connection, _HOLDING, chat, segment, seq)
 
 
-_PAGE = f"""
-SELECT rowid, {_COLUMNS} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?
-"""  # noqa: S608 - constant columns
+_PAGE = f"SELECT rowid, {_SUMMARIES.columns} FROM summaries WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
 
 
 def page(connection: apsw.Connection, after: int, limit: int) -> list[tuple[int, Summary]]:
     """All users' summaries in the order in which they were made: for whoever writes the copies."""
-    return [(row[0], _summary(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
+    return [(row[0], _SUMMARIES.read(row[1:])) for row in connection.execute(_PAGE, (after, limit))]
 
 
 _TOKENS = """
@@ -266,7 +256,6 @@ SELECT chat_id || '#' || printf('%09d', number) AS key, rowid, user_id, segment,
      WHERE n.chat_id = s.chat_id AND n.number = s.number)
 FROM summaries s WHERE key > :after AND changed <= :end ORDER BY key LIMIT :limit
 """
-_NOTES = "SELECT id, hex(sz) FROM tool_notes_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
 _CHANGED = """
 SELECT chat_id || '#' || printf('%09d', number) AS key FROM summaries WHERE changed > ?
 """
@@ -287,7 +276,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     clear=("DELETE FROM summaries", *tool_notes.CLEAR),
     tables=(
         Table(name="summaries", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
-        Table(name="full text of tool notes", statement=_NOTES),
+        full_text("full text of tool notes", "tool_notes_fts"),
     ),
 )
 

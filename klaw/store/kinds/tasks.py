@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import apsw
+import attrs
 
 from klaw.convert import Form
 from klaw.domain.names import UserId
@@ -13,28 +14,14 @@ from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.tables import Table
 
-_COLUMNS = (
-    "user_id, name, fires, expression, zone, every_s, at, message, model, inject_into, enabled, timeout_s, max_tokens,"
-    " daily_tokens, created_at, updated_at, anchor_at"
-)
+_FIELDS = tuple(field.name for field in attrs.fields(Task) if field.name != "trigger")
+_COLUMNS = ", ".join(("fires", "expression", "zone", "every_s", "at", "user_id", *_FIELDS[1:]))
+_SELECT = f"SELECT {_COLUMNS} FROM tasks "  # noqa: S608 - constant columns
 
 
 def _task(row: Sequence[Any]) -> Task:
-    return Task(
-        user=UserId(row[0]),
-        name=TaskName(row[1]),
-        trigger=_trigger(*row[2:7]),
-        message=row[7],
-        model=row[8],
-        inject_into=row[9],
-        enabled=bool(row[10]),
-        timeout_s=row[11],
-        max_tokens=row[12],
-        daily_tokens=row[13],
-        created_at=row[14],
-        updated_at=row[15],
-        anchor_at=row[16],
-    )
+    own = dict(zip(_FIELDS, row[5:], strict=True))
+    return Task(**{**own, "enabled": bool(own["enabled"]), "trigger": _trigger(*row[:5])})
 
 
 def _trigger(fires: str, expression: str, zone: str, every_s: int, at: str) -> Trigger:
@@ -48,59 +35,32 @@ def _trigger(fires: str, expression: str, zone: str, every_s: int, at: str) -> T
 
 
 def _row(task: Task) -> tuple[Any, ...]:
-    match task.trigger:
-        case Cron():
-            fires: tuple[Any, ...] = ("cron", task.trigger.expression, task.trigger.zone, None, None)
-        case Every():
-            fires = ("every", None, None, task.trigger.seconds, None)
-        case At():
-            fires = ("at", None, None, None, task.trigger.instant)
-    return (
-        task.user,
-        task.name,
-        *fires,
-        task.message,
-        task.model,
-        task.inject_into,
-        int(task.enabled),
-        task.timeout_s,
-        task.max_tokens,
-        task.daily_tokens,
-        task.created_at,
-        task.updated_at,
-        task.anchor_at,
-    )
-
-
-_GET = f"SELECT {_COLUMNS} FROM tasks WHERE user_id = ? AND name = ?"  # noqa: S608 - constant columns
+    fires = (getattr(task.trigger, name, None) for name in ("expression", "zone", "seconds", "instant"))
+    return type(task.trigger).__name__.lower(), *fires, *(getattr(task, name) for name in _FIELDS)
 
 
 def get(connection: apsw.Connection, user: UserId, name: TaskName) -> Task | None:
     """A user's task by its name."""
-    row = connection.execute(_GET, (user, name)).fetchone()
+    row = connection.execute(_SELECT + "WHERE user_id = ? AND name = ?", (user, name)).fetchone()
     return _task(row) if row else None
-
-
-_OF_USER = f"SELECT {_COLUMNS} FROM tasks WHERE user_id = ? ORDER BY name"  # noqa: S608 - constant columns
 
 
 def of_user(connection: apsw.Connection, user: UserId) -> list[Task]:
     """A user's tasks by name."""
-    return [_task(row) for row in connection.execute(_OF_USER, (user,))]
+    return [_task(row) for row in connection.execute(_SELECT + "WHERE user_id = ? ORDER BY name", (user,))]
 
 
-_ALL = f"SELECT {_COLUMNS} FROM tasks ORDER BY user_id, name"  # noqa: S608 - constant columns
-_ENABLED = f"SELECT {_COLUMNS} FROM tasks WHERE enabled ORDER BY user_id, name"  # noqa: S608 - constant columns
+_EVERYBODYS = _SELECT + "WHERE enabled >= ? ORDER BY user_id, name"
 
 
 def everybodys(connection: apsw.Connection, *, enabled_only: bool) -> list[Task]:
     """All users' tasks: for the scheduler, and for whoever runs the server."""
-    return [_task(row) for row in connection.execute(_ENABLED if enabled_only else _ALL)]
+    return [_task(row) for row in connection.execute(_EVERYBODYS, (enabled_only,))]
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
-_PUT = f"INSERT OR REPLACE INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608 - constant columns
+_PUT = f"INSERT OR REPLACE INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * (5 + len(_FIELDS)))})"  # noqa: S608 - constant columns
 _REMOVE = "DELETE FROM tasks WHERE user_id = ? AND name = ?"
 
 

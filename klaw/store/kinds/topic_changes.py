@@ -17,8 +17,8 @@ from klaw.domain.topic import TopicId
 from klaw.store.changes import Change, Kind
 from klaw.store.kinds import topics
 from klaw.store.kinds.topics import Author, TopicMark, TopicsPut, TopicState
-from klaw.store.rebuild.tables import Table
-from klaw.store.records import dumps
+from klaw.store.rebuild.tables import Table, full_text
+from klaw.store.rows import dumps
 
 ChangeOp: TypeAlias = Literal["merge", "split", "rebuild", "undo"]
 
@@ -43,7 +43,11 @@ class TopicChange:
     """The change that took this one back."""
 
 
-_COLUMNS = "entry, at, chat_id, op, by, before, after, undoes, undone_by"
+_SELECT = "SELECT entry, at, chat_id, op, by, before, after, undoes, undone_by FROM topic_changes WHERE "
+
+
+def _changes(connection: apsw.Connection, where: str, *bindings: Any) -> list[TopicChange]:
+    return [_change(row) for row in connection.execute(_SELECT + where, bindings)]
 
 
 def _change(row: Sequence[Any]) -> TopicChange:
@@ -60,18 +64,9 @@ def _change(row: Sequence[Any]) -> TopicChange:
     )
 
 
-_GET = f"SELECT {_COLUMNS} FROM topic_changes WHERE user_id = ? AND entry = ?"  # noqa: S608 - constant columns
-
-
 def get(connection: apsw.Connection, user: UserId, entry: int) -> TopicChange | None:
     """A change of a user's topics."""
-    row = connection.execute(_GET, (user, entry)).fetchone()
-    return _change(row) if row else None
-
-
-_LIST = f"""
-SELECT {_COLUMNS} FROM topic_changes WHERE user_id = ?1 AND entry < ?2 ORDER BY entry DESC LIMIT ?3
-"""  # noqa: S608 - constant columns
+    return next(iter(_changes(connection, "user_id = ? AND entry = ?", user, entry)), None)
 
 
 def of_user(
@@ -85,7 +80,7 @@ def of_user(
     """Changes of a user's topics, the newest first; of one topic, and before an entry."""
     found: list[TopicChange] = []
     while len(found) < limit:
-        page = [_change(row) for row in connection.execute(_LIST, (user, before, limit))]
+        page = _changes(connection, "user_id = ? AND entry < ? ORDER BY entry DESC LIMIT ?", user, before, limit)
         found += [each for each in page if topic is None or topic in each.after or topic in _ids(each.before)]
         if len(page) < limit:
             break
@@ -108,10 +103,7 @@ def newest(connection: apsw.Connection, user: UserId) -> int | None:
     return int(found) if found is not None else None
 
 
-_OVERLAPPING = f"""
-SELECT {_COLUMNS} FROM topic_changes
-WHERE user_id = ?1 AND entry > ?2 AND first_rowid <= ?4 AND last_rowid >= ?3 ORDER BY entry
-"""  # noqa: S608 - constant columns
+_OVERLAPPING = "user_id = ? AND entry > ? AND last_rowid >= ? AND first_rowid <= ? ORDER BY entry"
 
 
 def _touching(
@@ -121,9 +113,7 @@ def _touching(
     if not rowids:
         return
     wanted = frozenset(rowids)
-    rows = connection.execute(_OVERLAPPING, (user, after, min(wanted), max(wanted))).fetchall()
-    for row in rows:
-        change = _change(row)
+    for change in _changes(connection, _OVERLAPPING, user, after, min(wanted), max(wanted)):
         states = [state for state in change.before if not wanted.isdisjoint(state.members)]
         if states:
             yield change, states
@@ -223,7 +213,6 @@ def _state(connection: apsw.Connection, user: UserId, topic: TopicId) -> TopicSt
     )
 
 
-_ALL = f"SELECT {_COLUMNS} FROM topic_changes WHERE user_id = ? ORDER BY entry"  # noqa: S608 - constant columns
 _DROP = "DELETE FROM topic_changes WHERE entry = ?"
 _TAKE_OUT = "UPDATE topic_changes SET before = ?2, changed = ?3 WHERE entry = ?1"
 
@@ -242,8 +231,7 @@ def forget(
         entry: the memory journal's entry by which that happens.
     """
     forgotten, ended = frozenset(rowids), frozenset(gone)
-    for row in connection.execute(_ALL, (user,)).fetchall():
-        change = _change(row)
+    for change in _changes(connection, "user_id = ? ORDER BY entry", user):
         left = [each for each in change.before if each.id not in ended and forgotten.isdisjoint(each.members)]
         if len(left) == len(change.before):
             continue
@@ -266,7 +254,6 @@ FROM topics AS t WHERE t.id > :after AND t.entry <= :end ORDER BY t.id LIMIT :li
 _ENDS = """
 SELECT id, entry, user_id, into_id FROM topic_ends WHERE id > :after AND entry <= :end ORDER BY id LIMIT :limit
 """
-_TEXTS = "SELECT id, hex(sz) FROM topics_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
 _CHANGES = """
 SELECT entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed
 FROM topic_changes WHERE entry > :after AND changed <= :end ORDER BY entry LIMIT :limit
@@ -300,6 +287,6 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
             changed="SELECT entry FROM topic_changes WHERE changed > ?",
             last="SELECT changed FROM topic_changes WHERE entry = ?",
         ),
-        Table(name="full text of topics", statement=_TEXTS),
+        full_text("full text of topics", "topics_fts"),
     ),
 )

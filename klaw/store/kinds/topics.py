@@ -11,60 +11,31 @@ from klaw.convert import OMIT, Wire
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.topic import Topic, TopicId
+from klaw.store import rows
 from klaw.store.changes import Change, RowIds
 from klaw.store.kinds import messages
 
-_COLUMNS = (
-    "id, user_id, chat_id, summary, general, messages, chars, first_rowid, last_rowid, first_at, last_at, created_at,"
-    " updated_at, consolidated, facts"
-)
-
-
-def topic_of(row: Sequence[Any]) -> Topic:
-    """A topic from its columns."""
-    return Topic(
-        id=TopicId(row[0]),
-        user=UserId(row[1]),
-        chat=ChatId(row[2]),
-        summary=row[3],
-        general=bool(row[4]),
-        messages=row[5],
-        chars=row[6],
-        first_rowid=row[7],
-        last_rowid=row[8],
-        first_at=row[9],
-        last_at=row[10],
-        created_at=row[11],
-        updated_at=row[12],
-        consolidated=bool(row[13]),
-        facts=bool(row[14]),
-    )
-
-
-_GET = f"SELECT {_COLUMNS} FROM topics WHERE user_id = ? AND id = ?"  # noqa: S608 - constant columns
+TOPICS = rows.Rows(Topic, "topics")
 
 
 def get(connection: apsw.Connection, user: UserId, topic: TopicId) -> Topic | None:
     """A user's topic by its id."""
-    row = connection.execute(_GET, (user, topic)).fetchone()
-    return topic_of(row) if row else None
+    return TOPICS.one(connection, "WHERE user_id = ? AND id = ?", user, topic)
 
 
-_BY_IDS = f"""
-SELECT {_COLUMNS} FROM topics WHERE +user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
-"""  # noqa: S608 - constant columns
+_BY_IDS = "WHERE +user_id = ?1 AND id IN (SELECT value FROM json_each(?2))"
 
 
 def by_ids(connection: apsw.Connection, user: UserId, ids: Sequence[int]) -> dict[TopicId, Topic]:
     """A user's topics by their ids; what is gone, or another's, is left out."""
-    found = [topic_of(row) for row in connection.execute(_BY_IDS, (user, json.dumps(list(ids))))]
+    found = TOPICS.all(connection, _BY_IDS, user, json.dumps(list(ids)))
     return {topic.id: topic for topic in found}
 
 
-_LIST = f"""
-SELECT {_COLUMNS} FROM topics WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
+_LIST = """
+WHERE user_id = ?1 AND (?2 IS NULL OR chat_id = ?2) AND last_rowid < ?3
 ORDER BY last_rowid DESC, id DESC LIMIT ?4
-"""  # noqa: S608 - constant columns
+"""
 
 
 def of_user(
@@ -79,7 +50,7 @@ def of_user(
         before: only those whose last message has a smaller row id: for the next page.
         limit: most of them.
     """
-    return [topic_of(row) for row in connection.execute(_LIST, (user, chat, before, limit))]
+    return TOPICS.all(connection, _LIST, user, chat, before, limit)
 
 
 _COUNT = "SELECT count(*) FROM topics WHERE user_id = ?"
@@ -179,15 +150,15 @@ def count_unarchived(connection: apsw.Connection) -> int:
     return int(connection.execute(_COUNT_UNARCHIVED).get)
 
 
-_UNFINISHED = f"""
-SELECT {_COLUMNS} FROM topics INDEXED BY topics_unfinished
+_UNFINISHED = """
+INDEXED BY topics_unfinished
 WHERE (consolidated = 0 OR facts = 0) AND (consolidated = 0 OR (?1 AND facts = 0)) AND id > ?2 ORDER BY id LIMIT ?3
-"""  # noqa: S608 - constant columns
+"""
 
 
 def unfinished(connection: apsw.Connection, *, with_facts: bool, after: int, limit: int) -> list[Topic]:
     """Topics of all users that wait for consolidation, or (``with_facts``) for their facts; the oldest first."""
-    return [topic_of(row) for row in connection.execute(_UNFINISHED, (with_facts, after, limit))]
+    return TOPICS.all(connection, _UNFINISHED, with_facts, after, limit)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -1,16 +1,34 @@
-"""SQL of turns and their receipts."""
+"""Turns and their receipts."""
 
 import json
 from collections.abc import Collection
+from typing import Any
 
 import apsw
 
+from klaw.convert import JOURNAL
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.store import rows
 
-_COLUMNS = rows.columns(TurnRecord)
-_turn = rows.reader(TurnRecord)
+TURNS = "turns"
+
+
+def path(turn: TurnRecord) -> str:
+    """Log of a turn: one file a month."""
+    return f"{TURNS}/{turn.ended_at[:7]}.jsonl"
+
+
+def line(turn: TurnRecord) -> str:
+    return rows.dumps(JOURNAL.write(turn))
+
+
+def parse(record: dict[str, Any]) -> TurnRecord:
+    """A turn of a log's line. Raises ValueError for one that Klaw cannot have written."""
+    return JOURNAL.read(record, TurnRecord)
+
+
+_TURNS = rows.Rows(TurnRecord, "turns")
 _INSERT = rows.insert("turns", TurnRecord).replace("INSERT", "INSERT OR IGNORE", 1)
 
 
@@ -38,24 +56,14 @@ def over(connection: apsw.Connection, turn_ids: Collection[str]) -> set[str]:
     return {row[0] for row in connection.execute(_OVER, (json.dumps(sorted(turn_ids)),))}
 
 
-_GET = f"SELECT {_COLUMNS} FROM turns WHERE user_id = ? AND turn_id = ?"  # noqa: S608 - constant columns
-
-
 def get(connection: apsw.Connection, user: UserId, turn_id: str) -> TurnRecord | None:
     """A user's turn by its id."""
-    row = connection.execute(_GET, (user, turn_id)).fetchone()
-    return _turn(row) if row else None
-
-
-_LAST = f"""
-SELECT {_COLUMNS} FROM turns WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1
-"""  # noqa: S608 - constant columns
+    return _TURNS.one(connection, "WHERE user_id = ? AND turn_id = ?", user, turn_id)
 
 
 def last(connection: apsw.Connection, chat: ChatId) -> TurnRecord | None:
     """The newest turn of a chat."""
-    row = connection.execute(_LAST, (chat,)).fetchone()
-    return _turn(row) if row else None
+    return _TURNS.one(connection, "WHERE chat_id = ? ORDER BY last_seq DESC, ended_at DESC LIMIT 1", chat)
 
 
 _CLEAR = "DELETE FROM turns"

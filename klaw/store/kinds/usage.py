@@ -18,8 +18,8 @@ from klaw.domain.usage import FIELDS, Spent
 from klaw.store.changes import Change, Kind, RowIds, ranges
 from klaw.store.engine.connect import snapshot
 from klaw.store.engine.transaction import Transaction
-from klaw.store.rebuild.tables import Table
-from klaw.store.records import dumps
+from klaw.store.rebuild import tables
+from klaw.store.rows import dumps
 
 By = Literal["chat", "model", "day", "task", "source"]
 
@@ -200,8 +200,6 @@ def _apply_charge(connection: apsw.Connection, change: Change[Charge]) -> None:
     connection.execute(_PUT_SPENT, (change.entry, change.time, change.key, change.user, change.value.chat, parts))
 
 
-_ROWS = "SELECT * FROM {table} WHERE entry > :after AND entry <= :end ORDER BY entry LIMIT :limit"
-
 DAY: Kind[DrawnDay] = Kind(
     what="day",
     counted="days",
@@ -209,7 +207,7 @@ DAY: Kind[DrawnDay] = Kind(
     key=Form(date, date),
     apply=_apply_day,
     clear=("DELETE FROM day_entries", "DELETE FROM drawn_messages"),
-    tables=(Table(name="days drawn into facts", statement=_ROWS.format(table="day_entries"), bound="entry"),),
+    tables=(tables.entries("days drawn into facts", "day_entries", "*"),),
 )
 SPENT: Kind[Charge] = Kind(
     what="spent",
@@ -218,9 +216,7 @@ SPENT: Kind[Charge] = Kind(
     key=Form(source, source),
     apply=_apply_charge,
     clear=("DELETE FROM background_charges",),
-    tables=(
-        Table(name="spending in the background", statement=_ROWS.format(table="background_charges"), bound="entry"),
-    ),
+    tables=(tables.entries("spending in the background", "background_charges", "*"),),
 )
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import apsw
 import structlog
 
-from klaw.store import migrations, records, run_records
+from klaw.store import migrations
 from klaw.store.changes import MEMORY
 from klaw.store.engine import connect, meta
 from klaw.store.engine.connect import DAMAGE
@@ -171,13 +171,13 @@ class Building:
         of: dict[str, dict[str, tuple[int, int]]] = {}
         for path, part in parts.items():
             of.setdefault(folder_of(path), {})[path] = part
-        talks = of.get(records.CONVERSATIONS, {})
-        accepted = yield from self._insert_ordered(records.CONVERSATIONS, talks, "messages", self._lines.message)
+        talks = of.get(messages.CONVERSATIONS, {})
+        accepted = yield from self._insert_ordered(messages.CONVERSATIONS, talks, "messages", self._lines.message)
         if whole and content.count_messages(self.connection) != accepted:
             raise StaleBuild
-        yield from self._insert_turns(of.get(records.TURNS, {}))
-        if states := of.get(run_records.RUNS):
-            yield from self._insert_ordered(run_records.RUNS, states, "runs", self._lines.run)
+        yield from self._insert_turns(of.get(turns.TURNS, {}))
+        if states := of.get(runs.RUNS):
+            yield from self._insert_ordered(runs.RUNS, states, "runs", self._lines.run)
         # Last: what was forgotten is taken out of all that is there.
         if changes := of.get(MEMORY):
             yield from self._insert_ordered(MEMORY, changes, "tasks", self._lines.memory)
@@ -185,7 +185,7 @@ class Building:
 
     def check_transcripts(self) -> Iterator[Progress]:
         """Keep aside what is no line of a run's transcript: no database has those, but their readers skip it too."""
-        paths = [path for path, _ in files(self._root) if run_records.is_transcript(path)]
+        paths = [path for path, _ in files(self._root) if runs.is_transcript(path)]
         for done, path in enumerate(sorted(paths)):
             for _, line in lines(self._root / path, 0, (self._root / path).stat().st_size):
                 self._lines.transcript(path, line)

@@ -15,7 +15,7 @@ import attrs
 from klaw.store.rebuild import content
 from klaw.store.rebuild.tables import END, Row, Table
 from klaw.store.rebuild.values import Committed, Progress, Side, TableComparison
-from klaw.store.records import dumps
+from klaw.store.rows import dumps
 from klaw.store.search import vectors
 
 EXAMPLES = 5

@@ -15,11 +15,11 @@ import numpy as np
 import structlog
 
 from klaw.convert import JOURNAL
-from klaw.store import records, run_records
 from klaw.store.changes import MEMORY
 from klaw.store.engine.log_files import files
+from klaw.store.kinds import messages, runs
 
-NUMBERS = {records.CONVERSATIONS: "rowid", MEMORY: "entry", run_records.RUNS: "change"}
+NUMBERS = {messages.CONVERSATIONS: "rowid", MEMORY: "entry", runs.RUNS: "change"}
 """What the records of a folder are ordered by. Klaw begins a line with it; others are read too, only slower."""
 _MAX_OPEN = 64
 
@@ -31,7 +31,7 @@ def sizes(root: Path) -> dict[str, int]:
 
     Transcripts of runs are left out: no database has them.
     """
-    return {path: found.st_size for path, found in files(root) if not run_records.is_transcript(path)}
+    return {path: found.st_size for path, found in files(root) if not runs.is_transcript(path)}
 
 
 def folder_of(path: str) -> str:
@@ -140,5 +140,5 @@ def grown(positions: Mapping[str, int], now: Mapping[str, int]) -> dict[str, tup
     return {
         path: (positions.get(path, 0), size)
         for path, size in now.items()
-        if size > positions.get(path, 0) and not run_records.is_transcript(path)
+        if size > positions.get(path, 0) and not runs.is_transcript(path)
     }

@@ -57,3 +57,24 @@ class Table:
     def goes_on(self, connection: apsw.Connection, key: int | str, end: int) -> bool:
         """Whether the row of a key changed after a number, or is gone since. It may do so at any moment."""
         return self.last is not None and (connection.execute(self.last, (key,)).get or 0) > end
+
+
+def full_text(name: str, table: str) -> Table:
+    """How many words each column of each row has in a full-text index: FTS5 keeps that beside the index itself."""
+    statement = f"SELECT id, hex(sz) FROM {table}_docsize WHERE id > :after ORDER BY id LIMIT :limit"  # noqa: S608
+    return Table(name=name, statement=statement)
+
+
+def entries(name: str, table: str, columns: str, **more: Any) -> Table:
+    """A table whose rows have the number of an entry of the memory journal as key."""
+    statement = f"SELECT {columns} FROM {table} WHERE entry > :after AND entry <= :end ORDER BY entry LIMIT :limit"  # noqa: S608
+    return Table(name=name, statement=statement, bound="entry", **more)
+
+
+def with_history(name: str, what: str, statement: str) -> tuple[Table, Table]:
+    """The rows of a kind that has a history, and that: their keys are the user and the id."""
+    changes, key = f"{what}_changes", f"user_id || '/' || {what}_id"
+    changed = f"SELECT DISTINCT {key} FROM {changes} WHERE entry > ?"  # noqa: S608 - constants
+    last = f"SELECT max(entry) FROM {changes} WHERE {key} = ?"  # noqa: S608 - constants
+    now = Table(name=name, first="", statement=statement, bound="entry", changed=changed, last=last)
+    return now, entries(f"changes of {name}", changes, f"entry, user_id, {what}_id, at, value")

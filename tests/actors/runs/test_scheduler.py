@@ -15,8 +15,7 @@ from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import HEARTBEAT, At, Run, RunKind, RunStatus, Task, TaskName
 from klaw.errors import NoSuchTask, TaskError, TaskExists
 from klaw.runs.beginning import NotStarted
-from klaw.store.kinds import runs as stored_runs
-from klaw.store.kinds import tasks
+from klaw.store.kinds import run_edits, tasks
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
 from tests.support.timing import at_rest
@@ -282,7 +281,7 @@ async def test_an_interrupted_spawn_is_tried_again_once(tmp_path: Path) -> None:
             started_at=iso(here.app.core.clock.now()),
             notify="main",
         )
-        await here.app.core.writer.run(stored_runs.begin, run)  # as if the process had died right after
+        await here.app.core.writer.run(run_edits.begin, run)  # as if the process had died right after
     async with world(tmp_path) as here:
         here.llm.replies.append(text_reply("Dug."))
         second, first = await runs_of(here, "dig", 2)
@@ -312,12 +311,12 @@ async def test_what_was_delivered_before_the_interruption_is_not_tried_again(tmp
             inject_into="main",
             started_at=now,
         )
-        await here.app.core.writer.run(stored_runs.begin, run)
+        await here.app.core.writer.run(run_edits.begin, run)
         from klaw.domain.task import delivery_message
 
         said = attrs.evolve(run, delivered=1)
         await here.app.core.writer.run(
-            stored_runs.save, said, delivery=delivery_message(said, 1, here.chat, "Done.", now)
+            run_edits.save, said, delivery=delivery_message(said, 1, here.chat, "Done.", now)
         )
         await here.app.tasks.scheduling.enable(LOCAL_USER, "once", True, now=True)
     async with world(tmp_path) as here:

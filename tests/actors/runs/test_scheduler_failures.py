@@ -19,7 +19,7 @@ from klaw.domain.message import Kind, Message
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName, notice_message
 from klaw.runs.beginning import NotStarted
-from klaw.store.kinds import messages, runs, tasks
+from klaw.store.kinds import messages, run_edits, tasks
 from tests.actors.runs.test_scheduler import ended
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Cut, Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
@@ -116,7 +116,7 @@ async def test_what_is_asked_for_at_the_moment_of_waking_is_carried_out(tmp_path
             await gate.wait()
             return await begin(*args)
 
-        instead(here.app.core.writer, runs.begin, slowly)
+        instead(here.app.core.writer, run_edits.begin, slowly)
         begun: list[Run] = []
 
         async def spawn() -> None:
@@ -216,7 +216,7 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
                 goes_on.clear()
             return await saved(state, **more)
 
-        instead(here.app.core.writer, runs.save, save)
+        instead(here.app.core.writer, run_edits.save, save)
         gate.set()
         await there.stalls()
         assert not goes_on.is_set()
@@ -513,7 +513,7 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
     async with world(tmp_path) as here:
         await open_chat(here)
         run = spawned(here)
-        await here.app.core.writer.run(runs.begin, run)
+        await here.app.core.writer.run(run_edits.begin, run)
         over = attrs.evolve(run, status=RunStatus.DONE)
         text = "The subagent dig has ended (done).\n\nНайдено: 42."
         await here.app.core.writer.run(messages.append, [notice_message(over, here.chat, text, run.started_at)])
@@ -530,7 +530,7 @@ async def test_an_end_that_the_chat_knows_is_not_repeated(tmp_path: Path) -> Non
 async def test_whoever_spawned_it_is_told_that_it_was_interrupted_after_it_delivered(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await open_chat(here)
-        await here.app.core.writer.run(runs.begin, spawned(here, delivered=1, inject_into="main"))
+        await here.app.core.writer.run(run_edits.begin, spawned(here, delivered=1, inject_into="main"))
     async with world(tmp_path) as here:
         told = [message.content for message in await said(here)]
         assert told == ["The subagent dig was ended by a stop of Klaw; what it had delivered stays."]
@@ -540,7 +540,7 @@ async def test_whoever_spawned_it_is_told_that_it_was_interrupted_after_it_deliv
 async def test_interrupted_twice_is_told_and_ends_there(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await open_chat(here)
-        await here.app.core.writer.run(runs.begin, spawned(here, attempt=2))
+        await here.app.core.writer.run(run_edits.begin, spawned(here, attempt=2))
     for _ in range(2):
         async with world(tmp_path) as here:
             assert [run.status for run in await here.app.tasks.scheduling.runs(LOCAL_USER)] == [RunStatus.INTERRUPTED]

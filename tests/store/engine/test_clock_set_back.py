@@ -15,7 +15,7 @@ import pytest
 from klaw.actor.clock import iso
 from klaw.domain.message import Message
 from klaw.store.engine import connect
-from klaw.store.kinds import facts, messages, runs, turns
+from klaw.store.kinds import facts, messages, run_edits, runs, turns
 from klaw.store.store import Store
 from tests.support.facts import fact
 from tests.support.reindexing import differing, run
@@ -62,7 +62,7 @@ class Past:
             made = await store.writer.run(facts.put, fact(f"statement {number}", at=self.now), "new")
             self.facts.append(made.id)
         elif kind == "run":
-            begun = await store.writer.run(runs.begin, run_of(at=self.now))
+            begun = await store.writer.run(run_edits.begin, run_of(at=self.now))
             self.runs.append(begun.run.id)
         else:
             (asked,) = await store.writer.run(messages.append, [new(f"message {number}", chat=chat, at=self.now)])

@@ -13,7 +13,7 @@ import trio
 from klaw.domain.fact import FactId
 from klaw.store.engine import reconcile
 from klaw.store.kinds import facts, people
-from klaw.store.records import dumps
+from klaw.store.rows import dumps
 from tests.support.facts import fact
 from tests.support.forgetting import lose_database
 from tests.support.people import add, people_of

@@ -13,7 +13,7 @@ from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.forget import forgetting
-from klaw.store.kinds import facts, messages, people, runs, topic_edits, topics
+from klaw.store.kinds import facts, messages, people, run_edits, topic_edits, topics
 from klaw.store.store import Store
 from tests.store.forget.test_forget import KILLED, REPOSITORY
 from tests.support.facts import fact
@@ -61,10 +61,10 @@ async def quoted(store: Store, rowid: int) -> None:
     turn.receipt.update(recall=[{"why": f"слово {NAME.lower()}, и Кукумберой", "arguments": f'{{"q": "x\\n{ALIAS}"}}'}])
     await store.writer.run(messages.append, [new("Погода хорошая", user="anna", role=Role.ASSISTANT)], turn)
     run = run_of(user="anna", message=f"Напомни про {NAME}", details={"calls": [f"{ALIAS}?"], "rounds": 1})
-    begun = (await store.writer.run(runs.begin, run)).run
+    begun = (await store.writer.run(run_edits.begin, run)).run
     ended = attrs.evolve(begun, status=RunStatus.DONE, result=f"{ALIAS} звонила", note=f"о {NAME}", ended_at=AT)
-    await store.writer.run(runs.save, ended)
-    await store.writer.run(runs.begin, run_of(user="boris", message=f"{NAME} не твоя"))
+    await store.writer.run(run_edits.save, ended)
+    await store.writer.run(run_edits.begin, run_of(user="boris", message=f"{NAME} не твоя"))
     first, second = await archive(store, await say(store, "раз"), await say(store, "два"))
     changed = draft(f"Звонила {NAME}", first.first_rowid, consolidated=True)
     chat = chat_id(ANNA, "main")

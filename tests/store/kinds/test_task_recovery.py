@@ -19,13 +19,13 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Message, Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import Run, RunStatus, Task, TaskName
-from klaw.store import changes, migrations, run_records
+from klaw.store import changes, migrations
 from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.logcheck import read_logs
 from klaw.store.engine.transaction import Request, commit_group
-from klaw.store.kinds import memory_journal, messages, runs, tasks, turns
-from klaw.store.kinds.runs import Transcript
+from klaw.store.kinds import memory_journal, messages, run_edits, runs, tasks, turns
+from klaw.store.kinds.run_edits import Transcript
 from klaw.store.rebuild.values import Tally
 from tests.support.reindexing import digests_of
 from tests.support.repository import REPOSITORY
@@ -47,13 +47,13 @@ async def fill(root: Path) -> None:
         await writer.run(tasks.put, task("water", message="Полей цветы", at=START + 40 * 86400), "existing")
         await writer.run(tasks.remove, LOCAL, TaskName("gone"), iso(START + 41 * 86400))
         for number in range(6):
-            run = (await writer.run(runs.begin, run_of(at=START + number * 20 * 86400))).run
-            await writer.run(runs.append_transcript, run, 1, exchange(run)[:3])
+            run = (await writer.run(run_edits.begin, run_of(at=START + number * 20 * 86400))).run
+            await writer.run(run_edits.append_transcript, run, 1, exchange(run)[:3])
             if number % 3 == 2:
                 continue
             final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="да", delivered=number % 3)
             last = Transcript(first_seq=4, messages=(exchange(run)[3],))
-            await writer.run(runs.save, final, transcript=last, delivery=result(run) if number % 3 else None)
+            await writer.run(run_edits.save, final, transcript=last, delivery=result(run) if number % 3 else None)
 
 
 async def opened(root: Path) -> tuple[Tally, list[Any]]:
@@ -90,7 +90,7 @@ async def test_numbers_go_on_after_a_rebuild(tmp_path: Path) -> None:
     drop_database(tmp_path)
     async with running_store(tmp_path) as store:
         await store.writer.run(tasks.put, task("new"), "new")
-        run = (await store.writer.run(runs.begin, run_of())).run
+        run = (await store.writer.run(run_edits.begin, run_of())).run
         assert await store.readers.run(meta.last_entry) == 6
         assert await store.readers.run(runs.change_of, run.id) == 11
 
@@ -102,7 +102,7 @@ async def test_what_only_the_logs_have_is_restored(tmp_path: Path) -> None:
     shutil.copytree(tmp_path, copy)
     async with running_store(tmp_path) as store:
         (running, *_) = await store.readers.run(runs.running)  # of the second month
-        await store.writer.run(runs.save, attrs.evolve(running, status=RunStatus.INTERRUPTED))
+        await store.writer.run(run_edits.save, attrs.evolve(running, status=RunStatus.INTERRUPTED))
         await store.writer.run(tasks.remove, LOCAL, TaskName("news"), iso(START + 99 * 86400))
     _, expected = await opened(tmp_path)
     for name in ("memory", "runs"):
@@ -162,9 +162,9 @@ async def test_malformed_and_torn_lines_are_skipped_and_counted(tmp_path: Path, 
 def test_records_with_a_field_missing_or_of_another_type_are_malformed(kind: str) -> None:
     run, put = run_of(), attrs.evolve(tasks.TASK.put(LOCAL, TaskName("a"), task("a"), "t"), entry=1)
     line, parse = {
-        "run": (run_records.run_line(run_records.RunState(1, run)), run_records.parse_run),
+        "run": (runs.run_line(runs.RunState(1, run)), runs.parse_run),
         "memory": (changes.line(put), memory_journal.read),
-        "spoken": (run_records.transcript_line(run, 1, new()), run_records.parse_transcript),
+        "spoken": (runs.transcript_line(run, 1, new()), runs.parse_transcript),
     }[kind]
     unused = {"rowid", "channel", "segment"} if kind == "spoken" else set()
     fields = (*attrs.fields(Run), *attrs.fields(Task))
@@ -239,10 +239,10 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
     final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="ja", delivered=1)
     trio.run(_prepare, tmp_path, run)
     group: list[Request] = [
-        Request(runs.begin, (other,)),
+        Request(run_edits.begin, (other,)),
         Request(messages.append, ([new("hi", chat="third")],)),
         Request(
-            runs.save,
+            run_edits.save,
             (final,),
             {"transcript": Transcript(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
         ),
@@ -283,7 +283,7 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
 async def _prepare(root: Path, run: Any) -> None:
     async with running_store(root) as store:
         await store.writer.run(messages.append, [new("hello")])
-        await store.writer.run(runs.begin, run)
+        await store.writer.run(run_edits.begin, run)
 
 
 async def _check(root: Path, run: str, killed: bool) -> None:
@@ -298,7 +298,7 @@ async def _check(root: Path, run: str, killed: bool) -> None:
             assert stored.status is RunStatus.DONE
         if stored.status is RunStatus.RUNNING:  # as the scheduler recovers it
             honest = attrs.evolve(stored, status=RunStatus.INTERRUPTED, delivered=len(delivered))
-            assert not (await store.writer.run(runs.save, honest)).repeated
+            assert not (await store.writer.run(run_edits.save, honest)).repeated
         seqs = [message.seq for message in await store.readers.run(messages.after, MAIN, 0, 9)]
         assert seqs == list(range(1, 2 + len(delivered)))
 
@@ -308,8 +308,8 @@ import os, sys, trio, attrs, structlog
 from pathlib import Path
 from klaw.actor.clock import iso
 from klaw.domain.task import RunStatus
-from klaw.store.kinds import messages, runs
-from klaw.store.kinds.runs import Transcript
+from klaw.store.kinds import messages, run_edits
+from klaw.store.kinds.run_edits import Transcript
 from tests.support.stores import new, running_store
 from tests.support.tasks import exchange, result, run_of
 
@@ -322,17 +322,17 @@ async def main():
             while True:
                 number += 1
                 run = run_of(name, id=f"{begin}-{name}-{number}", due=f"{begin}-{number:06}")
-                begun = await store.writer.run(runs.begin, run)
+                begun = await store.writer.run(run_edits.begin, run)
                 assert not begun.repeated
                 os.write(1, f"began {run.id}\\n".encode())
-                await store.writer.run(runs.append_transcript, run, 1, exchange(run)[:3])
+                await store.writer.run(run_edits.append_transcript, run, 1, exchange(run)[:3])
                 run = attrs.evolve(run, delivered=1)
-                await store.writer.run(runs.save, run, delivery=result(run, f"Teil 1 von {run.id}", chat=name))
+                await store.writer.run(run_edits.save, run, delivery=result(run, f"Teil 1 von {run.id}", chat=name))
                 os.write(1, f"delivered {run.id}/1\\n".encode())
                 final = attrs.evolve(run, delivered=2, status=RunStatus.DONE, ended_at=iso(0), result="ответ")
                 last = Transcript(first_seq=4, messages=(exchange(run)[3],))
                 end = result(run, "Ende", number=2, chat=name)
-                await store.writer.run(runs.save, final, transcript=last, delivery=end)
+                await store.writer.run(run_edits.save, final, transcript=last, delivery=end)
                 os.write(1, f"done {run.id}\\n".encode())
         async with trio.open_nursery() as nursery:
             for name in "abcd":

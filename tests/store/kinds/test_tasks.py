@@ -26,9 +26,9 @@ from klaw.errors import (
     StorageFull,
     TaskExists,
 )
-from klaw.store import migrations, run_records
-from klaw.store.kinds import messages, pending, runs, tasks
-from klaw.store.kinds.runs import Transcript
+from klaw.store import migrations
+from klaw.store.kinds import messages, pending, run_edits, runs, tasks
+from klaw.store.kinds.run_edits import Transcript
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import register
 from klaw.store.store import Store
@@ -49,7 +49,7 @@ def done(run: Run, **changes: Any) -> Run:
 
 
 async def begun(store: Store, **changes: Any) -> Run:
-    return (await store.writer.run(runs.begin, run_of(**changes))).run
+    return (await store.writer.run(run_edits.begin, run_of(**changes))).run
 
 
 async def stored(store: Store, run: Run) -> Run | None:
@@ -123,7 +123,7 @@ async def test_a_name_that_could_be_a_path_reaches_no_file(tmp_path: Path, name:
         with pytest.raises(StorageError):
             await store.writer.run(tasks.put, task(name), "new")
         with pytest.raises(StorageError):
-            await store.writer.run(runs.begin, run_of(name))
+            await store.writer.run(run_edits.begin, run_of(name))
         assert (await store.writer.run(messages.append, [new("goes on")]))[0].message.seq == 1
     assert lines(tmp_path, "memory/*.jsonl") == lines(tmp_path, "runs/*.jsonl") == []
 
@@ -144,7 +144,7 @@ async def test_values_that_cannot_be_stored_are_refused_alone(tmp_path: Path) ->
 
         async def begin(run: Run) -> None:
             try:
-                await store.writer.run(runs.begin, run)
+                await store.writer.run(run_edits.begin, run)
             except StorageError:
                 refused.append(run)
 
@@ -155,7 +155,7 @@ async def test_values_that_cannot_be_stored_are_refused_alone(tmp_path: Path) ->
         assert len(refused) == len(bad)
         good = await begun(store)
         with pytest.raises(StorageError):
-            await store.writer.run(runs.append_transcript, good, 1, [new("\ud83d")])
+            await store.writer.run(run_edits.append_transcript, good, 1, [new("\ud83d")])
         assert await store.readers.run(runs.newest, LOCAL, limit=9) == [good]
         assert len(await store.readers.run(messages.after, MAIN, 0, 9)) == 1
 
@@ -166,16 +166,16 @@ async def test_values_that_cannot_be_stored_are_refused_alone(tmp_path: Path) ->
 async def test_a_fire_time_never_runs_twice(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         first = await begun(store)
-        again = await store.writer.run(runs.begin, attrs.evolve(first, id="another"))
+        again = await store.writer.run(run_edits.begin, attrs.evolve(first, id="another"))
         assert (again.repeated, again.run) == (True, first)
         for other in (
             attrs.evolve(first, id="r2", attempt=2),
             attrs.evolve(first, id="r3", kind=RunKind.MANUAL),
             attrs.evolve(first, id="r4", user=UserId("anna")),
         ):
-            assert not (await store.writer.run(runs.begin, other)).repeated
+            assert not (await store.writer.run(run_edits.begin, other)).repeated
         with pytest.raises(IdConflict):
-            await store.writer.run(runs.begin, run_of(id=first.id))
+            await store.writer.run(run_edits.begin, run_of(id=first.id))
         found = await store.readers.run(runs.attempts, LOCAL, first.task, first.kind, first.due)
         assert [run.id for run in found] == [first.id, "r2"]
     assert len(lines(tmp_path, "runs/*.jsonl")) == 4
@@ -187,7 +187,7 @@ async def test_a_refused_run_is_over_and_its_user_is_told(tmp_path: Path) -> Non
         await store.writer.run(messages.append, [new("hello")])
         run = run_of(status=RunStatus.REFUSED, note="daily limit")
         notice = notice_message(run, MAIN, "The task was not run: its daily limit is reached.", iso(START))
-        answer = await store.writer.run(runs.begin, run, notice)
+        answer = await store.writer.run(run_edits.begin, run, notice)
         assert (answer.repeated, published[-1].seq) == (False, 2)
         assert published[-1].content == notice.content
         assert await store.readers.run(runs.notice_of, LOCAL, run.id) == published[-1]
@@ -195,7 +195,9 @@ async def test_a_refused_run_is_over_and_its_user_is_told(tmp_path: Path) -> Non
         assert await store.readers.run(runs.running) == []
         unknown = run_of(status=RunStatus.REFUSED)
         with pytest.raises(NoSuchChat):
-            await store.writer.run(runs.begin, unknown, notice_message(unknown, chat_id(LOCAL, "no"), "x", iso(START)))
+            await store.writer.run(
+                run_edits.begin, unknown, notice_message(unknown, chat_id(LOCAL, "no"), "x", iso(START))
+            )
         assert await stored(store, unknown) is None
 
 
@@ -207,7 +209,7 @@ async def test_a_result_is_delivered_with_the_run_in_one_piece(tmp_path: Path) -
         run = await begun(store)
         final = done(run, delivered=1)
         last = Transcript(first_seq=4, messages=(exchange(run)[-1],))
-        saved = await store.writer.run(runs.save, final, transcript=last, delivery=result(run, "Дождь на даче"))
+        saved = await store.writer.run(run_edits.save, final, transcript=last, delivery=result(run, "Дождь на даче"))
         (appended,) = saved.appended
         assert (appended.message.seq, appended.message.id, saved.repeated) == (2, f"{run.id}/1", False)
         assert appended.message.metadata == {"origin": "scheduled", "task": "news", "run": run.id}
@@ -220,7 +222,7 @@ async def test_a_result_is_delivered_with_the_run_in_one_piece(tmp_path: Path) -
         assert appended.message in rows.history
         assert await store.readers.run(messages.pending_chats, iso(0)) == [MAIN]
         assert (await store.readers.run(fulltext.search, ["дождя"], 1, (0, 99), 99, 5)).best
-        again = await store.writer.run(runs.save, final, transcript=last, delivery=result(run, "Дождь на даче"))
+        again = await store.writer.run(run_edits.save, final, transcript=last, delivery=result(run, "Дождь на даче"))
         assert again.repeated
         assert [(each.repeated, each.message) for each in again.appended] == [(True, appended.message)]
         assert len(published) == 2
@@ -234,12 +236,14 @@ async def test_deliveries_in_the_middle_are_counted_and_repeated_safely(tmp_path
         for number in (1, 2):
             run = attrs.evolve(run, delivered=number)
             for repeated in (False, True):
-                saved = await store.writer.run(runs.save, run, delivery=result(run, f"часть {number}", number=number))
+                saved = await store.writer.run(
+                    run_edits.save, run, delivery=result(run, f"часть {number}", number=number)
+                )
                 assert saved.repeated is repeated
         with pytest.raises(StorageError):  # its number is not the one that the state has
-            await store.writer.run(runs.save, attrs.evolve(run, delivered=3), delivery=result(run, number=2))
+            await store.writer.run(run_edits.save, attrs.evolve(run, delivered=3), delivery=result(run, number=2))
         with pytest.raises(StorageError):
-            await store.writer.run(runs.save, attrs.evolve(run, delivered=1))
+            await store.writer.run(run_edits.save, attrs.evolve(run, delivered=1))
         found = await store.readers.run(runs.delivered_of, LOCAL, run.id)
         assert [message.content for message in found] == ["часть 1", "часть 2"]
         assert await store.readers.run(runs.delivered_of, UserId("anna"), run.id) == []
@@ -260,13 +264,13 @@ async def test_an_unknown_or_foreign_chat_is_an_error_and_nothing_is_written(
         foreign = attrs.evolve(result(run), chat=chat_id(UserId(owner), chat))
         transcript = Transcript(first_seq=1, messages=tuple(exchange(run)))
         with pytest.raises(NoSuchChat) as refused:
-            await store.writer.run(runs.save, final, transcript=transcript, delivery=foreign)
+            await store.writer.run(run_edits.save, final, transcript=transcript, delivery=foreign)
         assert refused.value.chat == chat
         assert "anna" not in str(refused.value)
         assert await stored(store, run) == run
         assert await store.readers.run(runs.delivered_of, LOCAL, run.id) == []
         kept = done(run, note="no such chat", status=RunStatus.FAILED)
-        await store.writer.run(runs.save, kept, transcript=transcript)
+        await store.writer.run(run_edits.save, kept, transcript=transcript)
         assert await stored(store, run) == kept
     assert len(lines(tmp_path, "conversations/scheduler_news/*.jsonl")) == 4
 
@@ -279,10 +283,10 @@ async def test_a_delivery_and_a_notice_are_both_or_neither(tmp_path: Path) -> No
         final = done(run, delivered=1)
         bad = notice_message(run, chat_id(LOCAL, "gone"), "done", iso(START))
         with pytest.raises(NoSuchChat):
-            await store.writer.run(runs.save, final, delivery=result(run), notice=bad)
+            await store.writer.run(run_edits.save, final, delivery=result(run), notice=bad)
         assert len(await store.readers.run(messages.after, MAIN, 0, 9)) == 1
         good = notice_message(run, chat_id(LOCAL, "work"), "done", iso(START))
-        saved = await store.writer.run(runs.save, final, delivery=result(run), notice=good)
+        saved = await store.writer.run(run_edits.save, final, delivery=result(run), notice=good)
         assert [each.message.chat for each in saved.appended] == [MAIN, chat_id(LOCAL, "work")]
 
 
@@ -291,18 +295,18 @@ async def test_a_run_that_is_over_stays_as_it_ended(tmp_path: Path) -> None:
         await store.writer.run(messages.append, [new("hello")])
         run = await begun(store)
         ended = done(run, status=RunStatus.CANCELLED)
-        await store.writer.run(runs.save, ended)
-        assert (await store.writer.run(runs.save, ended)).repeated
+        await store.writer.run(run_edits.save, ended)
+        assert (await store.writer.run(run_edits.save, ended)).repeated
         with pytest.raises(RunOver):
-            await store.writer.run(runs.save, done(run, delivered=1), delivery=result(run))
+            await store.writer.run(run_edits.save, done(run, delivered=1), delivery=result(run))
         with pytest.raises(RunOver):
-            await store.writer.run(runs.append_transcript, run, 1, exchange(run))
+            await store.writer.run(run_edits.append_transcript, run, 1, exchange(run))
         with pytest.raises(NoSuchRun):
-            await store.writer.run(runs.save, done(run_of()))
+            await store.writer.run(run_edits.save, done(run_of()))
         with pytest.raises(NoSuchRun):  # another user's
-            await store.writer.run(runs.save, attrs.evolve(run, user=UserId("anna")))
+            await store.writer.run(run_edits.save, attrs.evolve(run, user=UserId("anna")))
         with pytest.raises(StorageError):
-            await store.writer.run(runs.save, attrs.evolve(ended, started_at=iso(START + 1)))
+            await store.writer.run(run_edits.save, attrs.evolve(ended, started_at=iso(START + 1)))
         assert await stored(store, run) == ended
 
 
@@ -312,7 +316,7 @@ async def test_a_clients_message_cannot_stand_for_a_delivery(tmp_path: Path) -> 
         run = await begun(store)
         await store.writer.run(messages.append, [new("forged", id=delivery_id(run.id, 1))])
         with pytest.raises(IdConflict):
-            await store.writer.run(runs.save, done(run, delivered=1), delivery=result(run))
+            await store.writer.run(run_edits.save, done(run, delivered=1), delivery=result(run))
         assert await stored(store, run) == run
 
 
@@ -330,11 +334,11 @@ async def test_a_full_disk_keeps_nothing_of_an_end(tmp_path: Path) -> None:
         final = done(run, delivered=1)
         transcript = Transcript(first_seq=1, messages=tuple(exchange(run)))
         with pytest.raises(StorageFull):
-            await store.writer.run(runs.save, final, transcript=transcript, delivery=result(run))
+            await store.writer.run(run_edits.save, final, transcript=transcript, delivery=result(run))
         full = False
         assert await stored(store, run) == run
         assert lines(tmp_path, "conversations/scheduler_news/*.jsonl") == []
-        assert not (await store.writer.run(runs.save, final, transcript=transcript, delivery=result(run))).repeated
+        assert not (await store.writer.run(run_edits.save, final, transcript=transcript, delivery=result(run))).repeated
 
 
 async def test_a_transcript_is_a_log_that_recall_never_sees(tmp_path: Path) -> None:
@@ -342,10 +346,10 @@ async def test_a_transcript_is_a_log_that_recall_never_sees(tmp_path: Path) -> N
     evening = 1_760_054_340.0  # 23:59
     async with running_store(tmp_path) as store:
         run = await begun(store, user="anna", at=evening)
-        await store.writer.run(runs.append_transcript, run, 1, exchange(run)[:3])
+        await store.writer.run(run_edits.append_transcript, run, 1, exchange(run)[:3])
         final = done(run)
         answer = attrs.evolve(exchange(run)[3], created_at=iso(evening + 600))
-        await store.writer.run(runs.save, final, transcript=Transcript(first_seq=4, messages=(answer,)))
+        await store.writer.run(run_edits.save, final, transcript=Transcript(first_seq=4, messages=(answer,)))
         assert not (await store.readers.run(fulltext.search, ["спокойно"], 1, (0, 99), 99, 5)).best
         assert await store.readers.run(messages.sessions, UserId("anna"), 9) == []
     records = lines(tmp_path, "conversations/*/*.jsonl")
@@ -355,7 +359,7 @@ async def test_a_transcript_is_a_log_that_recall_never_sees(tmp_path: Path) -> N
     ]
     assert {(each["metadata"]["run"], each["metadata"]["model"]) for each in records} == {(run.id, "local/tiny")}
     assert records[1]["metadata"]["calls"][0]["id"] == records[2]["metadata"]["call"] == "c1"
-    spoken = [run_records.parse_transcript(each) for each in records]
+    spoken = [runs.parse_transcript(each) for each in records]
     assert [each.run for each in spoken] == [run.id] * 4
 
 
@@ -366,7 +370,7 @@ async def test_runs_are_listed_by_page_task_and_status(tmp_path: Path) -> None:
     async with running_store(tmp_path) as store:
         made = [await begun(store, name=name) for name in ("news", "water") * 3]
         await begun(store, user="anna")
-        await store.writer.run(runs.save, done(made[2]))
+        await store.writer.run(run_edits.save, done(made[2]))
 
         async def listed(**filters: Any) -> list[str]:
             return [run.id for run in await store.readers.run(runs.newest, LOCAL, **{"limit": 99, **filters})]
@@ -388,10 +392,12 @@ async def test_tokens_by_task(tmp_path: Path) -> None:
             await store.writer.run(tasks.put, task(name, user=user), "new")
         for hour, tokens in enumerate((100, 20, 3)):
             run = await begun(store, at=START + 3600 * hour)
-            await store.writer.run(runs.save, done(run, prompt_tokens=tokens, completion_tokens=1))
-        await store.writer.run(runs.save, done(await begun(store, name="water", at=START + 7200), prompt_tokens=1000))
+            await store.writer.run(run_edits.save, done(run, prompt_tokens=tokens, completion_tokens=1))
+        await store.writer.run(
+            run_edits.save, done(await begun(store, name="water", at=START + 7200), prompt_tokens=1000)
+        )
         await begun(store, kind=RunKind.MANUAL, at=START + 9999)
-        await store.writer.run(runs.save, done(await begun(store, user="anna", at=START), prompt_tokens=7))
+        await store.writer.run(run_edits.save, done(await begun(store, user="anna", at=START), prompt_tokens=7))
 
         assert await store.readers.run(runs.tokens_by_task, iso(START)) == {
             (LOCAL, "news"): 126,

@@ -3,8 +3,8 @@ form to the byte."""
 
 from pathlib import Path
 
-from klaw.store import changes, records, run_records
-from klaw.store.kinds import memory_journal
+from klaw.store import changes
+from klaw.store.kinds import memory_journal, messages, runs, turns
 from tests.support.forgetting import forgetter
 from tests.support.old_home import lines_of, old_data, old_digests
 from tests.support.reindexing import differing, digests_of, run
@@ -69,16 +69,16 @@ def test_lines_that_are_read_and_written_again_are_the_same_bytes() -> None:
         written = changes.line(memory_journal.read(record))
         assert line == (written if until is None else f'{written[:-1]},"until":{until}}}')
     for line, record in lines_of("turns"):
-        assert records.turn_line(records.parse_turn(record)) == line
+        assert turns.line(turns.parse(record)) == line
     for line, record in lines_of("runs"):
-        assert run_records.run_line(run_records.parse_run(record)) == line
+        assert runs.run_line(runs.parse_run(record)) == line
     spoken = 0
     for line, record in lines_of("conversations"):
         if record["rowid"] is None:
             spoken += 1
-            assert run_records.parse_transcript(record).content == record["content"]
+            assert runs.parse_transcript(record).content == record["content"]
         else:
-            assert records.message_line(records.parse_message(record)) == line
+            assert messages.message_line(messages.parse_message(record)) == line
     assert spoken == 28
 
 

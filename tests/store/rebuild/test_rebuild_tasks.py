@@ -16,8 +16,8 @@ from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import At, Every, Run, RunKind, RunStatus, TaskName
 from klaw.errors import NoSuchChat, NoSuchTask, RunOver, StorageFull, TaskExists
-from klaw.store.kinds import messages, runs, tasks
-from klaw.store.kinds.runs import Transcript
+from klaw.store.kinds import messages, run_edits, runs, tasks
+from klaw.store.kinds.run_edits import Transcript
 from klaw.store.rebuild.actor import Reindexer
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.files import Places, remove
@@ -90,7 +90,7 @@ class Steps:
                 status = RunStatus.RUNNING if name == "begin" else RunStatus.REFUSED
                 kind = list(RunKind)[seed % 4]
                 begins = run_of(called, user=user, at=at, status=status, kind=kind, message=text)
-                if not (await writer.run(runs.begin, begins)).repeated:
+                if not (await writer.run(run_edits.begin, begins)).repeated:
                     self.runs[begins.id] = begins
             case _ if self.runs:
                 chosen = list(self.runs.values())[seed % len(self.runs)]
@@ -114,33 +114,33 @@ class Steps:
             chosen, prompt_tokens=chosen.prompt_tokens + seed % 100, details={"rate": seed / 7, "é": text}
         )
         if name == "transcript":
-            await writer.run(runs.append_transcript, chosen, 1, exchange(chosen))
+            await writer.run(run_edits.append_transcript, chosen, 1, exchange(chosen))
             return
         if name == "end":
             status = [RunStatus.DONE, RunStatus.SILENT, RunStatus.FAILED, RunStatus.INTERRUPTED][seed % 4]
             after = attrs.evolve(after, status=status, ended_at=iso(START + seed), result=text, error=text or None)
             last = Transcript(first_seq=5, messages=(exchange(chosen)[-1],))
-            if not (await writer.run(runs.save, after, transcript=last)).repeated:
+            if not (await writer.run(run_edits.save, after, transcript=last)).repeated:
                 self.runs[chosen.id] = after
             return
         after = attrs.evolve(after, delivered=chosen.delivered + 1)
         said = result(after, text, number=after.delivered, chat=target)
         if chosen.status.over:
             with pytest.raises(RunOver):
-                await writer.run(runs.save, after, delivery=said)
+                await writer.run(run_edits.save, after, delivery=said)
         elif name == "full":
             self.full = True
             with pytest.raises(StorageFull):
-                await writer.run(runs.save, attrs.evolve(chosen, note=text + "!"))
+                await writer.run(run_edits.save, attrs.evolve(chosen, note=text + "!"))
             self.full = False
         elif not any(each.delivered for each in self.runs.values()) and seed % 2:
             with pytest.raises(NoSuchChat):
                 await writer.run(
-                    runs.save, after, delivery=attrs.evolve(said, chat=chat_id(chosen.user, "nobody here"))
+                    run_edits.save, after, delivery=attrs.evolve(said, chat=chat_id(chosen.user, "nobody here"))
                 )
         else:
             await writer.run(messages.append, [new("hello", user=chosen.user, chat=target)])
-            await writer.run(runs.save, after, delivery=said)
+            await writer.run(run_edits.save, after, delivery=said)
             self.runs[chosen.id] = after
             self.delivered += 1
 
@@ -175,11 +175,11 @@ async def work(store: Store, name: str, number: int) -> None:
         await writer.run(tasks.remove, known.user, known.name, iso(START + number))
     else:
         await writer.run(tasks.put, attrs.evolve(known, message=f"сделай {number}"), "existing")
-    begun = (await writer.run(runs.begin, run_of(name))).run
-    await writer.run(runs.append_transcript, begun, 1, exchange(begun)[:3] * 4)
+    begun = (await writer.run(run_edits.begin, run_of(name))).run
+    await writer.run(run_edits.append_transcript, begun, 1, exchange(begun)[:3] * 4)
     if number % 4:
         final = attrs.evolve(begun, status=RunStatus.DONE, delivered=1, result="x" * 50)
-        await writer.run(runs.save, final, delivery=result(begun, f"итог {number}"))
+        await writer.run(run_edits.save, final, delivery=result(begun, f"итог {number}"))
 
 
 async def filled(root: Path, rounds: int = 20) -> None:
@@ -209,7 +209,7 @@ async def test_what_changes_meanwhile_is_in_the_new_database(tmp_path: Path) -> 
             number += 1
             await work(store, f"t{number % 3}", number)
             for old in (await store.readers.run(runs.running))[:1]:
-                await store.writer.run(runs.save, attrs.evolve(old, prompt_tokens=old.prompt_tokens + 1))
+                await store.writer.run(run_edits.save, attrs.evolve(old, prompt_tokens=old.prompt_tokens + 1))
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped, (status.report.reason, status.report.tables)
@@ -253,7 +253,7 @@ async def test_a_difference_is_refused(tmp_path: Path, what: str) -> None:
     assert differing(report) == {table}
     assert run(tmp_path, accept=True).swapped
     async with running_store(tmp_path) as store:
-        assert (await store.writer.run(runs.begin, run_of())).repeated is False
+        assert (await store.writer.run(run_edits.begin, run_of())).repeated is False
 
 
 async def test_what_was_built_before_a_task_was_removed_is_gone_on_with(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_what_was_built_before_a_task_was_removed_is_gone_on_with(tmp_path
             await store.writer.run(tasks.remove, known.user, known.name, iso(START))
         await work(store, "later", 1)
         for old in await store.readers.run(runs.running):
-            await store.writer.run(runs.save, attrs.evolve(old, status=RunStatus.INTERRUPTED))
+            await store.writer.run(run_edits.save, attrs.evolve(old, status=RunStatus.INTERRUPTED))
     report = run(tmp_path)
     assert report.swapped, report.tables
     assert report.tally.reused > 0
@@ -285,8 +285,8 @@ async def test_transcripts_are_left_alone(tmp_path: Path) -> None:
     async with reindexing_store(tmp_path) as (store, reindexer):
         await reindexer.start(Options())
         await reached(reindexer, "compare")
-        begun = (await store.writer.run(runs.begin, run_of())).run
-        await store.writer.run(runs.append_transcript, begun, 1, [new("long " * 60_000)])
+        begun = (await store.writer.run(run_edits.begin, run_of())).run
+        await store.writer.run(run_edits.append_transcript, begun, 1, [new("long " * 60_000)])
         status = await ended(reindexer)
         assert status.report is not None, status.error
         assert status.report.swapped

@@ -16,7 +16,7 @@ from klaw.domain.names import LOCAL_USER, chat_id
 from klaw.domain.search import Candidate, Decision, Recalled
 from klaw.domain.summary import Summary
 from klaw.domain.text import RECALL_HEADER
-from klaw.store.records import dumps
+from klaw.store.rows import dumps
 from tests.support.stores import dialogue, stored
 
 MET = Summary(

@@ -24,7 +24,7 @@ from klaw.domain.names import UserId
 from klaw.domain.task import RunStatus
 from klaw.gateway.auth import add_token, tokens_file
 from klaw.store.engine.connect import prepare_writer
-from klaw.store.kinds import facts, messages, runs, tasks, vectors
+from klaw.store.kinds import facts, messages, run_edits, tasks, vectors
 from klaw.store.store import Store
 from tests.conftest import CANARY
 from tests.support.facts import fact
@@ -333,10 +333,10 @@ def test_a_database_that_is_ahead_of_the_logs(paths: Paths) -> None:
 async def with_tasks(store: Store) -> None:
     """A task, and a run of it with a transcript and a result."""
     await store.writer.run(tasks.put, task(message=CANARY), "new")
-    begun = (await store.writer.run(runs.begin, run_of())).run
-    await store.writer.run(runs.append_transcript, begun, 1, exchange(begun))
+    begun = (await store.writer.run(run_edits.begin, run_of())).run
+    await store.writer.run(run_edits.append_transcript, begun, 1, exchange(begun))
     final = attrs.evolve(begun, status=RunStatus.DONE, delivered=1)
-    await store.writer.run(runs.save, final, delivery=result(begun, chat="other"))
+    await store.writer.run(run_edits.save, final, delivery=result(begun, chat="other"))
 
 
 def test_a_clock_that_went_back_is_no_loss(paths: Paths) -> None:

@@ -1,0 +1,189 @@
+"""Runs of tasks, their transcripts, and what they say in chats.
+
+Why no result is lost or delivered twice when the process dies. A delivery has two lines: the message in its chat's log,
+and the run's new state in the log of runs; they are one group of the journal, so both are there or none.
+
+- Killed before the group is in the commit log: nobody was told anything. The run is still running in both logs and
+  database; the scheduler marks it as interrupted and, where that is due, tries again.
+- Killed after that and before the database's commit: the next start puts both back.
+- Killed after the commit and before the answer: all is there. To save the same state again is answered as repeated.
+- A home that an older Klaw left between the two lines: the message is there, the run's state still says running.
+  ``runs.delivered_of`` finds the message by its id, which follows from the run's id, and recovery records it.
+
+In none of them can a run say that it delivered what no log has. The database is never ahead of the logs.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+from klaw.domain.message import NewMessage
+from klaw.domain.names import name_of, user_of
+from klaw.domain.task import Run, delivery_id, notice_id, task_name
+from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, RunOver, StorageError
+from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import messages, runs
+from klaw.store.kinds.messages import Appended, append_one
+
+
+@attrs.frozen(kw_only=True)
+class Transcript:
+    """Messages of a run for its JSONL. They are no rows of ``messages``, and recall never finds them."""
+
+    first_seq: int
+    """Place of the first one within the run: 1, 2 …"""
+    messages: tuple[NewMessage, ...]
+
+
+@attrs.frozen
+class Begun:
+    """Outcome of ``begin``."""
+
+    run: Run
+    repeated: bool
+    """There was a run of this user, task, kind, due and attempt already; it is ``run``, and nothing was written."""
+
+
+@attrs.frozen
+class RunSaved:
+    """Outcome of ``save``."""
+
+    run: Run
+    appended: tuple[Appended, ...]
+    """The delivery and the notice, as far as there were any, in this order."""
+    repeated: bool
+    """The same was saved before; nothing was written."""
+
+
+def begin(tx: Transaction, run: Run, notice: NewMessage | None = None) -> Begun:
+    """Store a run that begins, or one that is refused and so over already.
+
+    A second run of the same user, task, kind, due and attempt is not stored: the answer has ``repeated`` and the
+    first one. So no fire time runs twice.
+
+    Args:
+        tx: the transaction.
+        run: the run.
+        notice: what a chat is told of it (``domain.task.notice_message``).
+
+    Raises:
+        NoSuchChat: that of the notice; nothing was stored.
+        IdConflict: the id is another run's.
+    """
+    task_name(run.task)  # it becomes a folder
+    present = runs.same_start(tx.connection, run)
+    if present is not None:
+        return Begun(present, repeated=True)
+    if runs.change_of(tx.connection, run.id):
+        raise IdConflict("this id is already another run's")
+    if notice is not None:
+        _say(tx, run, notice, notice_id(run.id))
+    _put(tx, run)
+    return Begun(run, repeated=False)
+
+
+def append_transcript(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMessage]) -> None:
+    """Add messages to the JSONL of a run, in ``domain.task.run_folder``; all of a run are in one file, the one of
+    the UTC day on which it began. Their chat is replaced by the folder's name; their metadata gets the run's id
+    and, unless they name one, its model. A repetition would double them; readers know them by their ids.
+
+    Args:
+        tx: the transaction.
+        run: the run.
+        first_seq: place of the first message within the run, from 1.
+        added: in order.
+
+    Raises:
+        NoSuchRun: it was not begun.
+        RunOver: it has ended.
+    """
+    if _stored(tx, run).status.over:
+        raise _over(run)
+    _transcribe(tx, run, first_seq, added)
+
+
+def save(
+    tx: Transaction,
+    run: Run,
+    *,
+    transcript: Transcript | None = None,
+    delivery: NewMessage | None = None,
+    notice: NewMessage | None = None,
+) -> RunSaved:
+    """Store the next state of a run that has not ended: how far it is, a delivery in its middle, or its end. The same
+    again is answered with ``repeated``, and nothing is written twice.
+
+    Args:
+        tx: the transaction.
+        run: the new state. With a delivery its ``delivered`` counts that already.
+        transcript: last lines of its transcript.
+        delivery: a result for the run's chat, ``domain.task.delivery_message`` with the number
+            ``run.delivered``. It gets its place in the chat like any message and is published like any.
+        notice: what another chat is told (``domain.task.notice_message``).
+
+    Raises:
+        NoSuchChat: that of the delivery or of the notice is unknown or another user's; nothing was stored.
+        NoSuchRun: it was not begun.
+        RunOver: it has ended, in another way.
+        StorageError: the state does not fit the stored one, or the delivery does not fit the state.
+    """
+    stored = _stored(tx, run)
+    same = runs.fields(stored) == runs.fields(run)
+    if same and (run.status.over or delivery is not None):
+        found = (messages.find(tx.connection, run.user, new.id) for new in (delivery, notice) if new is not None)
+        appended = tuple(Appended(message, repeated=True) for message in found if message is not None)
+        return RunSaved(stored, appended, repeated=True)
+    if stored.status.over:
+        raise _over(run)
+    if run.delivered < stored.delivered:
+        raise StorageError("a run cannot have delivered less than before")
+    said = []
+    if delivery is not None:
+        said.append(_say(tx, run, delivery, delivery_id(run.id, run.delivered)))
+    if notice is not None:
+        said.append(_say(tx, run, notice, notice_id(run.id)))
+    if transcript is not None:
+        _transcribe(tx, run, transcript.first_seq, transcript.messages)
+    _put(tx, run)
+    return RunSaved(run, tuple(said), repeated=False)
+
+
+def _stored(tx: Transaction, run: Run) -> Run:
+    stored = runs.get(tx.connection, run.user, run.id)
+    if stored is None:
+        raise NoSuchRun(f"there is no such run of {run.task}")
+    if _start(stored) != _start(run):
+        raise StorageError("the run began otherwise: user, task, kind, due, attempt and start stay as they were")
+    return stored
+
+
+def _start(run: Run) -> tuple[object, ...]:
+    """What never changes; the run's logs are found by it."""
+    return run.user, run.task, run.kind, run.due, run.attempt, run.started_at
+
+
+def _over(run: Run) -> RunOver:
+    return RunOver(f"the run of {run.task} has ended already")
+
+
+def _put(tx: Transaction, run: Run) -> None:
+    tx.write(runs.run_path(run), runs.run_line(runs.put(tx.connection, run)))
+
+
+def _transcribe(tx: Transaction, run: Run, first_seq: int, added: Sequence[NewMessage]) -> None:
+    path = runs.transcript_path(run)
+    for seq, message in enumerate(added, first_seq):
+        tx.write(path, runs.transcript_line(run, seq, message))
+
+
+def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> Appended:
+    """Append a message of a run to a chat that is there, and its user's."""
+    if new.id != wanted_id or new.user != run.user or new.metadata.get("run") != run.id:
+        raise StorageError("the message is not the one that this state of the run says")
+    session = messages.session(tx.connection, new.chat)
+    if session is None or session.user != run.user or user_of(new.chat) != run.user:
+        raise NoSuchChat(name_of(new.chat))
+    appended = append_one(tx, new)
+    if appended.message.metadata.get("run") != run.id:
+        raise IdConflict("this message id is already used by another message")
+    return appended
