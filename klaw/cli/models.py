@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from klaw.cli.progress import ProgressLine
+from klaw.cli.output import ProgressLine
 from klaw.config.paths import Paths
 from klaw.errors import ModelError
 from klaw.operations.operation import Noun, OperationError, Shown, argument, size

@@ -17,8 +17,7 @@ import attrs
 
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.arguments import Words, add_home
-from klaw.cli.output import print_json, say, warn, written
-from klaw.cli.progress import ProgressLine
+from klaw.cli.output import ProgressLine, print_json, say, warn, written
 from klaw.config.owner import enter
 from klaw.config.paths import Paths
 from klaw.convert import wire_name

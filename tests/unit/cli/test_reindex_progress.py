@@ -6,9 +6,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from klaw.cli import progress
-from klaw.cli.output import written
-from klaw.cli.progress import ProgressLine
+from klaw.cli import output
+from klaw.cli.output import ProgressLine, written
 from klaw.cli.reindex import lines
 from klaw.operations.operation import size
 from klaw.store.rebuild.values import Report, Side, TableComparison, Tally, Vectors
@@ -22,7 +21,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
     return now
 
 
