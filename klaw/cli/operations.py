@@ -55,7 +55,8 @@ def add(commands: Any, noun: Noun) -> None:
         group = parser.new_group()
         for each in made:
             if each.cli:
-                text = f"{each.help[0].lower()}{each.help[1:].rstrip('.')}"
+                first = each.help.partition(". ")[0].rstrip(".")
+                text = f"{first[0].lower()}{first[1:]}"
                 inherited = {"argument_default": argparse.SUPPRESS} if own else {}
                 _fill(group.add_parser(each.cli, help=text, description=each.help, **inherited), each)
 

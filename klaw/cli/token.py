@@ -31,7 +31,7 @@ class Revoked:
 
 @NOUN.operation("token_add", OfUser, cli="add")
 def add(asked: OfUser, paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
-    """Make a token for a user and print it, this once."""
+    """Make a token for a user and print it once."""
     from klaw.actor.clock import SystemClock, iso
     from klaw.gateway.auth import add_token, load_access, tokens_file
 
@@ -85,7 +85,7 @@ def allow_local(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
 
 @NOUN.operation("token_deny_local", cli="deny-local")
 def deny_local(paths: Paths, say: Callable[..., None]) -> dict[str, Any]:
-    """Ask connections from this machine for a token too, as after the first ``token add``."""
+    """Ask connections from this machine for a token too, as after the first `klaw token add`."""
     return _set_local(paths, say, allowed=False)
 
 
