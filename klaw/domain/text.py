@@ -102,6 +102,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def cut(text: str, limit: int) -> str:
+    """A text of at most so many characters; an ellipsis stands for the rest."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
 def hanging(text: str) -> str:
     """Data behind a label: further lines are marked, empty ones left out."""
     return f"\n{MARK} ".join(line for line in text.splitlines() if line.strip())

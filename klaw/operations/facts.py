@@ -1,4 +1,5 @@
-"""Facts: what is remembered about a user. The answers hold what the facts say, so they never go into a log."""
+"""What is remembered about a user: facts, and core memory beside them. The answers hold it, so they never go into a
+log."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -6,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import attrs
 
 from klaw.convert import Bounds, Check
+from klaw.domain import core_memory
 from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text, is_category
 from klaw.domain.names import UserId
-from klaw.errors import NoSuchFact
+from klaw.domain.text import cut, one_line
+from klaw.errors import CoreUnreadable, NoSuchFact
 from klaw.operations.operation import (
     Lines,
     Name,
@@ -16,8 +19,10 @@ from klaw.operations.operation import (
     OfUser,
     OperationError,
     Paged,
+    Slash,
     Table,
     Whole,
+    also,
     argument,
     minute,
     more,
@@ -31,9 +36,14 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
 
 T = TypeVar("T")
+SHOWN_FACTS = 20
+"""At a glance, each of at most ``MAX_LINE`` characters."""
+MAX_LINE = 200
+
 NOUN = Noun(
     "facts", "list, add, change and remove what is remembered about a user (docs/topics.md)", invalid="bad_fact"
 )
+MEMORY = Noun("memory", "show core memory and the most important facts")
 
 
 def _category(name: str) -> str:
@@ -225,3 +235,47 @@ async def undo(asked: FactUndo, user: UserId, facts: "Facts") -> dict[str, Any]:
     """Undo the newest change of a fact, also its removal or its creation."""
     done = _written(await facts.undo(user, FactId(asked.fact), to=asked.entry))
     return {"id": asked.fact, "fact": done.fact and as_json(done.fact), "revived": list(map(as_json, done.revived))}
+
+
+# -- all that is remembered, at a glance -----------------------------------------------------------------------------
+
+
+def _shown(answer: dict[str, Any]) -> Lines:
+    if answer["core_error"] is not None:
+        core = [f"Core memory: {answer['core_error']}."]
+    elif not answer["core"]:
+        core = ["Core memory is empty."]
+    else:
+        core = ["Core memory, part of every prompt:", *(f"  {line}" for line in answer["core"].split("\n"))]
+    facts = answer["facts"]
+    if not facts:
+        return [*core, "No facts are known."]
+    rows = [
+        [each["id"], f"{each['importance']:>3}", f"{each['category']}: {cut(one_line(each['text']), MAX_LINE)}"]
+        for each in facts
+    ]
+    return [*core, "Facts, the most important first:", Table(rows), *also(answer, "facts", "klaw facts list")]
+
+
+_SLASH = Slash(word="/memory", help="show what is remembered about you: core memory and the most important facts")
+
+
+@MEMORY.operation("memory", OfUser, cli="", show=_shown, offline=True, slash=_SLASH)
+async def memory(user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Show core memory and the most important facts."""
+    from klaw.store.kinds import facts
+    from klaw.store.kinds.core_memory import read_core
+
+    document, error = None, None
+    try:
+        document = await readers.run(read_core, user)
+    except CoreUnreadable as problem:
+        error = str(problem)
+    found = await readers.run(facts.of_user, user, limit=SHOWN_FACTS)
+    return {
+        "user": user,
+        "core": core_memory.render(document) if document else "",
+        "core_error": error,
+        "facts": [as_json(each) for each in found],
+        "count": await readers.run(facts.count, user),
+    }

@@ -144,7 +144,7 @@ class Argument:
     hidden: bool = False
     """The command line does not have it."""
     id_of: str | None = None
-    """It is an id of this kind, which may be shortened (``store.sql.short_ids``)."""
+    """It is an id of this kind, which may be shortened (``perform.lengthened``)."""
 
 
 def argument(help: str, *, default: Any = None, **how: Any) -> Any:  # noqa: A002  as argparse calls it

@@ -140,28 +140,17 @@ async def lengthened(readers: "Readers", user: UserId, asked: Any) -> Any:
         given = getattr(asked, field.name)
         if kind is None or given is None:
             continue
-        head, text = read_id(given)
-        if not ID.fullmatch(text) or (kind == "message" and text.isdecimal()):
+        of, _, text = given.rpartition(":")  # ``klaw forget`` names facts and people by ``fact:ID``
+        if of not in ("", "fact", "person") or not ID.fullmatch(text) or (kind == "message" and text.isdecimal()):
             continue
-        of: IdKind = "fact" if head == "fact:" else "person" if head else kind
-        found = await readers.run(beginning_with, of, user, text, MOST_TOLD + 1)
-        changed[field.name] = f"{head}{only(found, field.name) or text}"
+        found = await readers.run(beginning_with, of or kind, user, text, MOST_TOLD + 1)
+        if len(found) > 1:
+            more = " …" if len(found) > MOST_TOLD else ""
+            several = f"several ids begin so: {', '.join(found[:MOST_TOLD])}{more}"
+            raise OperationError("ambiguous_id", several, field=field.name)
+        if found:
+            changed[field.name] = given.removesuffix(text) + found[0]
     return attrs.evolve(asked, **changed) if changed else asked
-
-
-def only(found: list[str], field: str) -> str | None:
-    """What was found; None when there is nothing. Raises OperationError when there are several."""
-    if len(found) <= 1:
-        return found[0] if found else None
-    more = " …" if len(found) > MOST_TOLD else ""
-    several = f"several ids begin so: {', '.join(found[:MOST_TOLD])}{more}"
-    raise OperationError("ambiguous_id", several, field=field)
-
-
-def read_id(given: str) -> tuple[str, str]:
-    """What stands before the id, and the id: ``klaw forget`` names facts and people by ``fact:ID``."""
-    head, colon, text = given.partition(":")
-    return (f"{head}:", text) if colon and head in ("fact", "person") else ("", given)
 
 
 # -- all operations, by the modules of this package: a new one is found by being there --------------------------------

@@ -7,7 +7,7 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain.names import UserId, user_id
-from klaw.domain.text import plural
+from klaw.domain.text import cut, one_line, plural
 from klaw.errors import ConfigError, Problem
 from klaw.operations.operation import Line, Lines, Name, Noun, OperationError, Scope, Table, argument, chat_of
 
@@ -171,7 +171,7 @@ def _turn(each: "Replayed", *, text: bool) -> dict[str, Any]:
         "chat": turn.chat,
         "started_at": turn.started_at,
         "pending": turn.receipt["pending"],
-        **({"question": _snippet(each.stored.question)} if text else {}),
+        **({"question": cut(one_line(each.stored.question), SNIPPET_CHARACTERS)} if text else {}),
         "changed": each.changed,
         "kept_then": each.kept_then,
         "before": {"kept": sorted(each.kept(each.before)), "tokens": before, "degraded": list(each.before.degraded)},
@@ -188,10 +188,5 @@ def _message(candidate: "Candidate", *, text: bool) -> dict[str, Any]:
         "role": message.role.value,
         "created_at": message.created_at,
         "tokens": candidate.tokens,
-        **({"text": _snippet(candidate.text)} if text else {}),
+        **({"text": cut(one_line(candidate.text), SNIPPET_CHARACTERS)} if text else {}),
     }
-
-
-def _snippet(text: str) -> str:
-    shown = " ".join(text.split())
-    return shown if len(shown) <= SNIPPET_CHARACTERS else shown[: SNIPPET_CHARACTERS - 1] + "…"

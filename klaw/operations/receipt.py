@@ -13,7 +13,7 @@ from klaw.operations.why import find_message
 if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
 
-RECEIPTS = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
+NOUN = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +34,7 @@ def _lines(answer: dict[str, Any]) -> Lines:
     return why_lines(answer) if "why" in answer else lines(answer)
 
 
-@RECEIPTS.operation("receipt", Receipt, cli="", show=_lines, scope=Scope.OPERATOR, offline=True)
+@NOUN.operation("receipt", Receipt, cli="", show=_lines, scope=Scope.OPERATOR, offline=True)
 async def receipt(asked: Receipt, user: UserId, readers: "Readers", parts: Mapping[str, Any]) -> dict[str, Any]:
     """Show what an answer was made from: context, recall, tools and usage."""
     from klaw.operations.explain.message_outcome import explain_message, with_search

@@ -8,7 +8,7 @@ import attrs
 
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunStatus
-from klaw.domain.text import plural
+from klaw.domain.text import cut, one_line, plural
 from klaw.operations.operation import (
     Limit,
     Lines,
@@ -64,9 +64,8 @@ def run_table(runs: list[dict[str, Any]]) -> Lines:
 
 
 def _row(run: dict[str, Any]) -> list[str]:
-    note, sent = " ".join((run["note"] or run["error"] or "").split()), str(run["delivered"])
+    note, sent = cut(one_line(run["note"] or run["error"] or ""), MAX_NOTE), str(run["delivered"])
     tokens = str(run["prompt_tokens"] + run["completion_tokens"])
-    note = note if len(note) <= MAX_NOTE else f"{note[: MAX_NOTE - 1]}…"
     begun = [run["id"], run["task"], run["kind"], status_of(run), minute(run["started_at"])]
     return [*begun, took(run), tokens, sent, note]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from klaw.store.engine.database import Readers
     from klaw.store.overview import Target
 
-MESSAGES = Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
+NOUN = Noun("why", "tell where a message is and what brings it back (docs/receipts.md)")
 
 TURNS = 20
 """Newest turns of the chat that are looked through."""
@@ -243,7 +243,7 @@ def _target(named: str, chat: str | None, user: UserId | None, field: str) -> "T
 # -- the operation ----------------------------------------------------------------------------------------------------
 
 
-@MESSAGES.operation("why", Why, cli="", show=lines, scope=Scope.OPERATOR, offline=True)
+@NOUN.operation("why", Why, cli="", show=lines, scope=Scope.OPERATOR, offline=True)
 async def why(
     asked: Why, readers: "Readers", paths: "Paths", config: "EngineConfig", recall: "Recall", embedder: "Embedder"
 ) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from klaw.domain.text import clean, printable
+from klaw.domain.text import clean, cut, printable
 from klaw.llm.types import ToolCall
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -80,8 +80,7 @@ def in_short(arguments: Mapping[str, Any]) -> str:
         )
         line = printable(" ".join(text[: SHOWN_CHARS + 1].split()))
         parts.append(line if len(arguments) == 1 else f"{printable(name[:MAX_NAME])}: {line}")
-    told = ", ".join(parts)
-    return told if len(told) <= SHOWN_CHARS else f"{told[: SHOWN_CHARS - 1]}…"
+    return cut(", ".join(parts), SHOWN_CHARS)
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:

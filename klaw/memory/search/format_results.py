@@ -14,7 +14,7 @@ from klaw.domain.search import (
     SearchResult,
     TopicResult,
 )
-from klaw.domain.text import one_line
+from klaw.domain.text import cut, one_line
 
 _ORIGINS = {
     Origin.USER: "the user's own words",
@@ -76,21 +76,16 @@ MAX_SUMMARY_CHARS = 400
 
 def _topic(topic: TopicResult) -> str:
     said = f"{_minute(topic.first_at)} to {_minute(topic.last_at)}, chat {name_of(topic.chat)}"
-    return f"[topic, {said}, {topic.messages} messages]: {_short(topic.summary)}"
+    return f"[topic, {said}, {topic.messages} messages]: {cut(one_line(topic.summary), MAX_SUMMARY_CHARS)}"
 
 
 def _person(person: PersonResult) -> str:
     also = [f"also called {', '.join(person.aliases)}"] if person.aliases else []
     named = [f"last named {person.last_at[:10]}"] if person.last_at else []
     who = [f"the user's {person.relation}"] if person.relation else []
-    facts = " ".join(f"(fact {each.id}) {_short(each.text)}" for each in person.facts)
+    facts = " ".join(f"(fact {each.id}) {cut(one_line(each.text), MAX_SUMMARY_CHARS)}" for each in person.facts)
     told = f"[{', '.join(['person', *who, *also, *named])}]: {person.name}{f'. {facts}' if facts else ''}"
     return one_line(told)
-
-
-def _short(text: str) -> str:
-    text = one_line(text)
-    return text if len(text) <= MAX_SUMMARY_CHARS else f"{text[: MAX_SUMMARY_CHARS - 1]}…"
 
 
 def _minute(time: str) -> str:

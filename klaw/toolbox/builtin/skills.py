@@ -22,7 +22,7 @@ import yaml
 from klaw.actor.threads import Threads
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.prompt_files import SKILLS_FOLDER as FOLDER
-from klaw.domain.text import normalized
+from klaw.domain.text import cut, normalized
 from klaw.errors import ToolRefused
 from klaw.toolbox.files import reading
 from klaw.toolbox.files.beneath import Root, root_of
@@ -63,11 +63,9 @@ def parse(text: str, folder: str) -> Head:
     description = " ".join(_text(values, "description").split())
     if not description:
         raise ToolRefused("the head has no description")
-    if len(description) > MAX_DESCRIPTION_CHARS:
-        description = description[: MAX_DESCRIPTION_CHARS - 1].rstrip() + "…"
     return Head(
         name=_name(_text(values, "name") or folder),
-        description=description,
+        description=cut(description, MAX_DESCRIPTION_CHARS),
         for_model=str(values.get("disable-model-invocation", "")).lower() not in ("true", "yes", "on"),
         body=body.strip("\n"),
     )
@@ -188,7 +186,7 @@ class Catalogue:
         room = MAX_SHOWN_CHARS
         offered = self._skills.offered
         for number, skill in enumerate(offered):
-            line = f"- {skill.name}: {_short(skill.description)}"
+            line = f"- {skill.name}: {cut(skill.description, _MAX_LINE_CHARS)}"
             room -= len(line) + 1
             if room < 0:
                 lines.append(f"- and {len(offered) - number} more: see skill_list")
@@ -273,10 +271,6 @@ class Catalogue:
             skills=tuple(skills[name] for name in sorted(skills)),
             problems=tuple(sorted(problems, key=lambda problem: problem.folder)),
         )
-
-
-def _short(description: str) -> str:
-    return description if len(description) <= _MAX_LINE_CHARS else description[: _MAX_LINE_CHARS - 1].rstrip() + "…"
 
 
 def skill_tools(catalogue: Catalogue, threads: Threads) -> tuple[ToolSpec, ...]:

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from klaw.convert import unquoted
-from klaw.domain.text import clean_output, has_forbidden
+from klaw.domain.text import clean_output, cut, has_forbidden
 from klaw.errors import BadValue, Problem
 from klaw.toolbox import calls
 from klaw.toolbox.spec import Arguments
@@ -61,9 +61,7 @@ def chosen(listed: Sequence[Listed], patterns: Sequence[str], most: int) -> tupl
 
 def described(server: str, text: str) -> str:
     """A tool's description for models: bounded, and with where it comes from."""
-    plain = clean_output(text[: MAX_DESCRIPTION * 2]).strip()
-    if len(plain) > MAX_DESCRIPTION:
-        plain = plain[: MAX_DESCRIPTION - 1].rstrip() + "…"
+    plain = cut(clean_output(text[: MAX_DESCRIPTION * 2]).strip(), MAX_DESCRIPTION)
     origin = f"(From the MCP server {server}.)"
     return f"{plain}\n{origin}" if plain else origin
 
@@ -262,7 +260,7 @@ class _Reader:
         if isinstance(value.get("pattern"), str):  # servers write patterns that no provider's engine knows
             told.append(f"(pattern: {value['pattern'][:MAX_TEXT]})")
         text = clean_output(" ".join(told)).strip()
-        return _cut(text, MAX_PARAMETER_DESCRIPTION) if text else None
+        return cut(text, MAX_PARAMETER_DESCRIPTION) if text else None
 
     def _resolved(self, value: dict[str, Any], seen: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Follow ``$ref`` within the schema. One that leads out, nowhere or back to itself is anything."""
@@ -327,10 +325,6 @@ def _shown_key(name: str, taken: Mapping[str, Any]) -> str:
         number += 1
         shown = f"{shown[:50]}_{number}"
     return shown
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def _meant(value: object, kind: object) -> object:

@@ -96,7 +96,8 @@ async def test_it_is_told_as_no_words_of_the_user(tmp_path: Path) -> None:
         told = show(page, page.results)
         assert "[note on a tool's result, " in told
         assert "chat main, not the user's words]: web: В Риге дождь" in told
-        answer = await ask_operation("search", {"search": search, "readers": store.readers}, query="дождь", user="anna")
+        parts = {"search": search, "readers": store.readers, "embedder": Embedder(SystemClock(), enabled=False)}
+        answer = await ask_operation("search", parts, query="дождь", user="anna")
         assert "note" in {each["kind"] for each in answer["results"]}
         text = "\n".join(search_lines(answer))
         assert "main#2  note on a tool's result" in text
