@@ -392,6 +392,14 @@ class ActorTooSlow(KlawError):
     handler must not swallow it."""
 
 
+class TooManyChats(KlawError):
+    """The user has ``chats.maxPerUser`` chats already."""
+
+
+class ChatBusy(KlawError):
+    """The chat's mailbox is full: the client should send again a little later."""
+
+
 class ServerUnreachable(KlawError):
     """No connection to the server could be made for as long as the client was told to try."""
 

@@ -34,9 +34,8 @@ from klaw.actor.backoff import Backoff
 from klaw.actor.mailbox import Reply
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.events import Entry
 from klaw.errors import RequestRefused
-from klaw.wire.frames import HISTORY_LIMIT, ChatList, GetChats, GetHistory, GetReceipt, History, Receipt
+from klaw.wire.frames import HISTORY_LIMIT, ChatList, ChatMessage, GetChats, GetHistory, GetReceipt, History, Receipt
 from tests.support import llm_server
 from tests.support.llm_server import LlmServer, Pause, Recorded, Text, serve_llm
 from tests.support.server import Server, served, write_home
@@ -117,7 +116,7 @@ class Person:
     async def _look(self, client: Client) -> None:
         while True:
             event = await client.next_event()
-            if isinstance(event, Entry) and event.chat == self.chat:
+            if isinstance(event, ChatMessage) and event.chat == self.chat:
                 last = self.seen[-1][0] if self.seen else 0
                 if event.seq != last + 1:
                     self.problems.append(f"{self.name}: after {last} of {self.chat} it saw {event.seq}")

@@ -147,17 +147,16 @@ class Supervisor:
 
     async def start(self, spec: ActorSpec) -> None:
         """Start an actor and wait until it runs (or, if transient, until its first start failed)."""
-        entry = self.start_soon(spec)
-        await entry.wait()
+        self.start_soon(spec)
+        await self._entries[spec.name].settled.wait()
 
-    def start_soon(self, spec: ActorSpec) -> "Starting":
+    def start_soon(self, spec: ActorSpec) -> None:
         """Start an actor without waiting. Raises ValueError when one of that name is alive."""
         if spec.name in self._entries:
             raise ValueError(f"an actor named {spec.name} is alive")
         entry = _Entry(spec, self._clock)
         self._entries[spec.name] = entry
         self._nursery.start_soon(self._supervise, entry, name=spec.name)
-        return Starting(entry)
 
     async def stop(self, name: str, reason: str) -> bool:
         """Close the actor's mailbox, let it finish what is queued, cancel it when its budget is over.
@@ -282,13 +281,3 @@ class Supervisor:
         """Sleep, but wake for a stop."""
         with trio.move_on_after(seconds):
             await entry.stopping.wait()
-
-
-class Starting:
-    """Lets the starter wait until the actor runs or its first start failed."""
-
-    def __init__(self, entry: _Entry) -> None:
-        self._entry = entry
-
-    async def wait(self) -> None:
-        await self._entry.settled.wait()

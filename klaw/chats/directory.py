@@ -14,12 +14,11 @@ from klaw.agent.agent import Agent
 from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.commands import SlashCommands
-from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.domain import names
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
-from klaw.errors import ActorStopped
+from klaw.errors import ActorStopped, ChatBusy, TooManyChats
 from klaw.store.kinds import messages, turns
 from klaw.store.kinds.messages import Appended, Session
 
@@ -29,7 +28,7 @@ log = structlog.get_logger("klaw.chats")
 
 
 class ChatDirectory:
-    """Implements ``chats.service.Chats`` for the gateway."""
+    """Chats of all users. What takes a user sees that user's chats only."""
 
     def __init__(self, agent: Agent, slash: SlashCommands) -> None:
         self._supervisor = agent.core.supervisor
@@ -41,16 +40,28 @@ class ChatDirectory:
     # -- the gateway -----------------------------------------------------------------------------------------------
 
     def runs(self, chat: ChatId) -> bool:
-        """See ``Chats.runs``."""
+        """Whether ``submit`` may be called; else ``start`` it."""
         handle = self._handles.get(chat)
         return handle is not None and not handle.mailbox.closed and self._closing is None
 
     async def start(self, user: UserId, name: str) -> None:
-        """See ``Chats.start``."""
+        """Have a chat run; a new name makes a new chat, which is stored with its first message.
+
+        Raises:
+            InvalidName: the chat's name breaks its rule.
+            TooManyChats, ActorStopped
+        """
         await self._handle(names.chat_id(user, name))
 
     def submit(self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended]) -> None:
-        """See ``Chats.submit``."""
+        """Hand a user's message, or a slash command, to a chat that runs; without waiting.
+
+        The reply comes when it is durable, or with IdConflict, StorageFull or ActorStopped. ``MessageStored`` was
+        emitted before, unless ``repeated``.
+
+        Raises:
+            ChatBusy, ActorStopped: nothing was stored.
+        """
         self._refuse_if_closing()
         submit = Submit(id=message_id, text=text, channel="websocket", reply=reply)
         if not self._handles[chat].mailbox.tell(submit):
@@ -67,7 +78,7 @@ class ChatDirectory:
         return await reply.wait()
 
     async def stop(self, user: UserId, name: str) -> bool:
-        """See ``Chats.stop``."""
+        """Cancel the chat's running turn. Returns whether one was running. Raises InvalidName, ActorStopped."""
         handle = self._handles.get(names.chat_id(user, name))
         if handle is None or handle.mailbox.closed:
             return False
@@ -78,23 +89,23 @@ class ChatDirectory:
         return await handle.mailbox.ask(request)
 
     async def session(self, user: UserId, name: str) -> Session | None:
-        """See ``Chats.session``."""
+        """A chat's row; None for an unknown chat. Raises InvalidName."""
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
     async def sessions(self, user: UserId, limit: int) -> list[Session]:
-        """See ``Chats.sessions``."""
+        """The user's chats, the last used first."""
         return await self._agent.core.readers.run(messages.sessions, user, limit)
 
     async def after(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
-        """See ``Chats.after``."""
+        """Messages of a chat after a seq, oldest first."""
         return await self._agent.core.readers.run(messages.after, chat, seq, limit)
 
     async def before(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
-        """See ``Chats.before``."""
+        """The newest messages of a chat before a seq, oldest first."""
         return await self._agent.core.readers.run(messages.before, chat, seq, limit)
 
     async def receipt(self, user: UserId, name: str, turn: str | None) -> TurnRecord | None:
-        """See ``Chats.receipt``."""
+        """A turn with its receipt; without an id the chat's last one. Raises InvalidName."""
         chat = names.chat_id(user, name)
         if turn is None:
             return await self._agent.core.readers.run(turns.last, chat)
@@ -102,7 +113,7 @@ class ChatDirectory:
         return found if found is not None and found.chat == chat else None
 
     def chat_status(self, chat: ChatId) -> dict[str, Any]:
-        """See ``Chats.chat_status``."""
+        """What it does now: ``state`` (idle, waiting, thinking, answering, failed), and ``turn`` if one runs."""
         handle = self._handles.get(chat)
         if handle is None or handle.mailbox.closed:
             return {"state": "idle"}
@@ -111,7 +122,7 @@ class ChatDirectory:
         return handle.status()
 
     def health(self) -> dict[str, Any]:
-        """See ``Chats.health``."""
+        """What is degraded now, for welcome and status frames: code -> text."""
         return dict(self._agent.core.health.problems())
 
     # -- the composition root --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What is being done between a question and its answer, for the row above the input line. Pure: time is told."""
 
-from klaw.client.events import Connected, Disconnected, Entry, Event
-from klaw.wire.frames import Delta, Error, Status, Stopped, Tool
+from klaw.client.events import Connected, Disconnected, Event
+from klaw.wire.frames import ChatMessage, Delta, Error, Status, Stopped, Tool
 
 SPIN_S = 0.125
 SLOW_SPIN_S = 1.0
@@ -56,7 +56,7 @@ class Activity:
             case Disconnected():
                 self._tools.clear()
                 self._begin("connecting", now)
-            case Entry(role="system"):
+            case ChatMessage(role="system"):
                 self.over(_COMMAND)
             case _:
                 pass

@@ -13,7 +13,7 @@ import trio
 
 from klaw.actor.clock import NewId
 from klaw.actor.mailbox import Nudge, Reply
-from klaw.client.events import Connected, Disconnected, Entry, Event
+from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.link import Loss
 from klaw.client.streams import Inbox, Streams
 from klaw.domain.names import chat_name
@@ -178,7 +178,7 @@ class Client:
         Cancellation: no event is lost.
         """
         event = await self._inbox.get()
-        if isinstance(event, Entry):
+        if isinstance(event, ChatMessage):
             self._positions[event.chat] = event.seq
         self._streams.relieve()
         return event
@@ -295,7 +295,7 @@ class Client:
     def _acknowledge(self, ack: Ack) -> None:
         unacked = self._unacked.get(ack.id)
         text = unacked.frame.text if unacked is not None else ""
-        self._streams.place(Entry(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
+        self._streams.place(ChatMessage(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
         if unacked is not None:
             unacked.reply.set(ack.seq)
 

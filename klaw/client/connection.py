@@ -19,11 +19,10 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.actor.clock import NewId, new_id
 from klaw.client.client import Client
-from klaw.client.events import Entry, entry_of
 from klaw.client.link import CLOSE_S, run_link
 from klaw.domain.message import Kind
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import HISTORY_LIMIT, GetHistory, History
+from klaw.wire.frames import HISTORY_LIMIT, ChatMessage, GetHistory, History
 
 BACKOFF = Backoff(0.2, 15.0)
 
@@ -124,7 +123,7 @@ _AMPLE = 3
 """So many times the messages wanted are fetched, for those that are not shown."""
 
 
-async def open_chat(client: Client, chat: str, limit: int) -> list[Entry]:
+async def open_chat(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     """Watch a chat from its end, and return its last messages, oldest first; none for a new chat. Commands and what
     they answered are left out: they were of that moment.
 
@@ -150,7 +149,7 @@ async def open_chat(client: Client, chat: str, limit: int) -> list[Entry]:
     raise AssertionError
 
 
-async def _last(client: Client, chat: str, limit: int) -> list[Entry]:
+async def _last(client: Client, chat: str, limit: int) -> list[ChatMessage]:
     try:
         page = await client.request(GetHistory(chat=chat, limit=limit))
     except RequestRefused as exc:
@@ -158,4 +157,4 @@ async def _last(client: Client, chat: str, limit: int) -> list[Entry]:
             return []
         raise
     assert isinstance(page, History)  # the answer to its request
-    return [entry_of(chat, message, replayed=True) for message in page.messages]
+    return [ChatMessage.of(chat, message) for message in page.messages]

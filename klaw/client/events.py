@@ -15,33 +15,9 @@ from klaw.wire.frames import (
     Notice,
     Status,
     Stopped,
-    StoredMessage,
     Tool,
     Welcome,
 )
-
-
-@attrs.frozen(kw_only=True)
-class Entry:
-    """A message of a watched chat: each ``seq`` once, in order, one's own messages included."""
-
-    chat: str
-    seq: int
-    id: str
-    role: str
-    kind: str
-    content: str
-    created_at: str = ""
-    """ISO-8601 UTC; empty for what this client sent itself and was told no more about than its ``seq``."""
-    turn: str | None = None
-    task: str | None = None
-    replayed: bool = False
-    """Stored before the watch began, or while the connection was down."""
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether it is what a turn had to say."""
-        return self.role == "assistant" and self.kind == "text"
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +37,7 @@ class Disconnected:
 
 
 Event: TypeAlias = (
-    Entry
+    ChatMessage
     | Connected
     | Disconnected
     | CaughtUp
@@ -74,21 +50,6 @@ Event: TypeAlias = (
     | Error
     | Notice
 )
-
-
-def entry_of(chat: str, message: ChatMessage | StoredMessage, *, replayed: bool) -> Entry:
-    return Entry(
-        chat=chat,
-        seq=message.seq,
-        id=message.id,
-        role=message.role,
-        kind=message.kind,
-        content=message.content,
-        created_at=message.created_at,
-        turn=message.turn,
-        task=message.task,
-        replayed=replayed,
-    )
 
 
 @attrs.frozen
@@ -117,17 +78,17 @@ class Waiter:
         self._id = message_id
         self._answered_later = answered_later
         self._stored = False
-        self._reply: Entry | None = None
+        self._reply: ChatMessage | None = None
         self._older: set[str] = set()
         self.in_doubt = False
         """Perhaps there will be no answer: the chat does nothing. If that stays so for a while, see ``settle``."""
 
-    def see(self, event: Event) -> Entry | Failed | None:
+    def see(self, event: Event) -> ChatMessage | Failed | None:
         """Take the next event; returns the answer (or a command's reply) once it is there."""
         if getattr(event, "chat", None) != self._chat:
             return None
         match event:
-            case Entry():
+            case ChatMessage():
                 return self._see_entry(event)
             case Error(turn=str(turn)) if self._concerns(turn):
                 return Failed(event.code, event.message)
@@ -142,7 +103,7 @@ class Waiter:
                 pass
         return None
 
-    def settle(self) -> Entry | Failed:
+    def settle(self) -> ChatMessage | Failed:
         """What it comes to when the doubt has lasted long enough."""
         return self._reply or Failed("no_answer", "the server made no answer; /retry tries again")
 
@@ -152,7 +113,7 @@ class Waiter:
         elif turn not in self._older:
             self.in_doubt = False
 
-    def _see_entry(self, entry: Entry) -> Entry | None:
+    def _see_entry(self, entry: ChatMessage) -> ChatMessage | None:
         if entry.id == self._id:
             self._stored = True
             return None

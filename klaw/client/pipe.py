@@ -12,10 +12,10 @@ from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
 from klaw.client.client import Client
 from klaw.client.connection import QUIT, open_chat
-from klaw.client.events import Entry, Failed, Waiter
+from klaw.client.events import Failed, Waiter
 from klaw.client.text_width import harmless
 from klaw.errors import RequestRefused
-from klaw.wire.frames import Approval
+from klaw.wire.frames import Approval, ChatMessage
 
 ATTEMPTS = 5
 """How often a message is offered to a busy server."""
@@ -97,7 +97,7 @@ async def run_pipe(client: Client, chat: str, messages: Messages, out: TextIO, e
     return 1 if failed else 0
 
 
-async def _ask(client: Client, chat: str, text: str, errors: TextIO) -> Entry | Failed:
+async def _ask(client: Client, chat: str, text: str, errors: TextIO) -> ChatMessage | Failed:
     waiter = Waiter(chat, message_id := new_id(), answered_later=text.lower() == "/retry")
     for attempt in range(ATTEMPTS):
         try:
@@ -120,9 +120,9 @@ async def _ask(client: Client, chat: str, text: str, errors: TextIO) -> Entry | 
         return waiter.settle()
 
 
-def _print_answer(entry: Entry, out: TextIO, *, as_json: bool) -> None:
+def _print_answer(entry: ChatMessage, out: TextIO, *, as_json: bool) -> None:
     if as_json:
-        text = json.dumps(attrs.asdict(entry), ensure_ascii=False)
+        text = json.dumps({**attrs.asdict(entry), "replayed": bool(entry.replayed)}, ensure_ascii=False)
     else:
         text = harmless(entry.content) if out.isatty() else entry.content
     if text.strip():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 import trio
 
-from klaw.client.events import Entry, Event, entry_of
+from klaw.client.events import Event
 from klaw.domain.names import chat_name
 from klaw.wire.frames import CaughtUp, ChatMessage, Delta, GetHistory, History, Notice
 
@@ -31,7 +31,7 @@ class Cursor:
         self.last = last
         self._asked: int | None = None
         self._head = last or 0
-        self._early: dict[int, Entry] = {}
+        self._early: dict[int, ChatMessage] = {}
 
     @property
     def resuming(self) -> bool:
@@ -61,7 +61,7 @@ class Cursor:
             self.reach(seq)
         return behind
 
-    def place(self, entry: Entry) -> None:
+    def place(self, entry: ChatMessage) -> None:
         """Note an entry that arrived. One that was delivered already is ignored."""
         self.reach(entry.seq, start=entry.seq - 1)
         if self.last is None or entry.seq <= self.last:
@@ -84,7 +84,7 @@ class Cursor:
             self.last = seq if start is None else start
         self._head = max(self._head, seq)
 
-    def place_page(self, entries: Sequence[Entry]) -> None:
+    def place_page(self, entries: Sequence[ChatMessage]) -> None:
         """Note what the server gave when asked for everything after ``last``: what is not in it does not exist."""
         if not entries:
             self._head = max(self._early, default=self.last or 0)
@@ -95,7 +95,7 @@ class Cursor:
         for entry in entries:
             self.place(entry)
 
-    def take(self) -> Entry | None:
+    def take(self) -> ChatMessage | None:
         """The next entry in order, now counted as delivered; None if it has not arrived."""
         if self.last is None:
             return None
@@ -136,7 +136,7 @@ class Inbox:
     def offer(self, event: Event) -> None:
         """Queue an event, or drop and count it if its kind has no room. Entries need ``takes_entries`` before."""
         limit = self._capacity // 2 if isinstance(event, Delta) else self._capacity
-        if self._end is not None or (len(self._events) >= limit and not isinstance(event, Entry)):
+        if self._end is not None or (len(self._events) >= limit and not isinstance(event, ChatMessage)):
             self.dropped += 1
             return
         self._events.append(event)
@@ -217,7 +217,7 @@ class Streams:
         for cursor in self._cursors.values():
             cursor.live()
 
-    def place(self, entry: Entry) -> None:
+    def place(self, entry: ChatMessage) -> None:
         """Take an entry from wherever it came."""
         self._cursor(entry.chat).place(entry)
         self._advance(entry.chat)
@@ -225,7 +225,7 @@ class Streams:
     def message(self, message: ChatMessage) -> None:
         if not message.replayed:
             self._cursor(message.chat).live()
-        self.place(entry_of(message.chat, message, replayed=bool(message.replayed)))
+        self.place(message)
 
     def caught_up(self, frame: CaughtUp) -> None:
         if self._cursor(frame.chat).caught_up(frame.seq):
@@ -239,7 +239,7 @@ class Streams:
         chat = self._fills.pop(history.ref or "", None)
         if chat is None:
             return False
-        self._cursor(chat).place_page([entry_of(chat, message, replayed=True) for message in history.messages])
+        self._cursor(chat).place_page([ChatMessage.of(chat, message) for message in history.messages])
         self._advance(chat)
         return True
 

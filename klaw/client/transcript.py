@@ -3,10 +3,10 @@
 import datetime as dt
 
 from klaw.client.activity import tool_text
-from klaw.client.events import Connected, Disconnected, Entry, Event
+from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.questions import ENDINGS, Questions, question_text
 from klaw.client.screen import Screen, Style
-from klaw.wire.frames import Approval, ApprovalEnded, Delta, Error, Notice, Status, Stopped, Tool
+from klaw.wire.frames import Approval, ApprovalEnded, ChatMessage, Delta, Error, Notice, Status, Stopped, Tool
 
 
 class ShownAnswer:
@@ -111,7 +111,7 @@ class Transcript:
         if getattr(event, "chat", None) not in (None, self._chat):
             return
         match event:
-            case Entry():
+            case ChatMessage():
                 self.entry(event)
             case Delta():
                 self._delta(event)
@@ -147,7 +147,7 @@ class Transcript:
         if approval is not None:
             self._screen.line(question_text(approval), Style.ALARM)
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: ChatMessage) -> None:
         """Show a stored message, unless it stands there already."""
         if entry.role == "user":
             if entry.id in self._mine:
@@ -166,7 +166,7 @@ class Transcript:
         elif entry.role == "assistant":
             self._final(entry)
 
-    def _before_tools(self, entry: Entry) -> None:
+    def _before_tools(self, entry: ChatMessage) -> None:
         """What was said before a tool call; the answer goes on anew behind it."""
         if self._answer is not None and entry.turn == self._answer.turn:
             self._screen.write(self._answer.rest(entry.content))
@@ -175,7 +175,7 @@ class Transcript:
         elif entry.content:
             self._screen.line(entry.content)
 
-    def _final(self, entry: Entry) -> None:
+    def _final(self, entry: ChatMessage) -> None:
         if self._answer is not None and entry.turn == self._answer.turn:
             self._screen.write(self._answer.rest(entry.content))
             self._answer = None

@@ -10,7 +10,6 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
-from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.domain.events import (
     Approval,
     ApprovalAsked,
@@ -25,7 +24,16 @@ from klaw.domain.events import (
 from klaw.domain.message import Message
 from klaw.domain.names import name_of
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.errors import ActorStopped, ActorTooSlow, IdConflict, InvalidName, ProtocolError, StorageFull
+from klaw.errors import (
+    ActorStopped,
+    ActorTooSlow,
+    ChatBusy,
+    IdConflict,
+    InvalidName,
+    ProtocolError,
+    StorageFull,
+    TooManyChats,
+)
 from klaw.wire import frames
 from klaw.wire.codec import encode
 from klaw.wire.frames import ChatMessage, Degraded, Error, Receipt, Status, StoredMessage, Tool
@@ -121,14 +129,14 @@ def approval_text(approval: Approval) -> str:
 
 
 def chat_status(name: str, status: Mapping[str, Any]) -> Status:
-    """What a chat does now, as ``Chats.chat_status`` says."""
+    """What a chat does now, as ``ChatDirectory.chat_status`` says."""
     details = {key: value for key, value in status.items() if key not in ("state", "turn", "doing")}
     turn, doing = status.get("turn"), status.get("doing")
     return Status(chat=name, state=str(status["state"]), turn=turn, doing=doing, details=details or None)
 
 
 def degraded(health: Mapping[str, Any]) -> list[Degraded]:
-    """What does not work as it should, as ``Chats.health`` says."""
+    """What does not work as it should, as ``ChatDirectory.health`` says."""
     return [Degraded(code=code, text=str(text)) for code, text in sorted(health.items())]
 
 

@@ -13,7 +13,7 @@ import attrs
 import structlog
 import trio
 
-from klaw.chats.service import Chats
+from klaw.chats.directory import ChatDirectory
 from klaw.domain.events import Approval, ApprovalAsked, TextStreamed
 from klaw.domain.names import ChatId, UserId, chat_id, name_of
 from klaw.errors import ProtocolError
@@ -82,7 +82,7 @@ class Delivery:
         self,
         *,
         user: UserId,
-        chats: Chats,
+        chats: ChatDirectory,
         hub: Hub,
         outbox: Outbox,
         subscriber: Subscriber,

@@ -4,7 +4,7 @@ from typing import assert_never
 
 import attrs
 
-from klaw.chats.service import Chats
+from klaw.chats.directory import ChatDirectory
 from klaw.convert import MAX_WHOLE
 from klaw.domain.message import Message
 from klaw.domain.names import UserId, chat_id
@@ -30,7 +30,7 @@ MAX_LISTED_CHATS = 1000
 AnswerFrame = History | ChatList | Stopped | Receipt | Status
 
 
-async def answer(request: RequestFrame, user: UserId, chats: Chats) -> AnswerFrame:
+async def answer(request: RequestFrame, user: UserId, chats: ChatDirectory) -> AnswerFrame:
     """The answer to a request.
 
     Raises:
@@ -73,12 +73,12 @@ async def answer(request: RequestFrame, user: UserId, chats: Chats) -> AnswerFra
             assert_never(request)
 
 
-async def _known(name: str, user: UserId, chats: Chats) -> None:
+async def _known(name: str, user: UserId, chats: ChatDirectory) -> None:
     if await chats.session(user, name) is None:
         raise ProtocolError("unknown_chat", "you have no chat of this name")
 
 
-async def _history(request: GetHistory, user: UserId, chats: Chats) -> History:
+async def _history(request: GetHistory, user: UserId, chats: ChatDirectory) -> History:
     await _known(request.chat, user, chats)
     chat = chat_id(user, request.chat)
     # One more than asked for tells whether there is more.

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from klaw.actor.mailbox import Reply, answer_within
-from klaw.chats.service import Chats
+from klaw.chats.directory import ChatDirectory
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import ActorTooSlow
 from klaw.gateway.answers import refusal, with_marks
@@ -42,7 +42,7 @@ class Sending:
         self,
         *,
         user: UserId,
-        chats: Chats,
+        chats: ChatDirectory,
         delivery: Delivery,
         put_error: Callable[[Error], None],
         nursery: trio.Nursery,

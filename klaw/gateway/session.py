@@ -14,7 +14,7 @@ from klaw import __version__
 from klaw.actor.clock import Clock
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import answer_within
-from klaw.chats.service import Chats
+from klaw.chats.directory import ChatDirectory
 from klaw.config.schema import GatewayConfig
 from klaw.domain.events import Noticed
 from klaw.domain.names import UserId, name_of
@@ -68,7 +68,7 @@ class Services:
     """What every session needs."""
 
     config: GatewayConfig
-    chats: Chats
+    chats: ChatDirectory
     hub: Hub
     auth: Authenticator
     approvals: Approvals

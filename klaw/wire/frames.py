@@ -194,9 +194,15 @@ class StoredMessage:
     kind: str
     """The ``type`` of the stored message (text, tool_call, command …); ``type`` is taken by the frame's tag."""
     content: str
-    created_at: str
+    created_at: str = ""
+    """ISO-8601 UTC; empty for what a client sent itself and was told no more about than its ``seq``."""
     turn: str | None = None
     task: str | None = None
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is what a turn had to say."""
+        return self.role == "assistant" and self.kind == "text"
 
 
 @attrs.frozen(kw_only=True)
@@ -206,6 +212,12 @@ class ChatMessage(StoredMessage):
     type: ClassVar[str] = "message"
     chat: str
     replayed: bool | None = None
+    """Stored before the watch began, or while the connection was down."""
+
+    @classmethod
+    def of(cls, chat: str, stored: StoredMessage) -> "ChatMessage":
+        """A message of a chat's history, as if it were sent again."""
+        return cls(**attrs.asdict(stored), chat=chat, replayed=True)
 
 
 @attrs.frozen(kw_only=True)

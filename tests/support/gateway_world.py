@@ -41,7 +41,7 @@ QUICK = attrs.evolve(
 
 
 class FakeChats:
-    """Implements ``klaw.chats.service.Chats`` in memory; commits before it emits, like the store."""
+    """Implements ``klaw.chats.directory.ChatDirectory`` in memory; commits before it emits, like the store."""
 
     def __init__(self, hub):
         self.hub = hub

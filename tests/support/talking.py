@@ -11,9 +11,9 @@ from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.events import Connected, Entry, Event
+from klaw.client.events import Connected, Event
 from klaw.errors import ConnectionLost, RequestRefused
-from klaw.wire.frames import Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
+from klaw.wire.frames import ChatMessage, Error, GetHistory, GetReceipt, History, Notice, Receipt, StoredMessage
 from tests.support.waiting import HANG_S
 
 T = TypeVar("T")
@@ -29,8 +29,8 @@ class Talk:
         self._news = trio.Event()
 
     @property
-    def entries(self) -> list[Entry]:
-        return [event for event in self.events if isinstance(event, Entry)]
+    def entries(self) -> list[ChatMessage]:
+        return [event for event in self.events if isinstance(event, ChatMessage)]
 
     @property
     def errors(self) -> list[Error]:

@@ -14,12 +14,11 @@ import trio.testing
 from klaw.actor.supervisor import State
 from klaw.app.app import recover_chats
 from klaw.chats import chat as chat_module
-from klaw.chats.service import TooManyChats
 from klaw.domain.events import Progressed, TextStreamed
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId, chat_id
 from klaw.domain.turn import TurnStatus
-from klaw.errors import ActorStopped, IdConflict, InvalidName
+from klaw.errors import ActorStopped, IdConflict, InvalidName, TooManyChats
 from klaw.store.kinds import messages
 from tests.support.chats_world import world
 from tests.support.llm_server import Reply, Text, Wait, error_reply, text_reply

@@ -8,23 +8,23 @@ import trio
 from klaw.actor.backoff import Backoff
 from klaw.client.client import Client
 from klaw.client.connection import connect
-from klaw.client.events import Connected, Disconnected, Entry, Event
+from klaw.client.events import Connected, Disconnected, Event
 from klaw.client.streams import CAPACITY
 from klaw.errors import ClientClosed, ConnectionLost, InvalidName, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import Delta, Error, GetStatus, Notice, Status
+from klaw.wire.frames import ChatMessage, Delta, Error, GetStatus, Notice, Status
 from tests.support.fake_server import FakeServer, Link
 from tests.support.waiting import HANG_S, until
 
 FAST = Backoff(0.001, 0.005)
 
 
-async def take(client: Client, count: int) -> list[Entry]:
+async def take(client: Client, count: int) -> list[ChatMessage]:
     """The next ``count`` entries."""
-    entries: list[Entry] = []
+    entries: list[ChatMessage] = []
     with trio.fail_after(HANG_S):
         while len(entries) < count:
             event = await client.next_event()
-            if isinstance(event, Entry):
+            if isinstance(event, ChatMessage):
                 entries.append(event)
     return entries
 
@@ -51,7 +51,7 @@ async def test_resume_gives_what_was_missed_and_then_what_comes() -> None:
     async with server.serving(), connect(server.url, chats={"main": 3}) as client:
         assert [entry.seq for entry in await take(client, 2)] == [4, 5]
         await server.say("main", "assistant", "новое")
-        assert [(entry.seq, entry.replayed) for entry in await take(client, 1)] == [(6, False)]
+        assert [(entry.seq, bool(entry.replayed)) for entry in await take(client, 1)] == [(6, False)]
 
 
 async def test_everything_once_and_in_order_when_connections_break_at_any_frame() -> None:

@@ -6,9 +6,8 @@ import attrs
 import pytest
 import trio
 
-from klaw.chats.service import ChatBusy, TooManyChats
 from klaw.domain.names import LOCAL_USER
-from klaw.errors import ActorStopped, StorageFull
+from klaw.errors import ActorStopped, ChatBusy, StorageFull, TooManyChats
 from klaw.gateway import sending
 from tests.support.gateway_world import QUICK, world
 from tests.support.waiting import HANG_S

@@ -1,17 +1,17 @@
 """Which event is the answer to a message in a pipe."""
 
-from klaw.client.events import Entry, Failed, Waiter
-from klaw.wire.frames import Delta, Error, Status
+from klaw.client.events import Failed, Waiter
+from klaw.wire.frames import ChatMessage, Delta, Error, Status
 
-MINE = Entry(chat="main", seq=5, id="mine", role="user", kind="text", content="question")
-
-
-def answer(turn: str | None, seq: int = 6) -> Entry:
-    return Entry(chat="main", seq=seq, id=f"a{seq}", role="assistant", kind="text", content="x", turn=turn)
+MINE = ChatMessage(chat="main", seq=5, id="mine", role="user", kind="text", content="question")
 
 
-def reply(text: str) -> Entry:
-    return Entry(chat="main", seq=6, id="s", role="system", kind="command", content=text)
+def answer(turn: str | None, seq: int = 6) -> ChatMessage:
+    return ChatMessage(chat="main", seq=seq, id=f"a{seq}", role="assistant", kind="text", content="x", turn=turn)
+
+
+def reply(text: str) -> ChatMessage:
+    return ChatMessage(chat="main", seq=6, id="s", role="system", kind="command", content=text)
 
 
 def test_the_answer_of_a_turn_that_ran_before_is_not_it() -> None:
@@ -28,7 +28,9 @@ def test_answers_before_the_message_and_in_other_chats_do_not_count() -> None:
     waiter = Waiter("main", "mine")
     assert waiter.see(answer("t", 4)) is None
     waiter.see(MINE)
-    assert waiter.see(Entry(chat="b", seq=9, id="q", role="assistant", kind="text", content="x", turn="t2")) is None
+    assert (
+        waiter.see(ChatMessage(chat="b", seq=9, id="q", role="assistant", kind="text", content="x", turn="t2")) is None
+    )
 
 
 def test_failed_and_stopped_turns_give_no_answer() -> None:
@@ -42,7 +44,7 @@ def test_failed_and_stopped_turns_give_no_answer() -> None:
 def test_a_command_is_answered_by_its_reply() -> None:
     waiter = Waiter("main", "mine")
     waiter.see(MINE)
-    session_break = Entry(chat="main", seq=6, id="b", role="system", kind="session_break", content="")
+    session_break = ChatMessage(chat="main", seq=6, id="b", role="system", kind="session_break", content="")
     assert waiter.see(session_break) is None
     assert waiter.see(reply("done")) == reply("done")
 

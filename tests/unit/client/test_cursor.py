@@ -3,12 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.client.events import Entry
 from klaw.client.streams import MAX_EARLY, Cursor
+from klaw.wire.frames import ChatMessage
 
 
-def entry(seq: int, content: str = "x", created_at: str = "t") -> Entry:
-    return Entry(chat="main", seq=seq, id=f"i{seq}", role="user", kind="text", content=content, created_at=created_at)
+def entry(seq: int, content: str = "x", created_at: str = "t") -> ChatMessage:
+    return ChatMessage(
+        chat="main", seq=seq, id=f"i{seq}", role="user", kind="text", content=content, created_at=created_at
+    )
 
 
 def take_all(cursor: Cursor) -> list[int]:

@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klaw.client.editor import View
-from klaw.client.events import Connected, Disconnected, Entry
+from klaw.client.events import Connected, Disconnected
 from klaw.client.screen import Foot, Screen
 from klaw.client.terminal import Interrupts, Press
 from klaw.client.text_width import wrap
 from klaw.client.transcript import Transcript
-from klaw.wire.frames import Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
+from klaw.wire.frames import ChatMessage, Degraded, Delta, Error, Limits, Notice, Status, Stopped, Tool, Welcome
 from tests.unit.client.small_terminal import SmallTerminal
 
 LIMITS = Limits(max_frame_bytes=1000, messages_per_second=1, burst=1, history=200)
@@ -35,8 +35,8 @@ class Stage:
         return self.terminal.picture
 
 
-def entry(content: str, *, role: str = "assistant", kind: str = "text", **more: object) -> Entry:
-    return Entry(chat="main", seq=1, id=str(more.pop("id", "i")), role=role, kind=kind, content=content, **more)
+def entry(content: str, *, role: str = "assistant", kind: str = "text", **more: object) -> ChatMessage:
+    return ChatMessage(chat="main", seq=1, id=str(more.pop("id", "i")), role=role, kind=kind, content=content, **more)
 
 
 def delta(offset: int, text: str, turn: str = "t1") -> Delta:
