@@ -17,31 +17,23 @@ from klaw.actor.clock import iso
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import Started, Vitals
 from klaw.agent.agent import Agent
-from klaw.chats import commands, models
+from klaw.chats import chat_info, commands
+from klaw.chats.chat_info import Done
 from klaw.chats.commands import Command, Given, SlashCommands, Unknown
 from klaw.chats.debounce import Debounce
-from klaw.chats.turn import Turn
+from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
-from klaw.domain.turn import TurnRecord, TurnStatus
+from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
 from klaw.store.forget.derivation import SHOWN
-from klaw.store.kinds import messages, turns
+from klaw.store.kinds import messages
 from klaw.store.kinds.messages import Appended
 from klaw.store.kinds.pending import read_rows
 
 MAX_BATCH = 64
 """Messages that are handed to the writer together; with as many not stored yet, the chat takes no more."""
-
-
-@attrs.frozen
-class _Done:
-    """What came of a command: the answer, its metadata, and messages to store before it."""
-
-    text: str
-    before: tuple[NewMessage, ...] = ()
-    metadata: dict[str, Any] = attrs.Factory(dict)
 
 
 log = structlog.get_logger("klaw.chat")
@@ -292,37 +284,28 @@ class _ChatActor:
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
-    async def _carry_out(self, asked: Given | Unknown) -> _Done:
+    async def _carry_out(self, asked: Given | Unknown) -> Done:
         if isinstance(asked, Unknown):
-            return _Done(commands.unknown_text(asked, self.slash.meanings))
+            return Done(commands.unknown_text(asked, self.slash.meanings))
         if asked.command in self.slash.meanings:
             answer = await self.slash.run(asked.command, self.chat, asked.rest, self._stop)
-            return _Done(answer.text, metadata={SHOWN: True} if answer.quotes else {})
+            return Done(answer.text, metadata={SHOWN: True} if answer.quotes else {})
         match Command(asked.command):
             case Command.NEW:
                 await self._stop("/new")
                 text = "A new segment begins. What was said before is kept."
-                return _Done(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
+                return Done(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
             case Command.STOP:
-                return _Done("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
+                return Done("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
-                return _Done(await self._retry())
+                return Done(await self._retry())
             case Command.MODEL:
-                return await self._model(asked.rest)
+                return await chat_info.model(
+                    self.agent.llm, await self.agent.core.readers.run(messages.session, self.chat), asked.rest
+                )
             case command:
-                return _Done(await self._show(command))
-
-    async def _show(self, command: Command) -> str:
-        match command:
-            case Command.STATUS:
-                return commands.status_text(await self._describe(), self.agent.core.health.problems())
-            case Command.CONTEXT:
-                turn = await self.agent.core.readers.run(turns.last, self.chat)
-                return commands.context_text(turn.receipt if turn else None)
-            case Command.MODELS:
-                return await models.list_models(self.agent.llm, await self._model_name())
-            case _:
-                return commands.help_text(self.slash.meanings)
+                state = self.handle.status()["state"]
+                return Done(await chat_info.show(command, self.agent, self.chat, state, self.slash.meanings))
 
     async def _retry(self) -> str:
         if self.turn is not None:
@@ -332,29 +315,6 @@ class _ChatActor:
             return "Everything is answered."
         self.debounce = self.debounce.hurry(trio.current_time())
         return "Trying again."
-
-    async def _model(self, wanted: str) -> _Done:
-        """Show the chat's model, or change it from the next turn on: the answer's metadata is what the store reads."""
-        if not wanted:
-            return _Done(await models.show_model(self.agent.llm, await self._model_name()))
-        chosen = await models.choose(self.agent.llm, wanted)
-        return _Done(chosen.text, metadata={"model": chosen.name} if chosen.changed else {})
-
-    async def _model_name(self) -> str | None:
-        """The model that was chosen for this chat; None for ``routing.default``."""
-        session = await self.agent.core.readers.run(messages.session, self.chat)
-        return session.model if session is not None else None
-
-    async def _describe(self) -> dict[str, Any]:
-        session = await self.agent.core.readers.run(messages.session, self.chat)
-        assert session is not None  # the command itself is a message of it
-        return {
-            "name": session.name,
-            "state": self.handle.status()["state"],
-            "messages": session.last_seq,
-            "segment": session.segment,
-            "model": session.model or self.agent.core.config.routing.default,
-        }
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -390,37 +350,13 @@ class _ChatActor:
             turn.stop(reason)
             await turn.over.wait()
             if not turn.began:
-                await self._leave_unanswered()
+                await leave_unanswered(self.agent, self.chat)
             return True
         if self.debounce.due is None:
             return False
         self.debounce = self.debounce.clear()
-        await self._leave_unanswered()
+        await leave_unanswered(self.agent, self.chat)
         return True
-
-    async def _leave_unanswered(self) -> None:
-        """Record that the waiting messages are dealt with, so that no restart answers them."""
-        rows = await self.agent.core.readers.run(read_rows, self.chat, 1)
-        if rows is None:
-            return
-        now = iso(self.agent.core.clock.now())
-        record = TurnRecord(
-            id=self.agent.core.new_id(),
-            chat=self.chat,
-            user=self.user,
-            segment=rows.session.segment,
-            status=TurnStatus.STOPPED,
-            model="",
-            first_seq=rows.pending[0].seq,
-            last_seq=rows.pending[-1].seq,
-            started_at=now,
-            ended_at=now,
-            error=None,
-            receipt={},
-            usage={},
-            timings={},
-        )
-        await self.agent.core.writer.run(messages.append, [], record)
 
     async def _finish(self) -> None:
         """The mailbox is closed (shutdown): let a running turn end, then answer what waits for its debounce."""

@@ -290,3 +290,28 @@ class Turn:
         self.agent.core.events.emit(TurnEnded(chat=self.chat, turn=self.id, status=status, code=code, text=text))
         self.agent.memory.summarizer.turn_ended(self.chat)
         log.info("turn_ended", status=status.value, code=code)
+
+
+async def leave_unanswered(agent: Agent, chat: ChatId) -> None:
+    """Record that the waiting messages are dealt with, so that no restart answers them."""
+    rows = await agent.core.readers.run(read_rows, chat, 1)
+    if rows is None:
+        return
+    now = iso(agent.core.clock.now())
+    record = TurnRecord(
+        id=agent.core.new_id(),
+        chat=chat,
+        user=rows.session.user,
+        segment=rows.session.segment,
+        status=TurnStatus.STOPPED,
+        model="",
+        first_seq=rows.pending[0].seq,
+        last_seq=rows.pending[-1].seq,
+        started_at=now,
+        ended_at=now,
+        error=None,
+        receipt={},
+        usage={},
+        timings={},
+    )
+    await agent.core.writer.run(messages.append, [], record)

@@ -1,14 +1,23 @@
-"""The commands ``/model`` and ``/models``: which model a chat uses, and which there are."""
+"""Slash commands that tell of a chat and of the server, or choose the chat's model."""
 
 import difflib
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
+from klaw.agent.agent import Agent
+from klaw.chats import commands
+from klaw.chats.commands import Command
 from klaw.config.llm import LOCAL_PROVIDER
+from klaw.domain.message import NewMessage
+from klaw.domain.names import ChatId
 from klaw.errors import ConfigError
 from klaw.llm.client import Llm
 from klaw.llm.prices import Prices, Rate
 from klaw.llm.registry import ModelFacts, configured_models
+from klaw.store.kinds import messages, turns
+from klaw.store.kinds.messages import Session
 
 DEFAULT = "default"
 """The word that takes a choice back."""
@@ -57,6 +66,53 @@ async def list_models(llm: Llm, current: str | None) -> str:
     if llm.core.config.providers:
         lines.append(f"Any other model of {_providers(llm)} works as well: /model PROVIDER/MODEL.")
     return "\n".join(lines)
+
+
+@attrs.frozen
+class Done:
+    """What came of a command: the answer, its metadata, and messages to store before it."""
+
+    text: str
+    before: tuple[NewMessage, ...] = ()
+    metadata: dict[str, Any] = attrs.Factory(dict)
+
+
+async def show(command: Command, agent: Agent, chat: ChatId, state: str, others: Mapping[str, str]) -> str:
+    """Answer a command that changes nothing.
+
+    Args:
+        command: /status, /context, /models or /help.
+        agent: what the answer is read from.
+        chat: where it was given.
+        state: what the chat does now.
+        others: commands of other parts with their meanings.
+    """
+    core = agent.core
+    if command is Command.HELP:
+        return commands.help_text(others)
+    if command is Command.CONTEXT:
+        turn = await core.readers.run(turns.last, chat)
+        return commands.context_text(turn.receipt if turn else None)
+    session = await core.readers.run(messages.session, chat)
+    assert session is not None  # the command itself is a message of it
+    if command is Command.MODELS:
+        return await list_models(agent.llm, session.model)
+    described = {
+        "name": session.name,
+        "state": state,
+        "messages": session.last_seq,
+        "segment": session.segment,
+        "model": session.model or core.config.routing.default,
+    }
+    return commands.status_text(described, core.health.problems())
+
+
+async def model(llm: Llm, session: Session | None, wanted: str) -> Done:
+    """Show the chat's model, or change it from the next turn on: the answer's metadata is what the store reads."""
+    if not wanted:
+        return Done(await show_model(llm, session.model if session is not None else None))
+    chosen = await choose(llm, wanted)
+    return Done(chosen.text, metadata={"model": chosen.name} if chosen.changed else {})
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------
