@@ -392,12 +392,24 @@ class ActorTooSlow(KlawError):
     handler must not swallow it."""
 
 
+class HttpRefusal(KlawError):
+    """A request to the gateway that is answered with an HTTP status and the text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 class TooManyChats(KlawError):
     """The user has ``chats.maxPerUser`` chats already."""
 
 
 class ChatBusy(KlawError):
     """The chat's mailbox is full: the client should send again a little later."""
+
+
+class InputError(KlawError):
+    """Standard input cannot be used."""
 
 
 class ServerUnreachable(KlawError):

@@ -74,8 +74,8 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
     from klaw import __version__
     from klaw.client.connection import connect
-    from klaw.client.pipe import InputError, Messages, run_pipe
-    from klaw.errors import ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
+    from klaw.client.pipe import Messages, run_pipe
+    from klaw.errors import ConnectionLost, InputError, RequestRefused, ServerRefused, ServerUnreachable
 
     at_terminal = not (args.json or args.whole) and _has_terminal()
     welcomed = False

@@ -13,8 +13,7 @@ import trio
 
 from klaw.actor.clock import NewId
 from klaw.actor.mailbox import Nudge, Reply
-from klaw.client.events import Connected, Disconnected, Event
-from klaw.client.link import Loss
+from klaw.client.events import Connected, Disconnected, Event, Loss
 from klaw.client.streams import Inbox, Streams
 from klaw.domain.names import chat_name
 from klaw.errors import ConnectionLost, RequestRefused
@@ -221,6 +220,7 @@ class Client:
                     self._inbox.offer(frame)  # type: ignore[arg-type]  # answers have a ref; the rest are events
 
     def next_frame(self) -> ClientFrame | None:
+        """What to send now; None: nothing until ``wait_for_frame`` returns."""
         if self._posts:
             return self._posts.popleft()
         for unacked in self._unacked.values():
@@ -233,6 +233,7 @@ class Client:
         await self._work.wait_for_news()
 
     async def wait_closing(self) -> None:
+        """Return when the owner wants the connection closed."""
         await self._closing.wait()
 
     def lost(self, loss: Loss) -> bool:

@@ -36,6 +36,16 @@ class Disconnected:
     code: str
 
 
+@attrs.frozen(kw_only=True)
+class Loss:
+    """Why a connection ended."""
+
+    code: str
+    text: str
+    fatal: bool = False
+    """Another attempt cannot help."""
+
+
 Event: TypeAlias = (
     ChatMessage
     | Connected

@@ -7,18 +7,19 @@ made, watched and closed here.
 
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-import attrs
 import structlog
 import trio
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, wrap_client_stream
 from wsproto.utilities import ProtocolError as WebSocketProtocolError
 
+from klaw.client.client import Client
+from klaw.client.events import Loss
 from klaw.errors import ProtocolError
 from klaw.wire.codec import decode_server, encode
-from klaw.wire.frames import ClientFrame, Error, Hello, Notice, ServerFrame, Welcome
+from klaw.wire.frames import Error, Hello, Notice, Welcome
 
 
 async def run_until_first_ends(*tasks: Callable[[], Awaitable[None]]) -> None:
@@ -134,40 +135,10 @@ PASSING = frozenset({"hello_timeout", "internal"})
 """Refusals of a hello that mean nothing for the next one, though they are not called retryable."""
 
 
-@attrs.frozen(kw_only=True)
-class Loss:
-    """Why a connection ended."""
-
-    code: str
-    text: str
-    fatal: bool = False
-    """Another attempt cannot help."""
-
-
 NO_ANSWER = Loss(code="no_answer", text="the server did not answer in time")
 
 
-class LinkSide(Protocol):
-    """What a link serves. The methods do not wait."""
-
-    def welcomed(self, welcome: Welcome) -> None:
-        """The connection is up; frames may be sent."""
-        ...
-
-    def received(self, frame: ServerFrame) -> None: ...
-
-    def next_frame(self) -> ClientFrame | None:
-        """What to send now; None: nothing until ``wait_for_frame`` returns."""
-        ...
-
-    async def wait_for_frame(self) -> None: ...
-
-    async def wait_closing(self) -> None:
-        """Return when the owner wants the connection closed."""
-        ...
-
-
-async def run_link(url: str, hello: Hello, side: LinkSide) -> Loss:
+async def run_link(url: str, hello: Hello, side: Client) -> Loss:
     """Make one connection and keep it until it is lost or ``side`` wants it closed.
 
     Never raises for what the network or the server does. Cancellation: cuts the connection.
@@ -185,7 +156,7 @@ async def run_link(url: str, hello: Hello, side: LinkSide) -> Loss:
             await trio.aclose_forcefully(stream)
 
 
-async def _over_stream(stream: WatchedStream, url: str, hello: Hello, side: LinkSide) -> Loss:
+async def _over_stream(stream: WatchedStream, url: str, hello: Hello, side: Client) -> Loss:
     loss = NO_ANSWER
     try:
         async with trio.open_nursery() as nursery:
@@ -208,7 +179,7 @@ async def _over_stream(stream: WatchedStream, url: str, hello: Hello, side: Link
     return loss
 
 
-async def _talk(websocket: WebSocketConnection, hello: Hello, side: LinkSide) -> Loss:
+async def _talk(websocket: WebSocketConnection, hello: Hello, side: Client) -> Loss:
     first = await _greet(websocket, hello)
     if isinstance(first, Loss):
         return first
@@ -240,7 +211,7 @@ async def _greet(websocket: WebSocketConnection, hello: Hello) -> Welcome | Loss
 class _Talk:
     """The tasks of one welcomed connection. The first that ends, ends all."""
 
-    def __init__(self, websocket: WebSocketConnection, side: LinkSide) -> None:
+    def __init__(self, websocket: WebSocketConnection, side: Client) -> None:
         self._websocket = websocket
         self._side = side
         self._heard_at = trio.current_time()

@@ -14,7 +14,7 @@ from klaw.client.client import Client
 from klaw.client.connection import QUIT, open_chat
 from klaw.client.events import Failed, Waiter
 from klaw.client.text_width import harmless
-from klaw.errors import RequestRefused
+from klaw.errors import InputError, RequestRefused
 from klaw.wire.frames import Approval, ChatMessage
 
 ATTEMPTS = 5
@@ -24,10 +24,6 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Input without a line end is not collected beyond this."""
 DOUBT_S = 5.0
 """How long a chat without an answer may do nothing before that counts as failed."""
-
-
-class InputError(Exception):
-    """Standard input cannot be used."""
 
 
 class Messages:

@@ -7,6 +7,8 @@ talk to the server on their own machine, so only pages of this server, and those
 import ipaddress
 import socket
 from collections.abc import Callable, Collection
+from contextlib import suppress
+from http import HTTPStatus
 from urllib.parse import SplitResult, urlsplit
 
 import h11
@@ -18,7 +20,7 @@ from wsproto.events import AcceptConnection
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from klaw.domain.names import UserId
-from klaw.errors import ProtocolError
+from klaw.errors import HttpRefusal
 from klaw.gateway.admission import UserAllowance
 from klaw.gateway.auth import Grant
 from klaw.gateway.session import Services, Session
@@ -26,6 +28,7 @@ from klaw.gateway.session import Services, Session
 MAX_HEAD_BYTES = 16_384
 _READ_BYTES = 4096
 LINGER_S = 1.0
+RESPOND_S = 3.0
 _FORWARDED = frozenset(
     [
         "forwarded",
@@ -79,7 +82,7 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
     """Read a request head; None if the peer went away before its end.
 
     Raises:
-        ProtocolError: ``bad_request`` or ``head_too_large``.
+        HttpRefusal: it is no usable request, or too large.
 
     Cancellation: what was read is lost; close the stream.
     """
@@ -89,8 +92,7 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         try:
             event = parser.next_event()
         except h11.RemoteProtocolError as error:
-            code = "head_too_large" if error.error_status_hint == 431 else "bad_request"
-            raise ProtocolError(code, "not a usable HTTP request", close=True) from error
+            raise HttpRefusal(431 if error.error_status_hint == 431 else 400, "not a usable HTTP request") from error
         if isinstance(event, h11.Request):
             return RequestHead(event, raw)
         if event is not h11.NEED_DATA:
@@ -103,18 +105,16 @@ async def read_head(stream: trio.abc.ReceiveStream) -> RequestHead | None:
         parser.receive_data(bytes(data))
 
 
-async def respond(stream: HalfCloseableStream, status: int, reason: str, text: str) -> None:
-    """Answer with a short plain text and end the connection. A peer that has gone is no error."""
+async def respond(stream: HalfCloseableStream, status: int, text: str, within_s: float = RESPOND_S) -> None:
+    """Answer with a short plain text and end the connection. A peer that has gone, or does not read, is no error."""
     body = text.encode() + b"\n"
     head = (
-        f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        "Connection: close\r\n\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
-    try:
+    with trio.move_on_after(within_s), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         await stream.send_all(head.encode("ascii") + body)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
-        return
-    await linger(stream)
+        await linger(stream)
 
 
 async def linger(stream: HalfCloseableStream) -> None:
@@ -129,20 +129,8 @@ async def linger(stream: HalfCloseableStream) -> None:
 
 
 PATHS = ("/", "/ws")
-RESPOND_S = 3.0
-_BAD_HEADS = {"head_too_large": (431, "Request Header Fields Too Large")}
 
 log = structlog.get_logger("klaw.gateway")
-
-
-class HttpRefusal(Exception):
-    """A request that is answered with an HTTP error: status, reason, text."""
-
-    def __init__(self, status: int, reason: str, text: str) -> None:
-        super().__init__(status, reason, text)
-        self.status = status
-        self.reason = reason
-        self.text = text
 
 
 async def serve_stream(
@@ -180,20 +168,15 @@ async def serve_stream(
         grant = _admit(head, services, loopback=loopback, own_hosts=own_hosts)
         if grant is not None and grant.token is not None:
             on_token()
-    except ProtocolError as error:
-        status, reason = _BAD_HEADS.get(error.code, (400, "Bad Request"))
-        await _respond(stream, status, reason, str(error))
-        return
-    except HttpRefusal as refused:
-        log.info("request_refused", status=refused.status)
-        await _respond(stream, refused.status, refused.reason, refused.text)
-        return
-    try:
         ws = WSConnection(ConnectionType.SERVER)
         ws.receive_data(head.raw)
         await stream.send_all(ws.send(AcceptConnection()))
+    except HttpRefusal as refused:
+        log.info("request_refused", status=refused.status)
+        await respond(stream, refused.status, str(refused))
+        return
     except (RemoteProtocolError, LocalProtocolError):
-        await _respond(stream, 400, "Bad Request", "not a usable WebSocket request")
+        await respond(stream, 400, "not a usable WebSocket request")
         return
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return
@@ -204,11 +187,6 @@ async def serve_stream(
     await linger(stream)
 
 
-async def _respond(stream: HalfCloseableStream, status: int, reason: str, text: str) -> None:
-    with trio.move_on_after(RESPOND_S):
-        await respond(stream, status, reason, text)
-
-
 def _admit(head: RequestHead, services: Services, *, loopback: bool, own_hosts: tuple[str, ...]) -> Grant | None:
     """What the request's headers allow; None if hello has to bring a token.
 
@@ -216,15 +194,15 @@ def _admit(head: RequestHead, services: Services, *, loopback: bool, own_hosts: 
         HttpRefusal: it is answered with an HTTP error.
     """
     if head.path not in PATHS:
-        raise HttpRefusal(404, "Not Found", "there is nothing here; the WebSocket is at /ws")
+        raise HttpRefusal(404, "there is nothing here; the WebSocket is at /ws")
     if not head.is_websocket:
-        raise HttpRefusal(426, "Upgrade Required", "this is a WebSocket server; chat with: klaw chat")
+        raise HttpRefusal(426, "this is a WebSocket server; chat with: klaw chat")
     if not origin_allowed(head.header("origin"), head.header("host"), own_hosts, services.config.allowed_origins):
-        raise HttpRefusal(403, "Forbidden", "this origin is not allowed; see gateway.allowedOrigins")
+        raise HttpRefusal(403, "this origin is not allowed; see gateway.allowedOrigins")
     token = _bearer(head.header("authorization"))
     grant = services.auth.grant(token, loopback=loopback)
     if grant is None and (token is not None or not (loopback or services.auth.has_tokens)):
-        raise HttpRefusal(401, "Unauthorized", "a valid token is needed; see klaw token add")
+        raise HttpRefusal(401, "a valid token is needed; see klaw token add")
     return grant
 
 

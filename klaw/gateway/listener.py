@@ -243,8 +243,7 @@ class Gateway:
     async def _turn_away(self, stream: trio.SocketStream) -> None:
         """Say that there is no place; a peer that has gone is no error."""
         try:
-            with trio.move_on_after(1.0):
-                await respond(stream, 503, "Service Unavailable", "too many connections; try again later")
+            await respond(stream, 503, "too many connections; try again later", 1.0)
         finally:
             self._refusing -= 1
             stream.socket.close()
