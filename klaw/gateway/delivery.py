@@ -234,7 +234,7 @@ class Delivery:
         name = name_of(chat)
         text = encode(Ack(id=message_id, chat=name, seq=seq))
         for _ in range(expected.count):
-            self._put(text, name)
+            self._put(text, name, alone=True)
         return True
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -344,6 +344,6 @@ class Delivery:
         for approval in self._approvals(cursor.chat):
             self._put(approval_text(approval), name_of(cursor.chat))
 
-    def _put(self, text: str, chat: str | None = None) -> None:
-        if not self._outbox.put(text, chat):
+    def _put(self, text: str, chat: str | None = None, *, alone: bool = False) -> None:
+        if not self._outbox.put(text, chat, alone=alone):
             self._overflow()

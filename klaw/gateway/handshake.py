@@ -30,22 +30,12 @@ _READ_BYTES = 4096
 LINGER_S = 1.0
 RESPOND_S = 3.0
 _FORWARDED = frozenset(
-    [
-        "forwarded",
-        "via",
-        "x-real-ip",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "x-original-host",
-        "x-original-url",
-        "true-client-ip",
-        "cf-connecting-ip",
-        "cf-ray",
-        "fastly-client-ip",
-        "fly-client-ip",
+    {
+        "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host", "x-original-url",
+        "true-client-ip", "cf-connecting-ip", "cf-ray", "fastly-client-ip", "fly-client-ip",
         "x-envoy-external-address",
-    ]
-)
+    }
+)  # fmt: skip
 """Headers that proxies add, by their names in lower case, whatever they say …"""
 _FORWARDED_BEGIN = ("x-forwarded", "x-original-forwarded", "tailscale-user-", "x-amzn-trace-id", "x-proxy")
 """… and how others of them begin."""

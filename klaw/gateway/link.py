@@ -78,7 +78,7 @@ class WebSocketLink:
         max_bytes: int,
         ping_s: float,
     ) -> None:
-        self.outbox = Outbox(capacity)
+        self.outbox = Outbox(capacity, send_now=self._send_at_once)
         self.frames_in = 0
         self.frames_out = 0
         self.closing: Close | None = None
@@ -225,6 +225,14 @@ class WebSocketLink:
         """Send a control frame before all that waits; nothing on a connection that is closing already."""
         with suppress(LocalProtocolError):
             self.outbox.interrupt(self._ws.send(event))
+
+    def _send_at_once(self, text: str) -> bytes:
+        try:
+            data = self._ws.send(TextMessage(text))
+            self.frames_out += 1
+            return data[self._try(data) :]
+        except (OSError, LocalProtocolError):
+            return b""  # gone, or closing: the reader finds out
 
     async def _write(self) -> None:
         with suppress(OSError, LocalProtocolError):  # gone, or closing: the reader finds out

@@ -1,6 +1,7 @@
 """What waits to be written to one client: bounded, with pieces of the same answer joined. One writer takes from it."""
 
 from collections import deque
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -42,10 +43,14 @@ class Outbox:
     Args:
         capacity: frames that may wait.
         max_chars: characters that may wait; one frame always may.
+        send_now: sends a frame as far as it can without waiting; returns the bytes that are left.
     """
 
-    def __init__(self, capacity: int, max_chars: int = MAX_CHARS) -> None:
+    def __init__(
+        self, capacity: int, max_chars: int = MAX_CHARS, send_now: Callable[[str], bytes] | None = None
+    ) -> None:
         self.capacity = capacity
+        self._send_now = send_now
         self._max_chars = max_chars
         self._chars = 0
         self.high_water = 0
@@ -61,10 +66,18 @@ class Outbox:
     def depth(self) -> int:
         return len(self._frames)
 
-    def put(self, text: str, chat: str | None = None) -> bool:
-        """Queue an encoded frame, of a chat if it is one of its stream. False when full; a closed outbox drops it."""
+    def put(self, text: str, chat: str | None = None, *, alone: bool = False) -> bool:
+        """Queue an encoded frame, of a chat if it is one of its stream. False when full; a closed outbox drops it.
+
+        One that mostly comes ``alone`` is sent at once, without waking the writer, if that waits for nothing else.
+        """
         if chat is not None:
             self._open_pieces.pop(chat, None)
+        if alone and self._takers and not self._closed and self._send_now is not None:
+            self._control = self._send_now(text)  # nothing was queued, or the writer would not wait
+            if self._control:
+                self._takers.unpark()
+            return True
         return self._append(text)
 
     def put_delta(self, chat: str, turn: str, offset: int, text: str) -> bool:

@@ -93,6 +93,33 @@ async def test_closing_can_keep_or_clear_what_is_queued():
     assert await outbox.take() is None
 
 
+async def test_a_frame_that_comes_alone_is_sent_at_once_and_in_order():
+    sent = []
+
+    def send_now(text):
+        sent.append(text)
+        return b"rest of " + text.encode() if text == "long" else b""
+
+    outbox = Outbox(4, send_now=send_now)
+    outbox.put("a", alone=True)  # nobody takes yet: it has its turn
+    async with trio.open_nursery() as nursery:
+
+        async def write():
+            while (frames := await outbox.take()) is not None:
+                sent.extend(frames)
+
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        outbox.put("b", alone=True)
+        outbox.put("long", alone=True)
+        outbox.put("c", alone=True)  # behind what is left of the long one
+        outbox.put("d")
+        outbox.put("e", alone=True)
+        assert sent == ["a", "b", "long"]
+        outbox.close()
+    assert sent == ["a", "b", "long", b"rest of long", "c", "d", "e"]
+
+
 async def test_short_frames_are_taken_together_and_control_frames_first():
     outbox = Outbox(4)
     outbox.put("a")
