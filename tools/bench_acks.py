@@ -7,8 +7,10 @@ an SD card would; the delay is injected below the journal. Replies are kept away
 off, so only storing and acknowledging is measured.
 
 The ceiling is measured in the same minutes: an echo of bare trio-websocket for the same clients, in turns with the
-server. ``--rounds`` says how many turns each has; what is printed is the median of them, and ``share_of_echo`` the
-median of Klaw's rate by the rate of the echo just before it. ``--profile FILE`` writes where the event loop's time went
+server. So is the floor: an echo that stores each message too (row, full text, line of a log, fsync). ``--rounds`` says
+how many turns each has; what is printed is the median of them, and ``share_of_echo`` the median of Klaw's rate by the
+rate of the echo just before it. On a busy machine compare the CPU.
+``--profile FILE`` writes where the event loop's time went
 (cProfile; the figures of such a run are no measurement).
 """
 
@@ -210,9 +212,11 @@ def measure_one(command: list[str], arguments: argparse.Namespace, answer: str) 
 
 
 def measure(fsync_ms: float, arguments: argparse.Namespace) -> dict[str, object]:
-    echoes, rounds = [], []
+    echoes, floors, rounds = [], [], []
     for _ in range(arguments.rounds):
         echoes.append(measure_one(["--echo"], arguments, "send"))
+        with tempfile.TemporaryDirectory() as home:
+            floors.append(measure_one(["--floor", home], arguments, "send"))
         with tempfile.TemporaryDirectory() as home:
             command = ["--serve", home, "--fsync-ms", str(fsync_ms)]
             if arguments.profile:
@@ -232,6 +236,8 @@ def measure(fsync_ms: float, arguments: argparse.Namespace) -> dict[str, object]
         "of_it_event_loop_us": middle["loop_us"],
         "echoes_per_second": statistics.median(each["per_second"] for each in echoes),
         "echo_cpu_us": statistics.median(each["cpu_us"] for each in echoes),
+        "floors_per_second": statistics.median(each["per_second"] for each in floors),
+        "floor_cpu_us": statistics.median(each["cpu_us"] for each in floors),
         "share_of_echo": round(statistics.median(one["per_second"] / echo["per_second"] for one, echo in pairs), 3),
     }
 
