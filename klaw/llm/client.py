@@ -196,7 +196,6 @@ class TokenCorrection:
         """The provider said that a prompt was too long: make the next one shorter.
 
         Args:
-            model: which.
             refused: estimated tokens of the refused prompt.
             usable: estimated tokens that were planned for it (``Budget.usable``).
         """

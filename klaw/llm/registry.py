@@ -57,7 +57,6 @@ class Registry:
     """Facts about all models, those that nobody has configured included.
 
     Args:
-        config: the whole configuration.
         clock: for services whose prices depend on the hour.
     """
 

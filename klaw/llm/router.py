@@ -28,7 +28,6 @@ class Router:
     """All routes of a configuration. Providers are made when a route to them is first asked for.
 
     Args:
-        config: the whole configuration.
         local: makes the provider of the embedded model.
         context_tokens: tells the context length of a model, ``provider/model``; None asks the configuration alone.
     """

@@ -10,6 +10,7 @@ very close to that of a kept one, every word of it that means something is in th
 adds a word, a name or a number is kept.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -96,9 +97,7 @@ class Facts:
     """Facts of all users over one store.
 
     Args:
-        writer, readers: of the store.
         embedder: for the vectors of new facts.
-        clock, new_id: for what is new.
     """
 
     def __init__(
@@ -131,7 +130,6 @@ class Facts:
         """Keep a statement, unless it is kept already.
 
         Args:
-            user: whose it is.
             text: the statement; control characters and space around it are left out.
             category, importance, source, origin, chat, message, turn, topic: see ``domain.fact.Fact``.
             replaces: an active fact that becomes history by it.
@@ -163,7 +161,7 @@ class Facts:
             updated_at=now,
         )
         async with self._one_at_a_time:
-            vector = await (self._vector_in_background if background else self._vector)(fact.text)
+            vector = await self._vector(fact.text, background=background)
             known = await self._known(fact, vector, replaces)
             if known is not None:
                 return Known(known)
@@ -193,8 +191,6 @@ class Facts:
         on, and its vector is made anew.
 
         Args:
-            user: whose it is.
-            fact: its id.
             text: the new statement.
             changes: other fields of ``domain.fact.Fact``; None leaves one as it is.
 
@@ -245,7 +241,6 @@ class Facts:
         back in turn, the older one is history again, unless it was changed meanwhile.
 
         Args:
-            user: whose it is.
             fact: its id; also of one that was removed.
             to: the entry of its history that is to hold again.
 
@@ -331,20 +326,13 @@ class Facts:
         kept = (found[rowid] for rowid in close if rowid in found)
         return next((each for each in kept if each.id != replaced and adds_nothing(fact.text, each.text)), None)
 
-    async def _vector(self, text: str) -> FactVector | None:
+    async def _vector(self, text: str, *, background: bool = False) -> FactVector | None:
+        embed = self._embedder.passage_in_background if background else self._embedder.passage
         try:
-            with trio.move_on_after(EMBED_S):
-                vector = await self._embedder.passage(text)
+            with trio.move_on_after(math.inf if background else EMBED_S):
+                vector = await embed(text)
                 model = await self._readers.run(vectors.model)
                 return FactVector(model_id=model[0], vector=vector) if model is not None else None
         except (EmbeddingUnavailable, ActorStopped):
             pass
         return None
-
-    async def _vector_in_background(self, text: str) -> FactVector | None:
-        try:
-            vector = await self._embedder.passage_in_background(text)
-            model = await self._readers.run(vectors.model)
-        except (EmbeddingUnavailable, ActorStopped):
-            return None
-        return FactVector(model_id=model[0], vector=vector) if model is not None else None

@@ -51,7 +51,6 @@ class MemoryFiles(Nudge):
 
     Args:
         workspace: the workspaces' folder.
-        writer, readers: of the store.
         embed: called when there are new pieces to embed. Sync and quick.
     """
 

@@ -43,10 +43,6 @@ class Undone:
 class People:
     """People of all users over one store.
 
-    Args:
-        writer, readers: of the store.
-        clock, new_id: for what is new.
-
     Each method may raise StorageError (SourceForgotten: the user forgot something meanwhile, nothing was changed) and
     ActorStopped. ``as_of``: the memory journal's last entry before what a change is made of was read; None: it is made
     of nothing older than the call.
@@ -83,7 +79,6 @@ class People:
         """Keep a person. Whether somebody of this name is known the caller has to look before.
 
         Args:
-            user: whose.
             name, aliases, relation, source: see ``domain.person.Person``.
             said_at: when the user said so; None: now.
             mention: the topic that names them.
@@ -222,7 +217,6 @@ class People:
         be taken back in the same way. Those who were merged into it since then are people of their own again.
 
         Args:
-            user: whose.
             person: its id; also of one that was merged or removed.
             to: the entry of its history that is to hold again.
 

@@ -71,6 +71,17 @@ class Account:
             self.degraded.append(code)
 
     @contextmanager
+    def degrading(self, what: str, event: str) -> Iterator[None]:
+        """Go on when the store is late or fails in the body, and name it: ``search_late``, ``search_failed``."""
+        try:
+            yield
+        except trio.TooSlowError:
+            self.say(f"{what}_late")
+        except StorageError as error:
+            log.warning(event, error=error_class(error))
+            self.say(f"{what}_failed")
+
+    @contextmanager
     def step(self, name: str) -> Iterator[None]:
         begin = trio.current_time()
         try:
@@ -83,8 +94,6 @@ class Recall:
     """The recall pipeline over a store and an embedder.
 
     Args:
-        readers: of the store.
-        embedder: for the query's vector.
         config: the settings that decide.
         clock: "yesterday" is counted from its now.
         monotonic: seconds, by which the search's steps are measured in the readers' threads.
@@ -230,18 +239,13 @@ class Recall:
         # A late query vector must not starve the search itself.
         least = self._config.time_budget_ms / 1000 * SEARCH_SHARE
         seconds = max(account.deadline - trio.current_time(), least)
-        try:
+        with account.degrading("search", "recall_failed"):
             # The search watches its own time; the second limit is for what cannot be interrupted from within.
             with trio.move_on_after(2 * seconds):
                 return await self._readers.run(
                     search_lists, vector, words, days, scope, depth, seconds, self._monotonic, known, placed
                 )
             account.say("search_late")
-        except trio.TooSlowError:
-            account.say("search_late")
-        except StorageError as error:
-            log.warning("recall_failed", error=error_class(error))
-            account.say("search_failed")
         return Lists()
 
     async def _judge(
@@ -269,13 +273,8 @@ class Recall:
         return max(account.deadline, trio.current_time() + least)
 
     async def _read(self, ranked: Sequence[Ranked], scope: Scope, account: Account) -> list[Message]:
-        try:
+        with account.degrading("search", "recall_failed"):
             with trio.move_on_at(self._soon(account)):
                 return await self._readers.run(read_messages, [each.place.rowid for each in ranked], scope)
             account.say("search_late")
-        except trio.TooSlowError:
-            account.say("search_late")
-        except StorageError as error:
-            log.warning("recall_failed", error=error_class(error))
-            account.say("search_failed")
         return []

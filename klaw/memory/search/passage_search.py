@@ -55,7 +55,6 @@ async def find_kept(
     """What of a user's facts, files and notes has to do with a query. Notes are of a chat, the others of none.
 
     Args:
-        readers: of the store.
         vector: of the query, if there is one.
         asked: its words, as written.
         filters: the user counts, for facts the time of their last change, for notes the chat and the time of the call.

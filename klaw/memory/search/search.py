@@ -70,7 +70,6 @@ class MemorySearch:
 
     Args:
         readers: of the store; one is used at a time, so that turns find the others free.
-        embedder: for the query's vector.
         clock: days are counted from its now.
         topics: where topics are looked for, if they are.
     """

@@ -73,7 +73,6 @@ def is_due(history: Sequence[Message], usable: int, rules: Rules) -> bool:
     Args:
         history: it, oldest first.
         usable: estimated tokens of a context of the chat's model (``Budget.usable``).
-        rules: the settings.
     """
     return cost(history) > rules.threshold(usable) or _left_out(history, rules) > rules.left_out_tokens
 
@@ -102,7 +101,6 @@ def choose(
         usable: as for ``is_due``.
         room: estimated tokens of messages that a prompt of the summarising model holds. One exchange that is larger is
             taken by itself.
-        rules: the settings.
         cut: there are older uncovered messages than those in ``history``, so its first exchange may be torn.
         follows: ``history`` begins right after the newest summary.
     """
@@ -163,7 +161,6 @@ def evicted(live: Sequence[Summary], base: Summary | None, new_tokens: int, rule
         live: the segment's summaries, oldest first.
         base: the one of them that the new one takes the place of.
         new_tokens: estimated tokens of the new one.
-        rules: the settings.
     """
     others = [summary for summary in live if base is None or summary.number != base.number]
     total = new_tokens + sum(summary.tokens for summary in others)

@@ -146,9 +146,7 @@ class Maker:
         """Make the next summary of a chat, if one is due.
 
         Args:
-            chat: which one.
             failures: in a row until now; each halves what one prompt holds.
-            vitals: of the actor.
 
         Raises:
             ActorStopped: the store is gone.

@@ -50,13 +50,10 @@ class TopicChooser:
 
     Args:
         search: finds them.
-        readers: of the store.
         embedder: whose scale of distances counts.
         asker: for the model that chooses; None when none is to.
-        metrics: where choices are counted.
         threshold: ``autoRag.relevanceThreshold``.
         time_budget_s: what a choice may take.
-        clock: of the questions.
     """
 
     search: TopicSearch
@@ -115,7 +112,7 @@ class TopicChooser:
         self, user: UserId, text: str, vector: bytes | None, choose_by: float, account: Account
     ) -> tuple[tuple[TopicCandidate, ...], dict[int, str]] | None:
         """What the search finds, and the messages that it was found by. None: the user has no topics."""
-        try:
+        with account.degrading("topics", "topics_not_searched"):
             with trio.move_on_after(min(SEARCH_S, max(0.0, choose_by - trio.current_time()))):
                 if not await self.readers.run(topics.count, user):
                     return None
@@ -127,11 +124,6 @@ class TopicChooser:
                 read = await self.readers.run(messages.by_rowids, rowids)
                 return page.hits, {each.rowid: each.content for each in read if each.user == user}
             account.say("topics_late")
-        except trio.TooSlowError:
-            account.say("topics_late")
-        except StorageError as error:
-            log.warning("topics_not_searched", error=error_class(error))
-            account.say("topics_failed")
         return (), {}
 
     async def _ask(
@@ -155,7 +147,7 @@ class TopicChooser:
         """What was said in the picked topics, and how much each message has to do with the question."""
         read: dict[TopicId, tuple[list[Message], list[float]]] = {}
         begin = trio.current_time()
-        try:
+        with account.degrading("topics", "topics_not_read"):
             with trio.move_on_at(account.deadline) as reading:
                 for topic in picks:
                     own = await self.readers.run(topics.read, user, topic)
@@ -164,11 +156,6 @@ class TopicChooser:
                         read[topic] = said, await self.threads.run(worths, said, query.content_stems)
             if reading.cancelled_caught:
                 account.say("topics_late")
-        except trio.TooSlowError:
-            account.say("topics_late")
-        except StorageError as error:
-            log.warning("topics_not_read", error=error_class(error))
-            account.say("topics_failed")
         if picks:
             account.timings_ms["read"] = (trio.current_time() - begin) * 1000
         return read

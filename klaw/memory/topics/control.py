@@ -69,7 +69,6 @@ class TopicControl:
         """Let the first of some topics take in the others. Returns what it has become.
 
         Args:
-            user: whose they are.
             ids: two or more, all of one chat.
             summary: of the whole; else the summaries stand one after the other.
 
@@ -128,7 +127,6 @@ class TopicControl:
         """Put several topics in the place of one.
 
         Args:
-            user: whose it is.
             topic_id: which.
             at: messages that begin a new topic: ids, ``main#12``, or numbers in the topic's chat; without any a model
                 divides it.

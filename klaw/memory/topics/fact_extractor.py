@@ -165,7 +165,6 @@ class FactExtractor:
         asker: for the model of ``routing.tasks.topics``.
         facts: where they are kept.
         people: for the people that the same answer names.
-        readers: of the store.
     """
 
     asker: Asker

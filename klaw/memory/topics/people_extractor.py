@@ -128,7 +128,6 @@ class PeopleExtractor:
 
     Args:
         people: where they are kept.
-        readers: of the store.
     """
 
     people: People

@@ -92,8 +92,6 @@ class Reranker:
 
     Args:
         asker: for the model of ``routing.tasks.reranker``. The caller holds a slot.
-        readers: of the store.
-        metrics: where choices are counted.
     """
 
     asker: Asker

@@ -75,10 +75,7 @@ class TopicSearch:
     """Searches over a store and an embedder.
 
     Args:
-        readers: of the store.
-        embedder: for the query's vector.
         clock: days are counted from its now.
-        metrics: where searches are counted.
     """
 
     def __init__(self, readers: Readers, embedder: Embedder, clock: Clock, metrics: TopicMetrics) -> None:

@@ -87,7 +87,7 @@ async def test_a_turn_calls_tools_and_answers_with_their_results(tmp_path: Path)
         results = {message.metadata["call"]: message for message in stored[2:4]}
         assert (results["c1"].content, results["c1"].metadata["error"]) == ("5", False)
         assert results["c2"].metadata == {"turn": ended.turn, "call": "c2", "name": "add", "error": True}
-        assert "a must be a whole number" in results["c2"].content
+        assert "a: must be a whole number" in results["c2"].content
         # The model saw the calls and, in their order, the results.
         asked, again = w.llm.requests
         offered = [each["function"]["name"] for each in asked.body["tools"]]
