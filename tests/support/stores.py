@@ -1,6 +1,8 @@
 """Short ways to make messages and stores in tests."""
 
+import errno
 import itertools
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,6 +22,16 @@ from klaw.store.store import Store, open_store
 
 _count = itertools.count(1)
 START = 1_760_000_000.0
+
+
+class FullDisk:
+    """An fsync that says "no space left" while it is ``full``, and else does nothing: nobody cuts the power here."""
+
+    full = False
+
+    def __call__(self, _descriptor: int) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def new(

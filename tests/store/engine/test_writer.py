@@ -11,7 +11,7 @@ import trio
 from klaw.domain.message import Kind, Message, Role
 from klaw.errors import IdConflict, StorageFull
 from klaw.store.kinds import messages, turns
-from tests.support.stores import new, running_store
+from tests.support.stores import FullDisk, new, running_store
 from tests.support.turns import record
 
 
@@ -89,22 +89,11 @@ async def test_a_group_costs_one_fsync(tmp_path: Path) -> None:
 
     async with running_store(tmp_path, fsync=counting) as store:
         before = calls
-        replies = [await store.writer.begin(messages.append, [new(chat=f"c{number}")]) for number in range(20)]
+        replies = [store.writer.offer(messages.append, [new(chat=f"c{number}")]) for number in range(20)]
         for reply in replies:
+            assert reply is not None
             await reply.wait()
         assert calls - before == 1
-
-
-class FullDisk:
-    """An fsync that says "no space left" while switched on."""
-
-    def __init__(self) -> None:
-        self.full = False
-
-    def __call__(self, descriptor: int) -> None:
-        if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        os.fsync(descriptor)
 
 
 async def test_a_full_disk_refuses_and_keeps_nothing_then_recovers(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Summaries in the store: no message falls between summary and window, also after a kill; the logs give them again."""
 
-import errno
 import itertools
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -34,7 +32,7 @@ from klaw.store.search import coverage
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reindexing_store, run
 from tests.support.repository import REPOSITORY
-from tests.support.stores import START, new, running_store
+from tests.support.stores import START, FullDisk, new, running_store
 from tests.support.summaries import CHAT, begin_segment, say
 from tests.support.turns import record
 from tests.support.waiting import until
@@ -91,17 +89,13 @@ class Talk:
     def __init__(self, root: Path, *, hold: bool) -> None:
         self.root = root
         self.hold = hold
-        self.full = False
+        self.disk = FullDisk()
         self.made = 0
-
-    def fsync(self, _descriptor: int) -> None:
-        if self.full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     async def do(self, steps: Any) -> None:
         rest = list(steps)
         while True:
-            async with running_store(self.root, fsync=self.fsync, checkpoint_bytes=4_000) as store:
+            async with running_store(self.root, fsync=self.disk, checkpoint_bytes=4_000) as store:
                 await self.check(store)
                 while rest:
                     name, text, size = rest.pop(0)
@@ -150,10 +144,10 @@ class Talk:
             "notes": [ToolNote(seq=made.first_seq, call="c", tool="web", text="Дождь")] if size % 2 else [],
         }
         if full:
-            self.full = True
+            self.disk.full = True
             with pytest.raises(StorageFull):
                 await store.writer.run(summaries.put, made, **more)
-            self.full = False
+            self.disk.full = False
             return
         await store.writer.run(summaries.put, made, **more)
         self.made += 1

@@ -1,8 +1,6 @@
 """Tasks and runs in the store: what is refused, what is all or nothing, what a reader and a chat then see."""
 
-import errno
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from klaw.store.kinds.run_edits import Transcript
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import register
 from klaw.store.store import Store
-from tests.support.stores import START, new, running_store
+from tests.support.stores import START, FullDisk, new, running_store
 from tests.support.tasks import exchange, result, run_of, task
 
 LOCAL = UserId("local")
@@ -321,21 +319,16 @@ async def test_a_clients_message_cannot_stand_for_a_delivery(tmp_path: Path) -> 
 
 
 async def test_a_full_disk_keeps_nothing_of_an_end(tmp_path: Path) -> None:
-    full = False
-
-    def fsync(_descriptor: int) -> None:
-        if full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    async with running_store(tmp_path, fsync=fsync) as store:
+    disk = FullDisk()
+    async with running_store(tmp_path, fsync=disk) as store:
         await store.writer.run(messages.append, [new("hello")])
         run = await begun(store)
-        full = True
+        disk.full = True
         final = done(run, delivered=1)
         transcript = Transcript(first_seq=1, messages=tuple(exchange(run)))
         with pytest.raises(StorageFull):
             await store.writer.run(run_edits.save, final, transcript=transcript, delivery=result(run))
-        full = False
+        disk.full = False
         assert await stored(store, run) == run
         assert lines(tmp_path, "conversations/scheduler_news/*.jsonl") == []
         assert not (await store.writer.run(run_edits.save, final, transcript=transcript, delivery=result(run))).repeated

@@ -1,7 +1,5 @@
 """Invariant rebuild: whatever was done to a store, a database made from its logs has the same content."""
 
-import errno
-import os
 import random
 import shutil
 import tempfile
@@ -22,19 +20,8 @@ from klaw.store.rebuild.offline import drop
 from klaw.store.rebuild.values import ReindexRefused
 from klaw.store.search import fulltext, vector_search, vectors
 from tests.support.reindexing import DIMENSION, MODEL, FakeModel, differing, digests_of, filled, run, unit
-from tests.support.stores import new, running_store
+from tests.support.stores import FullDisk, new, running_store
 from tests.support.turns import record
-
-
-class Disk:
-    """An fsync that can be told to fail."""
-
-    full = False
-
-    def fsync(self, descriptor: int) -> None:
-        if self.full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
 
 SENTENCES = ["", "ok", "Where is my key?", "Где мой ключ от дачи?", "猫は寝ている", '"NEAR(* ^', "a\nb\u2028c\0d"]
 TEXTS = st.sampled_from(SENTENCES) | st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -47,13 +34,13 @@ class Actions:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.disk = Disk()
+        self.disk = FullDisk()
         self.rowids: list[int] = []
 
     async def do(self, steps) -> None:
         rest = list(steps)
         while rest is not None:
-            async with running_store(self.root, fsync=self.disk.fsync, checkpoint_bytes=700) as store:
+            async with running_store(self.root, fsync=self.disk, checkpoint_bytes=700) as store:
                 await stored_vectors.prepare(store.writer, MODEL, DIMENSION)
                 rest = await self._until_restart(store, rest)
 

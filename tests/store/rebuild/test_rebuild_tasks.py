@@ -1,7 +1,5 @@
 """Invariant rebuild, for tasks and runs: whatever was done to them, a database made from the logs has the same."""
 
-import errno
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from klaw.store.rebuild.logs import sizes
 from klaw.store.rebuild.values import Options
 from klaw.store.store import Store
 from tests.support.reindexing import differing, digests_of, ended, reached, reindexing_store, run, talk
-from tests.support.stores import START, new, running_store
+from tests.support.stores import START, FullDisk, new, running_store
 from tests.support.tasks import exchange, result, run_of, task
 
 USERS = ("local", "anna")
@@ -41,19 +39,15 @@ class Steps:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.full = False
+        self.disk = FullDisk()
         self.tasks: dict[tuple[str, str], Any] = {}
         self.runs: dict[str, Run] = {}
         self.delivered = 0
 
-    def fsync(self, _descriptor: int) -> None:
-        if self.full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     async def do(self, steps: Any) -> None:
         rest = list(steps)
         while True:
-            async with running_store(self.root, fsync=self.fsync, checkpoint_bytes=900) as store:
+            async with running_store(self.root, fsync=self.disk, checkpoint_bytes=900) as store:
                 await self.check(store)
                 while rest:
                     name, *values = rest.pop(0)
@@ -129,10 +123,10 @@ class Steps:
             with pytest.raises(RunOver):
                 await writer.run(run_edits.save, after, delivery=said)
         elif name == "full":
-            self.full = True
+            self.disk.full = True
             with pytest.raises(StorageFull):
                 await writer.run(run_edits.save, attrs.evolve(chosen, note=text + "!"))
-            self.full = False
+            self.disk.full = False
         elif not any(each.delivered for each in self.runs.values()) and seed % 2:
             with pytest.raises(NoSuchChat):
                 await writer.run(
