@@ -7,9 +7,8 @@ is neither is the person's and is taken as it is. One that is missing is written
 """
 
 import hashlib
-import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import apsw
 import attrs
@@ -18,21 +17,22 @@ import structlog
 from klaw.actor.failure import error_class
 from klaw.config import guarded
 from klaw.config.paths import below_of_user
+from klaw.convert import Wire
 from klaw.domain import core_memory as core
 from klaw.domain.core_memory import MAX_BYTES, Document, dump, parse
 from klaw.domain.names import UserId
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidValue, StorageError
+from klaw.store import rows
 from klaw.store.changes import Change, Kind
 from klaw.store.engine.transaction import Transaction
 from klaw.store.rebuild.tables import Table
-from klaw.store.rows import dumps
 
 
 @attrs.frozen(kw_only=True)
 class CoreRow:
     """What is known of a user's file."""
 
-    user: UserId
+    user: Annotated[UserId, Wire("user_id")]
     document: Document
     replaces: str
     """SHA-256 of the file that it takes the place of; empty when there was none."""
@@ -40,24 +40,17 @@ class CoreRow:
     """The file may still be the old one."""
 
 
-_GET = "SELECT user_id, document, replaces, pending FROM core_memory WHERE user_id = ?"
-_ALL = "SELECT user_id, document, replaces, pending FROM core_memory ORDER BY user_id"
+_ROWS = rows.Rows(CoreRow, "core_memory")
 
 
 def get(connection: apsw.Connection, user: UserId) -> CoreRow | None:
     """A user's row."""
-    row = connection.execute(_GET, (user,)).fetchone()
-    return _row(*row) if row else None
+    return _ROWS.one(connection, "WHERE user_id = ?", user)
 
 
 def everybodys(connection: apsw.Connection) -> list[CoreRow]:
     """All users' rows: for whoever writes the files."""
-    return [_row(*row) for row in connection.execute(_ALL)]
-
-
-def _row(user: str, document: str, replaces: str, pending: int) -> CoreRow:
-    found: dict[str, Any] = json.loads(document)
-    return CoreRow(user=UserId(user), document=found, replaces=replaces, pending=bool(pending))
+    return _ROWS.all(connection, "ORDER BY user_id")
 
 
 _PUT = "INSERT OR REPLACE INTO core_memory (user_id, document, replaces, updated_at, pending) VALUES (?, ?, ?, ?, 1)"
@@ -75,17 +68,17 @@ class CorePut:
 def _apply(connection: apsw.Connection, change: Change[CorePut]) -> None:
     assert change.value is not None
     put = change.value
-    connection.execute(_PUT, (change.user, dumps(put.document), put.replaces, change.time))
+    connection.execute(_PUT, (change.user, rows.dumps(put.document), put.replaces, change.time))
 
 
-_ROWS = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
+_CONTENT = "SELECT user_id, document, updated_at FROM core_memory WHERE user_id > :after ORDER BY user_id LIMIT :limit"
 CORE: Kind[CorePut] = Kind(
     what="core",
     counted="core",
     ops={"put": CorePut},
     apply=_apply,
     clear=("DELETE FROM core_memory",),
-    tables=(Table(name="core memory", first="", statement=_ROWS, small=True),),
+    tables=(Table(name="core memory", first="", statement=_CONTENT, small=True),),
 )
 
 _WRITTEN = "UPDATE core_memory SET pending = 0 WHERE user_id = ?"

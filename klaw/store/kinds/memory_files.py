@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import apsw
 import attrs
 
+from klaw.convert import Wire
 from klaw.domain.names import LOCAL_USER, UserId
+from klaw.store import rows
 from klaw.store.engine.transaction import Transaction
 
 
@@ -27,7 +29,7 @@ class StoredChunk(Chunk):
     """A piece with its place."""
 
     rowid: int
-    user: UserId
+    user: Annotated[UserId, Wire("user_id")]
     path: str
 
 
@@ -35,19 +37,20 @@ class StoredChunk(Chunk):
 class MemoryFile:
     """A file as it was when it was read."""
 
-    user: UserId
+    user: Annotated[UserId, Wire("user_id")]
     path: str
     """Relative to the user's workspace, with ``/``."""
     stamp: str
     """Changes with the file."""
 
 
-_FILES = "SELECT user_id, path, stamp FROM memory_files ORDER BY user_id, path"
+_FILES = rows.Rows(MemoryFile, "memory_files")
+_CHUNKS = rows.Rows(StoredChunk, "chunks")
 
 
 def files(connection: apsw.Connection) -> list[MemoryFile]:
     """All files of all users: for whoever looks what has changed."""
-    return [MemoryFile(user=UserId(user), path=path, stamp=stamp) for user, path, stamp in connection.execute(_FILES)]
+    return _FILES.all(connection, "ORDER BY user_id, path")
 
 
 _USERS = "SELECT DISTINCT user_id FROM sessions"
@@ -58,30 +61,21 @@ def users(connection: apsw.Connection) -> list[UserId]:
     return sorted({LOCAL_USER, *(UserId(user) for (user,) in connection.execute(_USERS))})
 
 
-_BY_ROWIDS = """
-SELECT c.line, c.heading, c.text, c.rowid, c.user_id, c.path
+_BY_ROWIDS = f"""
+SELECT {rows.columns(StoredChunk, "c")}
 FROM json_each(?2) AS r CROSS JOIN chunks AS c ON c.rowid = r.value WHERE c.user_id = ?1 ORDER BY r.key
-"""
+"""  # noqa: S608 - constant columns
 
 
 def by_rowids(connection: apsw.Connection, user: UserId, rowids: Sequence[int]) -> dict[int, StoredChunk]:
     """A user's chunks by their row ids; what is gone, or another's, is left out."""
-    return {row[3]: _stored(row) for row in connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids))))}
-
-
-_OF_FILE = """
-SELECT line, heading, text, rowid, user_id, path FROM chunks WHERE user_id = ? AND path = ? ORDER BY line, rowid
-"""
+    found = map(_CHUNKS.read, connection.execute(_BY_ROWIDS, (user, json.dumps(list(rowids)))))
+    return {chunk.rowid: chunk for chunk in found}
 
 
 def of_file(connection: apsw.Connection, user: UserId, path: str) -> list[StoredChunk]:
     """The pieces of a user's file in order."""
-    return [_stored(row) for row in connection.execute(_OF_FILE, (user, path))]
-
-
-def _stored(row: Sequence[Any]) -> StoredChunk:
-    line, heading, text, rowid, user, path = row
-    return StoredChunk(line=line, heading=heading, text=text, rowid=rowid, user=UserId(user), path=path)
+    return _CHUNKS.all(connection, "WHERE user_id = ? AND path = ? ORDER BY line, rowid", user, path)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
