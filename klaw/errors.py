@@ -69,6 +69,11 @@ class ConfigError(KlawError):
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
 
+    @classmethod
+    def of(cls, message: str, path: str = "") -> "ConfigError":
+        """Of one problem."""
+        return cls([Problem(path, message)])
+
 
 class TaskError(KlawError):
     """A task cannot be made or changed as asked. ``problems`` names every wrong field, not the first only."""
@@ -135,6 +140,18 @@ class NoSuchTask(StorageError):
     """The user has no task of this name."""
 
     code = "unknown_task"
+
+
+class NotStarted(KlawError):
+    """A run was not begun; the text says why and what can be done."""
+
+
+class LimitReached(KlawError):
+    """The next call of a model would pass a spending limit of its run, which is ``limit``."""
+
+    def __init__(self, limit: str, note: str) -> None:
+        super().__init__(note)
+        self.limit = limit
 
 
 class NoSuchRun(StorageError):

@@ -155,13 +155,13 @@ def _compose(text: str) -> yaml.Node | None:
         before = text[: exc.position] if isinstance(exc.position, int) else ""
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
         message = f"not YAML or JSON: a character that is not allowed at line {line}, column {column}"
-        raise ConfigError([Problem(path="", message=message)]) from None
+        raise ConfigError.of(message) from None
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         # A mark's own text quotes the line, which may hold a key, and so may PyYAML's phrase on an unknown tag.
         what = _TAG_HANDLE.sub("handle", ", ".join(filter(None, (exc.context, exc.problem))))
-        raise ConfigError([Problem(path="", message=f"not YAML or JSON: {what}{where}")]) from None
+        raise ConfigError.of(f"not YAML or JSON: {what}{where}") from None
 
 
 class _Reader:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, final
 
 import attrs
 
-from klaw.errors import ConfigError, Problem
+from klaw.errors import ConfigError
 
 CREDENTIALS_DIRECTORY = "CREDENTIALS_DIRECTORY"
 """Where systemd puts what a unit names with ``LoadCredential=``."""
@@ -190,10 +190,10 @@ class Secret:
         try:
             text = self._source.text()
         except ValueError as exc:
-            raise ConfigError([Problem(path=key, message=str(exc))]) from None
+            raise ConfigError.of(str(exc), key) from None
         broken = self._broken_by(text) if self._broken_by is not None else None
         if broken is not None:
-            raise ConfigError([Problem(path=key, message=f"{broken}, and what it refers to is not")])
+            raise ConfigError.of(f"{broken}, and what it refers to is not", key)
         return text
 
     def __repr__(self) -> str:

@@ -15,6 +15,18 @@ from klaw.config.environment import Secret
 
 _RULE = "klaw.rule"
 
+ADDRESS: Mapping[str, Any] = {
+    "pattern": r"https?://[^/\s@?#]+(/[^\s?#]*)?",
+    "hint": "be an http:// or https:// address without user name, password, query or fragment",
+}
+HEADERS: Mapping[str, Any] = {
+    "factory": dict,
+    "pattern": r"[\x20-\x7e]*",
+    "hint": "be printable ASCII text",
+    "names": r"[0-9A-Za-z!#$%&'*+.^_`|~-]+",
+    "names_hint": "be an HTTP header name",
+}
+
 
 @attrs.frozen(kw_only=True)
 class Rule:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 
 from klaw.config.environment import Secret
-from klaw.config.keys import key, section
+from klaw.config.keys import ADDRESS, HEADERS, key, section
 
 _TOKENS_MAX = 10_000_000
 _DAY_S = 86_400
@@ -121,8 +121,7 @@ class ProviderConfig:
     base_url: str | None = key(
         "Address of the API, up to and with its version part (usually /v1); anthropic has one of its own.",
         None,
-        pattern=r"https?://[^/\s@?#]+(/[^\s?#]*)?",
-        hint="be an http:// or https:// address without user name, password, query or fragment",
+        **ADDRESS,
     )
     api_key: Secret | None = key(
         "The key of the account; take it from the environment or a file.",
@@ -132,11 +131,7 @@ class ProviderConfig:
     )
     headers: Mapping[str, Secret] = key(
         "Further request headers.",
-        factory=dict,
-        pattern=r"[\x20-\x7e]*",
-        hint="be printable ASCII text",
-        names=r"[0-9A-Za-z!#$%&'*+.^_`|~-]+",
-        names_hint="be an HTTP header name",
+        **HEADERS,
     )
     extra_body: Mapping[str, Any] = key("JSON members that are added to every request body.", factory=dict)
     timeout_s: float = key("No byte from the provider for this long is a time-out.", 120.0, above=0, maximum=_DAY_S)

@@ -46,13 +46,13 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[EngineCon
     except FileNotFoundError:
         return EngineConfig(), []
     except OSError as exc:
-        raise _unreadable(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from exc
+        raise ConfigError.of(f"cannot read {path}: {exc.strerror or type(exc).__name__}") from exc
     if len(raw) > MAX_FILE_BYTES:
-        raise _unreadable(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is too large for a configuration")
+        raise ConfigError.of(f"{path} is larger than {MAX_FILE_BYTES} bytes; that is too large for a configuration")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise _unreadable(f"{path} is not UTF-8 text (byte {exc.start})") from exc
+        raise ConfigError.of(f"{path} is not UTF-8 text (byte {exc.start})") from exc
     document = read_document(text, environ)
     config, warnings = _build(document)
     warnings += _unread(path)
@@ -152,10 +152,6 @@ def _exposed_secrets(tree: Mapping[str, Any]) -> Iterator[ConfigWarning]:
                 message="stands in a file that others may read: use ${NAME} or ${file:/path}, or take their access "
                 "away (chmod 600)",
             )
-
-
-def _unreadable(message: str) -> ConfigError:
-    return ConfigError([Problem(path="", message=message)])
 
 
 def override_section(config: EngineConfig, section: str, given: Sequence[str]) -> EngineConfig:

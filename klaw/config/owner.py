@@ -13,7 +13,7 @@ from pathlib import Path
 
 import klaw
 from klaw.config.paths import Paths
-from klaw.errors import ConfigError, Problem
+from klaw.errors import ConfigError
 
 ROOT = 0
 PROGRAM = Path(klaw.__file__).parent
@@ -32,7 +32,7 @@ def enter(paths: Paths) -> None:
     for folder in (paths.data_dir, paths.config_dir):
         found = _nearest(folder)
         if not os.access(found, os.R_OK | os.X_OK if found == folder else os.X_OK):
-            raise _refusal(belongs_to(found, found.stat().st_uid))
+            raise ConfigError.of(belongs_to(found, found.stat().st_uid))
 
 
 def owner_of(paths: Paths) -> int:
@@ -63,11 +63,7 @@ def _become(owner: int, paths: Paths) -> None:
     for part in (PROGRAM / "cli", Path(os.__file__).parent):
         if not os.access(part, os.R_OK | os.X_OK):
             who = f"{paths.data_dir} is for {name_of(owner)}, who may not read this program ({part})"
-            raise _refusal(f"{who}: install Klaw where that user can read it")
-
-
-def _refusal(message: str) -> ConfigError:
-    return ConfigError([Problem(path="", message=message)])
+            raise ConfigError.of(f"{who}: install Klaw where that user can read it")
 
 
 def name_of(uid: int) -> str:

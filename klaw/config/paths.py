@@ -13,7 +13,7 @@ from typing import Self
 import attrs
 
 from klaw.domain.names import LOCAL_USER, UserId
-from klaw.errors import ConfigError, Problem
+from klaw.errors import ConfigError
 
 SOCKET_PATH_MAX_BYTES = 107
 """What ``sun_path`` of a unix socket holds on Linux, without the closing NUL."""
@@ -154,7 +154,7 @@ def ensure_private_dir(path: Path) -> Path:
         if stat.S_IMODE(mode) & 0o077:
             path.chmod(0o700)
     except OSError as exc:
-        raise _unusable(f"cannot make {path} a private folder (mode 0700): {exc.strerror or exc}") from exc
+        raise ConfigError.of(f"cannot make {path} a private folder (mode 0700): {exc.strerror or exc}") from exc
     return path
 
 
@@ -187,7 +187,7 @@ def _folder(value: str | Path | None, environ: Mapping[str, str]) -> Path | None
     if not text:
         return None
     if "\0" in text:
-        raise _unusable("a folder name must not hold a NUL character")
+        raise ConfigError.of("a folder name must not hold a NUL character")
     if text == "~" or text.startswith("~/"):
         text = str(_user_home(environ)) + text[1:]
     return Path(os.path.abspath(text))  # noqa: PTH100  resolve() would follow links that the person chose to have
@@ -206,17 +206,13 @@ def _user_home(environ: Mapping[str, str]) -> Path:
     try:
         return Path.home()
     except RuntimeError as exc:
-        raise _unusable("no home folder is known: set HOME, or give --home DIR") from exc
+        raise ConfigError.of("no home folder is known: set HOME, or give --home DIR") from exc
 
 
 def _check_socket(socket: Path) -> None:
     size = len(os.fsencode(socket))
     if size > SOCKET_PATH_MAX_BYTES:
-        raise _unusable(
+        raise ConfigError.of(
             f"the path of the admin socket is {size} bytes long and the system allows {SOCKET_PATH_MAX_BYTES}: "
             f"{socket}; choose a shorter --home, KLAW_HOME or XDG_RUNTIME_DIR"
         )
-
-
-def _unusable(message: str) -> ConfigError:
-    return ConfigError([Problem(path="", message=message)])

@@ -9,7 +9,7 @@ from typing import Literal
 import attrs
 
 from klaw.config.environment import Secret
-from klaw.config.keys import key, section
+from klaw.config.keys import ADDRESS, HEADERS, key, section
 
 _DAY_S = 86_400
 _HOUR_S = 3600
@@ -89,16 +89,11 @@ class McpServerConfig:
     url: str | None = key(
         "Address of a server behind streamable HTTP. Either this or command.",
         None,
-        pattern=r"https?://[^/\s@?#]+(/[^\s?#]*)?",
-        hint="be an http:// or https:// address without user name, password, query or fragment",
+        **ADDRESS,
     )
     headers: Mapping[str, Secret] = key(
         "Further request headers, for url; here belongs its key.",
-        factory=dict,
-        pattern=r"[\x20-\x7e]*",
-        hint="be printable ASCII text",
-        names=r"[0-9A-Za-z!#$%&'*+.^_`|~-]+",
-        names_hint="be an HTTP header name",
+        **HEADERS,
     )
     enabled: bool = key("Connect it.", True)
     permission: Literal["read", "write", "external", "approval"] = key(

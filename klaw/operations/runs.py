@@ -136,13 +136,6 @@ def status_of(run: dict[str, Any]) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def as_json(scheduling: "Scheduling", run: Run, *, whole: bool = False) -> dict[str, Any]:
-    """A run as JSON has it."""
-    from klaw.runs.describe import run_json
-
-    return run_json(run, waits=scheduling.waits(run.id), whole=whole)
-
-
 async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters, task: str | None) -> dict[str, Any]:
     """A page of a user's runs, of one task or of all."""
     if asked.before is not None:
@@ -155,7 +148,7 @@ async def list_of_runs(scheduling: "Scheduling", user: UserId, asked: RunFilters
         "user": user,
         "task": task,
         "status": asked.status.value if asked.status is not None else None,
-        "runs": [as_json(scheduling, run) for run in shown],
+        "runs": [scheduling.run_json(run) for run in shown],
         "next": shown[-1].id if len(found) > asked.limit else None,
     }
 
@@ -182,7 +175,7 @@ async def list_runs(asked: RunList, user: UserId, scheduling: "Scheduling") -> d
 @NOUN.operation("run_show", OfRun, cli="show", show=_run)
 async def show(asked: OfRun, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """Show a run with its request and its result."""
-    return {"run": as_json(scheduling, await _found(scheduling, user, asked.run), whole=True)}
+    return {"run": scheduling.run_json(await _found(scheduling, user, asked.run), whole=True)}
 
 
 def _cancelled(answer: dict[str, Any]) -> Lines:
@@ -196,7 +189,7 @@ async def cancel(asked: RunCancel, user: UserId, scheduling: "Scheduling") -> di
     if not await scheduling.cancel(user, run.id):
         over = await _found(scheduling, user, run.id)
         raise OperationError("run_over", f"this run is over ({status_of({'status': over.status.value})})")
-    return {"run": as_json(scheduling, await _found(scheduling, user, run.id)), "cancelled": True}
+    return {"run": scheduling.run_json(await _found(scheduling, user, run.id)), "cancelled": True}
 
 
 async def _meant(scheduling: "Scheduling", user: UserId, which: str | None) -> Run:
@@ -216,4 +209,4 @@ async def _meant(scheduling: "Scheduling", user: UserId, which: str | None) -> R
 
 
 def _told(scheduling: "Scheduling", runs: list[Run]) -> list[str]:
-    return [f"  {'  '.join(filter(None, _short(as_json(scheduling, run))))}" for run in runs]
+    return [f"  {'  '.join(filter(None, _short(scheduling.run_json(run))))}" for run in runs]

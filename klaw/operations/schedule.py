@@ -11,10 +11,9 @@ from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
 from klaw.domain.text import span
 from klaw.errors import ConfigError
 from klaw.operations.operation import Lines, Name, Noun, OfUser, OperationError, Slash, Table, argument, required
-from klaw.operations.runs import RunFilters, as_json, list_of_runs, minute, run_table, runs_page, status_of
+from klaw.operations.runs import RunFilters, list_of_runs, minute, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
-    from klaw.runs.describe import TaskView
     from klaw.runs.service import Scheduling
 
 NOUN = Noun("schedule", "make, change and list scheduled tasks (docs/scheduling.md)", invalid="bad_task")
@@ -191,12 +190,6 @@ def _heartbeat(answer: dict[str, Any]) -> Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def _told(view: "TaskView") -> dict[str, Any]:
-    from klaw.runs.describe import task_json
-
-    return {"task": task_json(view)}
-
-
 _LIST = Slash(word="/tasks", help="list your tasks: when they run next, and how they ended last", show=_in_chat)
 _HEARTBEAT = Slash(
     word="/heartbeat", help="let the heartbeat speak in this chat; /heartbeat off takes that back", rest="state"
@@ -206,19 +199,19 @@ _HEARTBEAT = Slash(
 @NOUN.operation("schedule_list", OfUser, cli="list", show=_table, slash=_LIST)
 async def list_tasks(user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """List the tasks with their next and their last runs."""
-    return {"user": user, "tasks": [_told(view)["task"] for view in await scheduling.tasks(user)]}
+    return {"user": user, "tasks": await scheduling.tasks(user)}
 
 
 @NOUN.operation("schedule_add", TaskAdd, cli="add", show=_task, changes=True)
 async def add(asked: TaskAdd, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """Make a task: give --message and one of --cron, --every and --at."""
-    return _told(await scheduling.add(user, asked.fields))  # type: ignore[arg-type]  # a mapping, see its Form
+    return {"task": await scheduling.add(user, asked.fields)}  # type: ignore[arg-type]  # a mapping, see its Form
 
 
 @NOUN.operation("schedule_edit", TaskEdit, cli="edit", show=_task, changes=True)
 async def edit(asked: TaskEdit, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """Change a task; what is not given stays as it is."""
-    return _told(await scheduling.edit(user, asked.name, asked.fields))  # type: ignore[arg-type]  # likewise
+    return {"task": await scheduling.edit(user, asked.name, asked.fields)}  # type: ignore[arg-type]  # likewise
 
 
 @NOUN.operation("schedule_remove", OfTask, cli="remove", show=_removed, changes=True)
@@ -231,19 +224,19 @@ async def remove(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[
 @NOUN.operation("schedule_enable", TaskEnable, cli="enable", show=_task, changes=True)
 async def enable(asked: TaskEnable, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """Let a task run by its schedule again, from now on."""
-    return _told(await scheduling.enable(user, asked.name, asked.enabled, now=asked.now))
+    return {"task": await scheduling.enable(user, asked.name, asked.enabled, now=asked.now)}
 
 
 @NOUN.operation("schedule_disable", OfTask, cli="disable", show=_task, changes=True)
 async def disable(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """Do not run a task by its schedule, without removing it."""
-    return _told(await scheduling.enable(user, asked.name, enabled=False))
+    return {"task": await scheduling.enable(user, asked.name, enabled=False)}
 
 
 @NOUN.operation("schedule_run", OfTask, cli="run", show=_started, changes=True)
 async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict[str, Any]:
     """Start a run now, whatever the schedule says, and do not wait for its end."""
-    from klaw.runs.beginning import NotStarted
+    from klaw.errors import NotStarted
 
     run: Run
     try:
@@ -252,7 +245,7 @@ async def run_now(asked: OfTask, user: UserId, scheduling: "Scheduling") -> dict
         raise OperationError("not_started", f"the run was not started: {error}") from None
     except ConfigError as error:
         raise OperationError("bad_model", f"the run was not started: {error}") from None
-    return {"run": as_json(scheduling, run)}
+    return {"run": scheduling.run_json(run)}
 
 
 @NOUN.operation("schedule_runs", TaskRuns, cli="runs", show=runs_page)

@@ -13,15 +13,15 @@ from klaw.domain import tokens
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Run, RunKind, RunStatus, Task, TaskName, notice_message
-from klaw.errors import ConfigError, KlawError, NoSuchChat, NoSuchTask
+from klaw.errors import ConfigError, NoSuchChat, NoSuchTask, NotStarted
 from klaw.runs import heartbeat
 from klaw.runs.drafting import SubagentOrder
 from klaw.runs.due import Fire
 from klaw.runs.limits import (
     LEAST_ANSWER_TOKENS,
-    Allowance,
     Ledger,
     Refusal,
+    Tokens,
     day_of,
     refusal,
     spawn_refusal,
@@ -34,16 +34,12 @@ from klaw.store.kinds import run_edits, runs, tasks
 log = structlog.get_logger("klaw.scheduler")
 
 
-class NotStarted(KlawError):
-    """A run was not begun; the text says why and what can be done."""
-
-
 @attrs.define(kw_only=True, eq=False)
 class Job:
     """A stored run with what it needs to start."""
 
     live: LiveRun
-    allowance: Allowance
+    limits: Tokens
     timeout_s: float
     over: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when its end is stored, or will not be."""
@@ -174,7 +170,7 @@ class Beginner:
         agent = self._agent
         job = self._job(run, task)
         needed = tokens.estimate(run.message) + LEAST_ANSWER_TOKENS
-        refused = refusal(job.allowance.limits, self.ledger.used(run), needed)
+        refused = refusal(job.limits, self.ledger.used(run), needed)
         if refused is not None:
             return await self._refuse(run, refused)
         begun = await agent.core.writer.run(run_edits.begin, run)
@@ -236,19 +232,10 @@ class Beginner:
     def _job(self, run: Run, task: Task | None) -> Job:
         agent = self._agent
         limits = agent.core.config.subagents
-        live = LiveRun(
-            run=run,
-            writer=agent.core.writer,
-            clock=agent.core.clock,
-            new_id=agent.core.new_id,
-            said=agent.memory.embedder.nudge,
-        )
-        allowance = Allowance(
-            ledger=self.ledger,
-            limits=tokens_of(task, max_tokens=limits.max_tokens, daily_tokens=limits.daily_tokens),
-        )
+        live = LiveRun(run=run, core=agent.core, said=agent.memory.embedder.nudge)
+        own_limits = tokens_of(task, max_tokens=limits.max_tokens, daily_tokens=limits.daily_tokens)
         own = None if task is None else task.timeout_s
-        return Job(live=live, allowance=allowance, timeout_s=limits.timeout_s if own is None else own)
+        return Job(live=live, limits=own_limits, timeout_s=limits.timeout_s if own is None else own)
 
     async def _list_of(self, user: UserId) -> str | None:
         workspace = self._agent.workspace

@@ -227,7 +227,7 @@ def _given(
 ) -> tuple[dict[str, Any], list[Problem]]:
     """The fields that are given, and what is wrong without a look at their values' form."""
     known, problems = wire_names(kind), []
-    for name in raw.keys() - known:
+    for name in [each for each in raw if each not in known]:
         written = str(name) if len(str(name)) <= _LONGEST_FIELD and str(name).isprintable() else "?"
         near = difflib.get_close_matches(written, known, n=1)
         problems.append(Problem(written, "unknown field" + (f"; did you mean {near[0]}?" if near else "")))

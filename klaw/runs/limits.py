@@ -16,7 +16,7 @@ import attrs
 from klaw.agent.conversation import Call
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, Task, TaskName
-from klaw.errors import KlawError
+from klaw.errors import LimitReached
 from klaw.llm.types import Usage
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import runs
@@ -171,14 +171,6 @@ LEAST_ANSWER_TOKENS = 64
 """A call is refused when not even so short an answer to its prompt is left."""
 
 
-class LimitReached(KlawError):
-    """The next call of a model would pass a spending limit."""
-
-    def __init__(self, refused: Refusal) -> None:
-        super().__init__(refused.note)
-        self.refused = refused
-
-
 class Ledger:
     """Tokens of each user and task by UTC day; the scheduler's, shared by its runs."""
 
@@ -221,6 +213,11 @@ class Ledger:
             user_day=sum(tokens for (owner, _), tokens in spent.items() if owner == user),
         )
 
+    def left(self, run: Run, limits: Tokens) -> int | None:
+        """Tokens that an open run may still use; None for no limit."""
+        left = left_of(limits, self.used(run))
+        return None if left is None else max(0, left)
+
     @contextmanager
     def call(self, run: Run, limits: Tokens, prompt: int, most: int) -> Iterator[Call]:
         """Set tokens aside for one call of a model; the body counts what the call used.
@@ -237,7 +234,7 @@ class Ledger:
         used = self.used(run)
         refused = refusal(limits, used, prompt + min(most, LEAST_ANSWER_TOKENS))
         if refused is not None:
-            raise LimitReached(refused)
+            raise LimitReached(refused.limit, refused.note)
         answer = answer_tokens(limits, used, prompt, most)
         self._reserved[run.id] += prompt + answer
         try:
@@ -248,16 +245,3 @@ class Ledger:
     def _count(self, run: Run, usage: Usage) -> None:
         day, key = self._of_run[run.id]
         self._days[day][key] += usage.prompt_tokens + usage.completion_tokens
-
-
-@attrs.frozen(kw_only=True)
-class Allowance:
-    """The limits of one run, and where what it spends is counted."""
-
-    ledger: Ledger
-    limits: Tokens
-
-    def left(self, run: Run) -> int | None:
-        """Tokens that the run may still use; None for no limit."""
-        left = left_of(self.limits, self.ledger.used(run))
-        return None if left is None else max(0, left)

@@ -2,19 +2,16 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import attrs
 import structlog
 
-from klaw.actor.supervisor import ActorSpec
 from klaw.agent.agent import Agent
 from klaw.config.schema import SYSTEM_ZONE
 from klaw.core import Core
 from klaw.domain.names import MAX_ZONE, zone
 from klaw.errors import InvalidName
-from klaw.runs import scheduler
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling
 from klaw.runs.tools import scheduling_tools
@@ -33,10 +30,7 @@ class Tasks:
 
     async def start(self, agent: Agent) -> None:
         """Start the scheduler; its runs are made with the agent."""
-        mailbox = self.scheduler.mailbox
-        run = partial(scheduler.run, scheduler=self.scheduler, agent=agent)
-        grace_s = self.core.config.shutdown.grace_s
-        await self.core.supervisor.start(ActorSpec(name=mailbox.name, mailbox=mailbox, run=run, stop_budget_s=grace_s))
+        await self.core.supervisor.start(self.scheduler.spec(agent))
 
 
 def build(core: Core) -> Tasks:

@@ -17,7 +17,7 @@ from klaw.core import Core
 from klaw.domain.names import chat_id
 from klaw.domain.task import Run, RunKind, RunStatus, notice_message
 from klaw.errors import ActorStopped, KlawError, NoSuchChat
-from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S
+from klaw.runs.run_state import DISK_FULL, OUTSIDE, QUEUED, WRITE_S, notice
 from klaw.store.kinds import run_edits, runs
 
 INTERRUPTED = "Klaw was stopped while it ran"
@@ -100,10 +100,7 @@ async def _settle(run: Run, core: Core, error: str, note: str) -> Run:
     if ended.status is not RunStatus.FAILED or ended.error is not None:
         return await _save(ended, None, core)
     ended = attrs.evolve(ended, error=error)
-    if run.kind is RunKind.SPAWNED:
-        return await _save(ended, f"The subagent {run.task} has ended (failed): {note}.", core)
-    told = None if run.kind is RunKind.HEARTBEAT else f"The task {run.task} did not succeed: {note}."
-    return await _save(ended, told, core)
+    return await _save(ended, notice(ended, "", tells=True), core)
 
 
 async def _interrupt(run: Run, core: Core) -> None:
@@ -146,7 +143,7 @@ async def _save(ended: Run, told: str | None, core: Core) -> Run:
     """Store the end, and tell whoever waits for it, if there is such a chat."""
     listener = ended.notify or ended.inject_into
     if told is not None and listener is not None:
-        notice = notice_message(ended, chat_id(ended.user, listener), told, iso(core.clock.now()))
+        said = notice_message(ended, chat_id(ended.user, listener), told, iso(core.clock.now()))
         with suppress(NoSuchChat):
-            return (await core.writer.run(run_edits.save, ended, notice=notice)).run
+            return (await core.writer.run(run_edits.save, ended, notice=said)).run
     return (await core.writer.run(run_edits.save, ended)).run

@@ -18,14 +18,15 @@ from klaw.context.pinned_facts import standing
 from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
-from klaw.errors import ActorStopped, ProviderError
+from klaw.errors import ActorStopped, LimitReached, ProviderError
 from klaw.llm.client import Meter
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts
+from klaw.runs.beginning import Job
 from klaw.runs.context import Inputs, assemble, instructions, situation
 from klaw.runs.due import Rules, is_retried
-from klaw.runs.limits import Allowance, LimitReached, Refusal, RunLimit, day_of, refusal, tells_user
+from klaw.runs.limits import Ledger, Refusal, RunLimit, Tokens, day_of, refusal, tells_user
 from klaw.runs.run_state import OUTSIDE, LiveRun, Verdict, judge, notice
 from klaw.store.kinds import facts, runs, tasks
 from klaw.toolbox.spec import ToolContext, Trail
@@ -33,16 +34,16 @@ from klaw.toolbox.spec import ToolContext, Trail
 log = structlog.get_logger("klaw.run")
 
 
-async def carry_out(live: LiveRun, agent: Agent, allowance: Allowance, *, timeout_s: float) -> None:
+async def carry_out(job: Job, agent: Agent, ledger: Ledger) -> None:
     """Carry a begun run out, and store its end.
 
     Expected failures end it with a status that says so.
 
     Args:
-        live: the run; afterwards it holds the last state.
+        job: the run; afterwards ``job.live`` holds the last state. Its deadline is that of the whole run, without the
+            storing of its end.
         agent: see ``Agent``.
-        allowance: what it may spend.
-        timeout_s: deadline of the whole run, without the storing of its end.
+        ledger: where what it spends is counted.
 
     Raises:
         ActorStopped: the store is gone; the run is found as interrupted at the next start.
@@ -50,8 +51,9 @@ async def carry_out(live: LiveRun, agent: Agent, allowance: Allowance, *, timeou
 
     Cancellation: nothing is stored; the run is found as interrupted at the next start. ``live.cancel`` ends it instead.
     """
-    course = _Course(live=live, agent=agent, allowance=allowance, meter=agent.llm.meter())
-    verdict, text = await course.run(timeout_s)
+    live = job.live
+    course = _Course(live=live, agent=agent, limits=job.limits, ledger=ledger, meter=agent.llm.meter())
+    verdict, text = await course.run(job.timeout_s)
     live.describe(usage=course.meter.record())
     # No checkpoint in between: a cancellation either counts here, or is told that it came too late.
     live.ending = True
@@ -70,7 +72,8 @@ class _Course:
 
     live: LiveRun
     agent: Agent
-    allowance: Allowance
+    limits: Tokens
+    ledger: Ledger
     meter: Meter
     _with_tools: bool = False
 
@@ -83,7 +86,7 @@ class _Course:
         except ActorStopped:
             raise
         except LimitReached as error:
-            return Verdict(status=RunStatus.FAILED, error=error.refused.limit, note=error.refused.note), ""
+            return Verdict(status=RunStatus.FAILED, error=error.limit, note=str(error)), ""
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the record says so and other runs go on
             code, note = describe_failure(error)
             log.warning("run_failed", code=code, error=error_class(error), where=where(error))
@@ -116,7 +119,7 @@ class _Course:
         conversation = Conversation(
             agent=agent, host=self, hooks=recorder, route=route, meter=self.meter, about=about, tools=tools
         )
-        outcome = await conversation.run(self.allowance.left(run))
+        outcome = await conversation.run(self.ledger.left(run, self.limits))
         claimed = conversation.claims.account
         live.describe(**_account(outcome), **({"save_claim": claimed} if claimed else {}))
         text = clean(outcome.text).strip()
@@ -125,9 +128,9 @@ class _Course:
 
     def _reached(self, needed: int) -> Refusal:
         """The limit that ended the conversation."""
-        run, limits = self.live.run, self.allowance.limits
+        run, limits = self.live.run, self.limits
         note = f"the limit of one run is {limits.run} tokens"
-        return refusal(limits, self.allowance.ledger.used(run), needed) or Refusal(limit=RunLimit.RUN, note=note)
+        return refusal(limits, self.ledger.used(run), needed) or Refusal(limit=RunLimit.RUN, note=note)
 
     async def _keep(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> None:
         """Store a message of a round of tools."""
@@ -171,7 +174,7 @@ class _Course:
         """See ``Host.call``: after the calls that somebody waits for, and within the limits."""
         live = self.live
         async with self.agent.llm.slots.slot(Priority.BACKGROUND):
-            with self.allowance.ledger.call(live.run, self.allowance.limits, estimated, most) as call:
+            with self.ledger.call(live.run, self.limits, estimated, most) as call:
 
                 def count(usage: Usage) -> None:
                     call.count(usage)

@@ -8,14 +8,16 @@ it.
 import json
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 import structlog
 import trio
 
 from klaw.actor.backoff import Backoff
-from klaw.actor.clock import Clock, iso
+from klaw.actor.clock import iso
+from klaw.convert import REQUESTS
+from klaw.core import Core
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, chat_id
@@ -23,7 +25,6 @@ from klaw.domain.task import Run, RunKind, RunStatus, delivery_message, notice_m
 from klaw.errors import ActorTooSlow, NoSuchChat, StorageError, StorageFull
 from klaw.llm.types import Usage
 from klaw.runs.limits import Refusal, RunLimit
-from klaw.store.engine.writer import Writer
 from klaw.store.kinds import run_edits
 from klaw.store.kinds.run_edits import Transcript
 
@@ -36,25 +37,14 @@ _MAX_SILENT = 4096
 _FENCE = re.compile(r"\A```[ \t]*(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```\Z", re.DOTALL | re.IGNORECASE)
 
 
-@attrs.frozen
-class Deliver:
-    """The text is for the person."""
-
-    text: str
-
-
-@attrs.frozen
-class Silent:
-    """Nothing is to be delivered."""
-
-    reason: str
+@attrs.frozen(kw_only=True)
+class _Silent:
+    silent: Literal[True]
+    reason: str | None = None
 
 
-Result: TypeAlias = Deliver | Silent
-
-
-def read(text: str) -> Result:
-    """Read a final text.
+def silent_reason(text: str) -> str | None:
+    """Why a final text is not delivered; None for a text that is for the person.
 
     Only an empty text, and a text that is nothing but ``{"silent": true, "reason": …}`` (white space around it and a
     code fence are allowed), is silent. All else is delivered, also a text that quotes such an object, an object with
@@ -63,25 +53,15 @@ def read(text: str) -> Result:
     """
     whole = text.strip()
     if not whole:
-        return Silent(NO_TEXT)
+        return NO_TEXT
     if len(whole) > _MAX_SILENT:
-        return Deliver(whole)
+        return None
     fenced = _FENCE.match(whole)
-    value = _object(fenced.group(1) if fenced else whole)
-    if value is None or value.get("silent") is not True or not value.keys() <= {"silent", "reason"}:
-        return Deliver(whole)
-    reason = value.get("reason")
-    if reason is not None and not isinstance(reason, str):
-        return Deliver(whole)
-    return Silent((reason or "").strip()[:MAX_REASON] or "no reason given")
-
-
-def _object(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text, object_pairs_hook=_members)
+        said = REQUESTS.read(json.loads(fenced.group(1) if fenced else whole, object_pairs_hook=_members), _Silent)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return (said.reason or "").strip()[:MAX_REASON] or "no reason given"
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -114,15 +94,13 @@ def judge(run: Run, text: str, reached: Refusal | None) -> Verdict:
         reached: the limit that ended it early.
     """
     note = f"it was ended early: {reached.note}" if reached is not None else None
-    result = read(text)
-    silent = isinstance(result, Silent) or run.kind is RunKind.HEARTBEAT
+    reason = silent_reason(text)
     if run.delivered:
         return Verdict(status=RunStatus.DONE, note=note)
-    if not silent:
+    if reason is None and run.kind is not RunKind.HEARTBEAT:
         return Verdict(status=RunStatus.DONE, deliver=run.inject_into is not None, note=note)
     if reached is not None:
         return Verdict(status=RunStatus.FAILED, error=reached.limit, note=reached.note)
-    reason = result.reason if isinstance(result, Silent) else None
     return Verdict(status=RunStatus.SILENT, note=reason)
 
 
@@ -174,9 +152,7 @@ class LiveRun:
     """One run under way."""
 
     run: Run
-    writer: Writer
-    clock: Clock
-    new_id: Callable[[], str]
+    core: Core
     said: Callable[[], None]
     """Called when a message of it was stored in a chat."""
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
@@ -224,7 +200,7 @@ class LiveRun:
         """
         async with self._lock:
             message = self._message(role, kind, text, metadata)
-            await self._write(lambda: self.writer.run(run_edits.append_transcript, self.run, self._seq, [message]))
+            await self._write(lambda: self.core.writer.run(run_edits.append_transcript, self.run, self._seq, [message]))
             self._seq += 1
 
     async def begin(self) -> None:
@@ -237,7 +213,7 @@ class LiveRun:
     async def save(self) -> None:
         """Store how far it is."""
         async with self._lock:
-            await self._write(lambda: self.writer.run(run_edits.save, self.run))
+            await self._write(lambda: self.core.writer.run(run_edits.save, self.run))
 
     async def deliver(self, text: str) -> None:
         """Say something in the run's chat; durable, and counted in the run's record, when it returns.
@@ -254,7 +230,7 @@ class LiveRun:
             said = attrs.evolve(self.run, delivered=number)
             message = delivery_message(said, number, target, text, self._now())
             try:
-                await self._write(lambda: self.writer.run(run_edits.save, said, delivery=message))
+                await self._write(lambda: self.core.writer.run(run_edits.save, said, delivery=message))
             except NoSuchChat:
                 self.undelivered = text if self.undelivered is None else f"{self.undelivered}\n\n{text}"
                 raise
@@ -324,7 +300,7 @@ class LiveRun:
             if words is not None and listener is not None:
                 said = notice_message(ended, chat_id(self.run.user, listener), words, self._now())
             await self._write(
-                lambda: self.writer.run(run_edits.save, ended, transcript=last, delivery=delivery, notice=said)
+                lambda: self.core.writer.run(run_edits.save, ended, transcript=last, delivery=delivery, notice=said)
             )
             self.run = ended
             if delivery is not None or said is not None:
@@ -333,7 +309,7 @@ class LiveRun:
 
     def _message(self, role: Role, kind: Kind, text: str, metadata: dict[str, Any]) -> NewMessage:
         return NewMessage(
-            id=self.new_id(),
+            id=self.core.new_id(),
             chat=ChatId(""),  # the writer puts the folder's name there
             user=self.run.user,
             channel=CHANNEL,
@@ -346,7 +322,7 @@ class LiveRun:
         )
 
     def _now(self) -> str:
-        return iso(self.clock.now())
+        return iso(self.core.clock.now())
 
     async def _write(self, write: Callable[[], Awaitable[T]]) -> T:
         if self._lost:

@@ -18,14 +18,14 @@ import trio
 from klaw.actor.clock import from_iso, iso
 from klaw.actor.failure import error_class, where
 from klaw.actor.mailbox import Mailbox, Reply
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.agent.agent import Agent
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunKind, RunStatus, TaskName
 from klaw.domain.text import plural
-from klaw.errors import ActorStopped, KlawError
+from klaw.errors import ActorStopped, KlawError, NotStarted
 from klaw.runs import heartbeat
-from klaw.runs.beginning import Beginner, Job, NotStarted, Spawn
+from klaw.runs.beginning import Beginner, Job, Spawn
 from klaw.runs.due import ClockWatch, Decision, Fire, Rules, State, TaskKey, decide
 from klaw.runs.recovery import recover, settle
 from klaw.runs.run import carry_out
@@ -87,6 +87,12 @@ class Scheduler:
         """When it looks again at the latest, in Unix seconds."""
         self.failing: dict[TaskKey, str] = {}
         """Tasks whose last run failed, with its error code."""
+
+    def spec(self, agent: Agent) -> ActorSpec:
+        """How the supervisor is to run it; its runs are made with the agent."""
+        work = partial(run, scheduler=self, agent=agent)
+        grace_s = agent.core.config.shutdown.grace_s
+        return ActorSpec(name=self.mailbox.name, mailbox=self.mailbox, run=work, stop_budget_s=grace_s)
 
     def problems(self) -> dict[str, str]:
         """Whether tasks failed at their last run. All users see this: a number, no names."""
@@ -316,7 +322,7 @@ class _Actor:
     async def _carry_out(self, job: Job) -> None:
         structlog.contextvars.bind_contextvars(user=job.run.user, run=job.run.id)
         try:
-            await carry_out(job.live, self.agent, job.allowance, timeout_s=job.timeout_s)
+            await carry_out(job, self.agent, self.beginner.ledger)
         except ActorStopped:
             raise
         except Exception as error:  # noqa: BLE001 - one broken run must not end the others

@@ -1,10 +1,13 @@
 """What people and models can ask of tasks and runs: the same for tools, slash commands and the admin socket.
 
+Tasks and runs are told as plain JSON. Times at which a task fires are given on the clock of its zone with their offset,
+because that is how they were asked for; what happened is given in UTC, as everywhere else.
+
 No actor: it checks what it is given, reads and writes the store, and asks the scheduler. Everything is done for one
 user, and touches nothing of another.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,17 +17,16 @@ from klaw.actor.clock import from_iso, iso
 from klaw.actor.mailbox import Reply, answer_within
 from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
-from klaw.domain.names import UserId, chat_id
+from klaw.domain.names import UserId, chat_id, local_time
 from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import HEARTBEAT, Cron, Every, Run, RunStatus, Task, TaskName, task_name
 from klaw.errors import InvalidName, NoSuchTask, Problem, TaskError
 from klaw.runs import drafting, heartbeat
 from klaw.runs.beginning import Spawn
-from klaw.runs.describe import TaskView
 from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import CancelRun, Msg, RunNow, Scheduler
-from klaw.runs.triggers import next_fires
+from klaw.runs.triggers import next_fires, shown
 from klaw.store.kinds import messages, runs
 from klaw.store.kinds import tasks as stored_tasks
 
@@ -33,6 +35,9 @@ ANSWER_S = 30.0
 MAX_TASKS = 200
 """Tasks that one user may have."""
 SHOWN_FIRES = 3
+WAITING = "waiting"
+"""Status that is shown of a run that is stored as running and has no place yet."""
+_LONG = frozenset({"message", "result", "notify", "depth", "details"})
 UNDELIVERED_DAYS = 30
 """Results that could not be delivered are counted for so long."""
 
@@ -54,7 +59,7 @@ class Scheduling:
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
-    async def add(self, user: UserId, raw: Mapping[str, Any]) -> TaskView:
+    async def add(self, user: UserId, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Make a task of raw fields (see ``drafting``).
 
         Raises:
@@ -69,7 +74,7 @@ class Scheduling:
         self._scheduler.nudge()
         return await self._view(task)
 
-    async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> TaskView:
+    async def edit(self, user: UserId, name: str, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Change the given fields of a task. A run that goes on keeps what it was begun with.
 
         Raises:
@@ -87,7 +92,7 @@ class Scheduling:
             self._scheduler.nudge()
         return await self._view(changed)
 
-    async def enable(self, user: UserId, name: str, enabled: bool, *, now: bool = False) -> TaskView:
+    async def enable(self, user: UserId, name: str, enabled: bool, *, now: bool = False) -> dict[str, Any]:
         """Switch a task on or off; fire times that passed while it was off are over. Raises as ``edit``."""
         return await self.edit(user, name, {"enabled": enabled, **({"now": True} if now else {})})
 
@@ -101,11 +106,11 @@ class Scheduling:
         self._scheduler.nudge()
         return removed
 
-    async def task(self, user: UserId, name: str) -> TaskView:
+    async def task(self, user: UserId, name: str) -> dict[str, Any]:
         """One task. Raises NoSuchTask."""
         return await self._view(await self._task(user, name))
 
-    async def tasks(self, user: UserId) -> list[TaskView]:
+    async def tasks(self, user: UserId) -> list[dict[str, Any]]:
         """All tasks of a user, by name."""
         return [await self._view(task) for task in await self._readers.run(stored_tasks.of_user, user)]
 
@@ -236,9 +241,13 @@ class Scheduling:
         jobs = [*self._scheduler.live.values(), *self._scheduler.queued]
         return [job.run for job in jobs if job.run.user == user]
 
-    def waits(self, run: str) -> bool:
-        """Whether a running run still waits for a place."""
-        return any(job.run.id == run for job in self._scheduler.queued)
+    def run_json(self, run: Run, *, whole: bool = False) -> dict[str, Any]:
+        """A run as JSON, the same for all doors. ``whole``: with what was asked and what came of it; both may be
+        long."""
+        told = _fields(run, without=frozenset() if whole else _LONG)
+        if run.status is RunStatus.RUNNING and any(job.run.id == run.id for job in self._scheduler.queued):
+            told["status"] = WAITING
+        return told
 
     # -- everybody's -----------------------------------------------------------------------------------------------
 
@@ -283,7 +292,7 @@ class Scheduling:
             raise NoSuchTask(f"there is no task {_name(name)}")
         return task
 
-    async def _view(self, task: Task) -> TaskView:
+    async def _view(self, task: Task) -> dict[str, Any]:
         now = self._clock.now()
         attempts = (await self._readers.run(runs.latest_attempts, iso(now))).get((task.user, task.name), [])
         last = await self.runs(task.user, task=task.name, limit=1)
@@ -296,16 +305,18 @@ class Scheduling:
                     timed.trigger, anchor=from_iso(timed.anchor_at), after=first, count=SHOWN_FIRES - 1
                 )
                 fires = (first, *following)
-        return TaskView(
-            task=timed or task,
-            zone=task.trigger.zone if isinstance(task.trigger, Cron) else self._zone,
-            next_fires=fires,
-            last=last[0] if last else None,
-            running=any(
-                job.run.task == task.name and job.run.user == task.user for job in self._scheduler.live.values()
-            ),
-            warning=await self._warning(task) if timed is not None else "heartbeats are off in the configuration",
-        )
+        shown_task = timed or task
+        trigger, zone = shown_task.trigger, task.trigger.zone if isinstance(task.trigger, Cron) else self._zone
+        jobs = self._scheduler.live.values()
+        return {
+            **_fields(shown_task, without={"anchor_at"}),
+            "trigger": {"kind": type(trigger).__name__.lower(), **attrs.asdict(trigger), "shown": shown(trigger)},
+            "zone": zone,
+            "next_fires": [local_time(moment, zone) for moment in fires],
+            "running": any((job.run.task, job.run.user) == (task.name, task.user) for job in jobs),
+            "last_run": self.run_json(last[0]) if last else None,
+            "warning": await self._warning(task) if timed is not None else "heartbeats are off in the configuration",
+        }
 
     async def _warning(self, task: Task) -> str | None:
         if task.inject_into is None:
@@ -321,3 +332,8 @@ def _name(text: str) -> TaskName:
         return task_name(text)
     except InvalidName as error:
         raise NoSuchTask(str(error)) from error
+
+
+def _fields(value: Task | Run, without: Container[str]) -> dict[str, Any]:
+    """A record's fields; an enum's member is a text already."""
+    return {each.name: getattr(value, each.name) for each in attrs.fields(type(value)) if each.name not in without}

@@ -7,10 +7,8 @@ from klaw.convert import Bounds
 from klaw.domain.names import name_of
 from klaw.domain.task import Run
 from klaw.errors import NoSuchChat
-from klaw.runs.describe import TaskView, run_json, task_json
 from klaw.runs.scheduler import Scheduler
 from klaw.runs.service import Scheduling
-from klaw.runs.triggers import shown
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, never, tool
 
 MAX_DELIVERIES = 10
@@ -72,8 +70,7 @@ def _task_tools(scheduling: Scheduling) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.READ)
     async def schedule_list(context: ToolContext) -> Any:
         """List the user's scheduled tasks with their next fire times and last runs."""
-        views = await scheduling.tasks(context.user)
-        return [describe_task(view) for view in views] or "There are no tasks."
+        return [describe_task(told) for told in await scheduling.tasks(context.user)] or "There are no tasks."
 
     @tool(permission=Permission.WRITE, when=_in_chat)
     async def schedule_edit(
@@ -185,17 +182,17 @@ _ALWAYS = frozenset({"inject_into", "ended_at"})
 """Fields that say something by being empty."""
 
 
-def describe_task(view: TaskView) -> dict[str, Any]:
+def describe_task(told: Mapping[str, Any]) -> dict[str, Any]:
     """A task as JSON for the model: shorter than for people."""
-    told = _some({**task_json(view), "trigger": shown(view.task.trigger)}, _OF_TASK)
-    if view.last is not None:
-        told["last_run"] = {"status": view.last.status, "at": view.last.started_at, "note": view.last.note}
-    return told
+    short = _some({**told, "trigger": told["trigger"]["shown"]}, _OF_TASK)
+    if (last := told["last_run"]) is not None:
+        short["last_run"] = {"status": last["status"], "at": last["started_at"], "note": last["note"]}
+    return short
 
 
 def describe_run(run: Run, scheduling: Scheduling) -> Mapping[str, Any]:
     """A run as JSON for the model: shorter than for people."""
-    told = {"run": run.id, "name": run.task, **_some(run_json(run, waits=scheduling.waits(run.id)), _OF_RUN)}
+    told = {"run": run.id, "name": run.task, **_some(scheduling.run_json(run), _OF_RUN)}
     told["tokens"] = run.prompt_tokens + run.completion_tokens
     if run.result:
         told["result"] = run.result[:RESULT_CHARS]

@@ -67,16 +67,9 @@ _Text = Annotated[str, Check(lambda text: text.replace("\0", ""))]
 
 
 @attrs.frozen(kw_only=True)
-class _Call:
-    id: _Text
-    name: _Text
-    arguments: _Text
-
-
-@attrs.frozen(kw_only=True)
 class _About:
     run: Annotated[str, Bounds(1, _MAX_RUN_ID)]
-    calls: tuple[_Call, ...] | None = None
+    calls: tuple[ToolCall, ...] | None = None
     call: _Text | None = None
 
 
@@ -96,8 +89,7 @@ def read_line(record: object) -> tuple[str, PastMessage]:
         raise BadValue([Problem("metadata.calls", "is required")])
     if line.role is Role.TOOL and about.call is None:
         raise BadValue([Problem("metadata.call", "is required")])
-    given = about.calls or () if line.type is Kind.TOOL_CALL else ()
-    calls = tuple(ToolCall(**attrs.asdict(each)) for each in given)
+    calls = about.calls or () if line.type is Kind.TOOL_CALL else ()
     call = about.call if line.role is Role.TOOL else None
     return about.run, PastMessage(role=line.role, kind=line.type, content=line.content, calls=calls, call=call)
 

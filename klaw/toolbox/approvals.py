@@ -5,7 +5,6 @@ for a client that watches the chat) only resolves it. Nothing is stored: a resta
 slot is held meanwhile, because slots are taken for single LLM calls.
 """
 
-import json
 from collections.abc import Callable
 
 import attrs
@@ -18,7 +17,7 @@ from klaw.domain.events import Approval, ApprovalAsked, ApprovalEnded, EventSink
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.text import printable
 from klaw.errors import ToolRefused
-from klaw.toolbox.spec import Arguments, ToolContext, ToolFailure, ToolSpec
+from klaw.toolbox.spec import Arguments, ToolContext, ToolFailure, ToolSpec, call_text
 
 MAX_OPEN = 256
 MAX_OPEN_PER_CHAT = 8
@@ -104,7 +103,7 @@ class Approvals:
 
         A subagent's run asks in the chat that gets its result; a run without one cannot ask.
         """
-        question: str | None = f"{spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=str)}"
+        question: str | None = call_text(spec, arguments)
         if spec.question is not None:
             try:
                 question = await spec.question(context, arguments)

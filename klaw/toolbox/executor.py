@@ -26,7 +26,7 @@ from klaw.domain.text import clean_output
 from klaw.errors import BadValue, KlawError
 from klaw.llm.types import ToolCall
 from klaw.toolbox.calls import PreparedCall
-from klaw.toolbox.spec import Arguments, Permission, Question, Toolbox, ToolContext, ToolFailure, ToolSpec
+from klaw.toolbox.spec import Arguments, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec, call_text
 
 MAX_CALLS = 32
 """Calls of one round that are carried out."""
@@ -48,16 +48,6 @@ MAX_LOOKED_AT = 20_000
 """Names in the folder; a program can make any number."""
 
 
-@attrs.frozen(kw_only=True)
-class Kept:
-    """What became of an output."""
-
-    path: str
-    """Relative to the user's workspace."""
-    whole: bool
-    """Whether all of it is in the file."""
-
-
 @attrs.frozen
 class Overflow:
     """Writes such files.
@@ -72,8 +62,9 @@ class Overflow:
     workspace: Path
     new_id: Callable[[], str]
 
-    async def keep(self, context: ToolContext, name: str, text: str) -> Kept | None:
-        """Write an output to a new file. None when that failed (a full disk): the rest of the output is lost then.
+    async def keep(self, context: ToolContext, name: str, text: str) -> tuple[str, bool] | None:
+        """Write an output to a new file. Returns its path in the user's workspace, and whether all of it is there; None
+        when that failed (a full disk): the rest of the output is lost then.
 
         Cancellation: the file may be there.
         """
@@ -83,7 +74,7 @@ class Overflow:
         except OSError as error:
             log.warning("tool_output_not_kept", error=error_class(error))
             return None
-        return Kept(path=f"{FOLDER}/{file}", whole=whole)
+        return f"{FOLDER}/{file}", whole
 
 
 def _write(workspace: Path, user: UserId, name: str, text: str) -> bool:
@@ -287,8 +278,9 @@ class Executor:
         told = f"{shown}\n\n[Cut: these are the first {len(shown)} of {len(text)} characters."
         if kept is None:
             return f"{told} The rest was not kept.]", None
-        what = "All of it is" if kept.whole else "The first 1 MB of it is"
-        return f"{told} {what} in the file {kept.path} of the workspace.]", kept.path
+        path, whole = kept
+        what = "All of it is" if whole else "The first 1 MB of it is"
+        return f"{told} {what} in the file {path} of the workspace.]", path
 
 
 def _text(spec: ToolSpec, output: Any) -> str | ToolFailure:
@@ -328,16 +320,9 @@ async def permission_asked(spec: ToolSpec, context: ToolContext, arguments: Argu
     if spec.permission is Permission.APPROVAL:
         return spec
     if context.trail.outside and await spec.lasting(context, arguments):
-        return attrs.evolve(spec, question=_question(spec))
+
+        async def question(_context: ToolContext, arguments: Arguments) -> str:
+            return f"[{WHY}] {call_text(spec, arguments)}"
+
+        return attrs.evolve(spec, question=question)
     return None
-
-
-def _question(spec: ToolSpec) -> Question:
-    async def question(_context: ToolContext, arguments: Arguments) -> str | None:
-        return f"[{WHY}] {spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=_plain)}"
-
-    return question
-
-
-def _plain(value: object) -> object:
-    return attrs.asdict(value) if attrs.has(type(value)) else str(value)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from klaw.memory.parts import Memory
 from klaw.toolbox.approvals import Approvals
 from klaw.toolbox.builtin.clock import clock_tools
 from klaw.toolbox.builtin.files import file_tools
-from klaw.toolbox.builtin.memory import MemoryParts, memory_tools
+from klaw.toolbox.builtin.memory import memory_tools
 from klaw.toolbox.builtin.messages import message_tools
 from klaw.toolbox.builtin.skills import Catalogue, skill_tools
 from klaw.toolbox.executor import Executor, Overflow
@@ -66,16 +66,7 @@ def build(
         *file_tools(workspace, threads, config.max_output_chars),
         *skill_tools(skills, threads),
         *outside_tools(config, workspace, threads),
-        *memory_tools(
-            MemoryParts(
-                search=memory.search,
-                facts=memory.facts,
-                writer=core.writer,
-                readers=core.readers,
-                clock=core.clock,
-                topics=core.config.topics.inject != "off",
-            )
-        ),
+        *memory_tools(core, memory),
         *more,
     )
     approvals = Approvals(

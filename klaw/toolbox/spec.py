@@ -194,6 +194,15 @@ class ToolSpec:
         return ToolDescription(name=self.name, description=self.description + self.ends(), parameters=self.parameters)
 
 
+def call_text(spec: ToolSpec, arguments: Arguments) -> str:
+    """A call as the user is shown it."""
+
+    def plain(value: Any) -> object:
+        return attrs.asdict(value) if attrs.has(type(value)) else str(value)
+
+    return f"{spec.name} {json.dumps(dict(arguments), ensure_ascii=False, default=plain)}"
+
+
 def tool(
     *,
     permission: Permission,

@@ -85,7 +85,7 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
                 data, _ = reading.read_place(place, reading.MAX_FILE_BYTES)
                 if place.path.startswith(f"{OUTPUT_FOLDER}/"):
                     context.trail.began(reaches_out=True)  # perhaps a page: what a tool had brought is kept there
-            lines = text.cut(
+            return text.cut(
                 data,
                 path,
                 offset=offset,
@@ -93,7 +93,6 @@ def _reading_tools(files: _Files, max_output_chars: int) -> tuple[ToolSpec, ...]
                 max_chars=max(1, max_output_chars - _HEAD_CHARS),
                 numbers=line_numbers,
             )
-            return _shown(lines)
 
         return await files.read(context, run)
 
@@ -156,21 +155,6 @@ def _stands(root: Root, user: UserId, path: str) -> bool:
         return is_prompt_file(user, root.where(path))
     except ToolRefused:
         return False  # it is refused anyway
-
-
-def _shown(lines: text.Lines) -> str:
-    if not lines.total:
-        return "(the file is empty)"
-    notes = []
-    if lines.first > 1 or lines.last < lines.total:
-        notes.append(f"lines {lines.first} to {lines.last} of {lines.total}")
-    if lines.last < lines.total:
-        notes.append(f"continue with offset {lines.last + 1}")
-    if lines.cut_line:
-        notes.append(f"line {lines.first} is longer than can be shown")
-    if lines.damaged:
-        notes.append("bytes that are not UTF-8 are shown as \ufffd")
-    return f"{lines.text}\n[{'; '.join(notes)}]" if notes else lines.text
 
 
 def _listed(found: reading.Found, nothing: str) -> str:

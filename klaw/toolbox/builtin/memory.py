@@ -6,25 +6,23 @@ memory in such a turn, needs the user's yes (``executor.permission_asked``). Run
 memory at all.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-import attrs
-
-from klaw.actor.clock import Clock, iso
+from klaw.actor.clock import iso
 from klaw.convert import Bounds
+from klaw.core import Core
 from klaw.domain import core_memory
 from klaw.domain.core_memory import Document
 from klaw.domain.fact import DEFAULT_IMPORTANCE, MAX_TEXT, FactId, FactSource, Origin
 from klaw.domain.message import Role
 from klaw.domain.names import chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
-from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue
-from klaw.memory.facts.facts import Facts, Known, NoOlder, Saved
+from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, ToolRefused
+from klaw.memory.facts.facts import Known, NoOlder, Saved
+from klaw.memory.parts import Memory
 from klaw.memory.recall.dates import read_since, read_until
 from klaw.memory.search.format_results import show
-from klaw.memory.search.search import MemorySearch
-from klaw.store.engine.database import Readers
-from klaw.store.engine.writer import Writer
 from klaw.store.kinds import core_memory as stored_core_memory
 from klaw.store.kinds.core_memory import read_core
 from klaw.store.search.history_search import HistoryFilters
@@ -39,29 +37,16 @@ _Until = Annotated[str | None, "not after: 2026-05-31, today"]
 _Results = Annotated[int, "most results", Bounds(at_least=1, at_most=MAX_RESULTS)]
 
 
-@attrs.frozen(kw_only=True)
-class MemoryParts:
-    """What the tools work on."""
-
-    search: MemorySearch
-    facts: Facts
-    writer: Writer
-    readers: Readers
-    clock: Clock
-    topics: bool = True
-    """Whether ``memory_search`` shows topics."""
-
-
 def _in_chat(context: ToolContext) -> bool:
     return context.run is None
 
 
-def memory_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
-    """The tools on one store."""
-    return *_search_tools(parts), _save_tool(parts), *_core_tools(parts)
+def memory_tools(core: Core, memory: Memory) -> tuple[ToolSpec, ...]:
+    """The tools on one memory."""
+    return *_search_tools(core, memory), _save_tool(memory), *_core_tools(core)
 
 
-def _search_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
+def _search_tools(core: Core, memory: Memory) -> tuple[ToolSpec, ...]:
 
     @tool(permission=Permission.READ)
     async def memory_search(
@@ -70,7 +55,7 @@ def _search_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
         """Search all that is remembered about this user: saved facts, people, topics of earlier talk, MEMORY.md
         and memory/*.md, and everything that was ever said in any chat. Use it before answering about the past, about
         people, or about preferences."""
-        return await _search(parts, context, query, None, None, None, since, until, limit)
+        return await _search(core, memory, context, query, None, None, None, since, until, limit)
 
     @tool(permission=Permission.READ)
     async def history_search(
@@ -83,12 +68,12 @@ def _search_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
         limit: _Results = 8,
     ) -> str | ToolFailure:
         """Search the messages of this user's chats only, by chat, speaker and time; also those from before /new."""
-        return await _search(parts, context, query, frozenset({"message"}), chat, role, since, until, limit)
+        return await _search(core, memory, context, query, frozenset({"message"}), chat, role, since, until, limit)
 
     return memory_search, history_search
 
 
-def _save_tool(parts: MemoryParts) -> ToolSpec:
+def _save_tool(memory: Memory) -> ToolSpec:
     @tool(permission=Permission.WRITE)
     async def memory_save(
         context: ToolContext,
@@ -108,7 +93,7 @@ def _save_tool(parts: MemoryParts) -> ToolSpec:
         """Save a fact about the user or their world for good. Save what the user tells you, not what you look up, and
         not what is saved already. Only after this tool has answered "saved" may you say that you remember it."""
         try:
-            outcome = await parts.facts.save(
+            outcome = await memory.facts.save(
                 context.user,
                 text,
                 category=category,
@@ -136,12 +121,12 @@ def _save_tool(parts: MemoryParts) -> ToolSpec:
     return memory_save
 
 
-def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
+def _core_tools(core: Core) -> tuple[ToolSpec, ...]:
     @tool(permission=Permission.READ)
     async def memory_core_get(context: ToolContext) -> Document | ToolFailure:
         """Read core memory: the few lines about the user that stand at the beginning of every conversation."""
         try:
-            return await parts.readers.run(read_core, context.user)
+            return await core.readers.run(read_core, context.user)
         except CoreUnreadable as error:
             return ToolFailure(f"{error}.")
 
@@ -155,8 +140,8 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
         """Write one entry of core memory, a new one or over the one of that key. Only for few things that matter in
         every conversation: who the user is, how they want to be answered. For all else use memory_save."""
         try:
-            changed = await parts.writer.run(
-                stored_core_memory.change, context.user, section, key, value, iso(parts.clock.now())
+            changed = await core.writer.run(
+                stored_core_memory.change, context.user, section, key, value, iso(core.clock.now())
             )
         except (CoreNotChanged, CoreUnreadable) as error:
             return ToolFailure(f"Not saved: {error}.")
@@ -172,8 +157,8 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
     ) -> str | ToolFailure:
         """Delete one entry, or a whole section, of core memory."""
         try:
-            left = await parts.writer.run(
-                stored_core_memory.change, context.user, section, key, None, iso(parts.clock.now())
+            left = await core.writer.run(
+                stored_core_memory.change, context.user, section, key, None, iso(core.clock.now())
             )
         except (CoreNotChanged, CoreUnreadable) as error:
             return ToolFailure(f"Not deleted: {error}.")
@@ -183,7 +168,8 @@ def _core_tools(parts: MemoryParts) -> tuple[ToolSpec, ...]:
 
 
 async def _search(
-    parts: MemoryParts,
+    core: Core,
+    memory: Memory,
     context: ToolContext,
     query: str,
     kinds: frozenset[Kind] | None,
@@ -192,18 +178,12 @@ async def _search(
     since: str | None,
     until: str | None,
     limit: int,
-) -> str | ToolFailure:
-    now = parts.search.now()
-    try:
-        begin = read_since(since, now) if since else None
-    except InvalidValue as error:
-        return ToolFailure(f"since: {error}.")
-    try:
-        end = read_until(until, now) if until else None
-    except InvalidValue as error:
-        return ToolFailure(f"until: {error}.")
+) -> str:
+    now = memory.search.now()
+    begin = _moment("since", since, read_since, now)
+    end = _moment("until", until, read_until, now)
     if begin is not None and end is not None and begin >= end:
-        return ToolFailure("until: must be later than since.")
+        raise ToolRefused("until: must be later than since")
     try:
         filters = HistoryFilters(
             user=context.user,
@@ -213,10 +193,18 @@ async def _search(
             role=Role(role) if role else None,
         )
     except InvalidName as error:
-        return ToolFailure(f"chat: {error}.")
-    page = await parts.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
+        raise ToolRefused(f"chat: {error}") from error
+    shows_topics = core.config.topics.inject != "off"
+    page = await memory.search.search(query, filters, limit=limit + _OWN_QUESTION, kinds=kinds)
     found = [each for each in page.results if not _is_asked(context, each)][:limit]
-    return show(page, found, page.topics if parts.topics and kinds is None else (), page.people)
+    return show(page, found, page.topics if shows_topics and kinds is None else (), page.people)
+
+
+def _moment(name: str, text: str | None, read: Callable[[str, float], float], now: float) -> float | None:
+    try:
+        return read(text, now) if text else None
+    except InvalidValue as error:
+        raise ToolRefused(f"{name}: {error}") from error
 
 
 _OWN_QUESTION = 5

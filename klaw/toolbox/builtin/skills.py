@@ -38,22 +38,23 @@ _LINE = re.compile(r"^([A-Za-z][A-Za-z_-]*):[ \t]*(.*)$")
 
 
 @attrs.frozen(kw_only=True)
-class Head:
-    """What a SKILL.md says about itself."""
+class Skill:
+    """What a SKILL.md says about itself, and where it is."""
 
     name: str
     description: str
+    folder: str
+    """Relative to the workspace."""
     for_model: bool
     """False when the skill asks not to be offered to the model (``disable-model-invocation``)."""
-    body: str
 
 
-def parse(text: str, folder: str) -> Head:
-    """Read a SKILL.md.
+def parse(text: str, folder: str) -> tuple[Skill, str]:
+    """Read a SKILL.md: what it says of the skill, and its instructions.
 
     Args:
         text: of the file.
-        folder: name of its folder, which is the skill's name when it gives none.
+        folder: its folder, whose name is the skill's when it gives none.
 
     Raises:
         ToolRefused: no head, no description, or a name that is none.
@@ -63,12 +64,13 @@ def parse(text: str, folder: str) -> Head:
     description = " ".join(_text(values, "description").split())
     if not description:
         raise ToolRefused("the head has no description")
-    return Head(
-        name=_name(_text(values, "name") or folder),
+    skill = Skill(
+        name=_name(_text(values, "name") or folder.rpartition("/")[2]),
         description=cut(description, MAX_DESCRIPTION_CHARS),
+        folder=folder,
         for_model=str(values.get("disable-model-invocation", "")).lower() not in ("true", "yes", "on"),
-        body=body.strip("\n"),
     )
+    return skill, body.strip("\n")
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -118,17 +120,6 @@ MAX_SHOWN_CHARS = 4000
 """Of the list that every request carries; the rest is found with ``skill_list``."""
 _MAX_LINE_CHARS = 200
 _MAX_FILES_SHOWN = 50
-
-
-@attrs.frozen(kw_only=True)
-class Skill:
-    """A skill that can be used."""
-
-    name: str
-    description: str
-    folder: str
-    """Relative to the workspace."""
-    for_model: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -215,7 +206,7 @@ class Catalogue:
         if file is not None:
             return decode(reading.read_bytes(own, file), file)
         try:
-            body = parse(decode(reading.read_bytes(own, FILE, MAX_SKILL_BYTES), FILE), skill.name).body
+            _, body = parse(decode(reading.read_bytes(own, FILE, MAX_SKILL_BYTES), FILE), skill.folder)
         except ToolRefused as broken:
             raise ToolRefused(f"{skill.folder}: {broken}") from broken
         body = body.replace("{baseDir}", skill.folder)
@@ -252,17 +243,15 @@ class Catalogue:
         for folder, _, _ in found[:MAX_SKILLS]:
             try:
                 data = reading.read_bytes(self._root(), f"{folder}/{FILE}", MAX_SKILL_BYTES)
-                head = parse(decode(data, FILE), folder.rpartition("/")[2])
+                skill, _ = parse(decode(data, FILE), folder)
             except ToolRefused as error:
                 problems.append(SkillProblem(folder=folder, why=str(error)))
                 continue
-            if head.name in skills:
-                why = f"its name {head.name} is that of {skills[head.name].folder}"
+            if skill.name in skills:
+                why = f"its name {skill.name} is that of {skills[skill.name].folder}"
                 problems.append(SkillProblem(folder=folder, why=why))
                 continue
-            skills[head.name] = Skill(
-                name=head.name, description=head.description, folder=folder, for_model=head.for_model
-            )
+            skills[skill.name] = skill
         problems += [
             SkillProblem(folder=folder, why=f"there are more than {MAX_SKILLS} skills")
             for folder, _, _ in found[MAX_SKILLS:]

@@ -23,7 +23,7 @@ from klaw.config.tools import ExecToolConfig
 
 HEAD_BYTES = 600_000
 TAIL_BYTES = 300_000
-"""Kept of an output: its beginning and its end."""
+"""KeptOutput of an output: its beginning and its end."""
 FLOOD_BYTES = 64 * 1024 * 1024
 """A program that writes more is killed."""
 TERM_S = 2.0
@@ -40,14 +40,14 @@ class Ended:
     code: int
     """The exit code; a negative one is the signal that killed it."""
     output: str
-    """Standard output and error as they came; see ``Kept``."""
+    """Standard output and error as they came; see ``KeptOutput``."""
     duration_s: float
     timed_out: bool
     flooded: bool
     """It wrote more than ``FLOOD_BYTES`` and was killed."""
 
 
-class Kept:
+class KeptOutput:
     """The beginning and the end of an output, in bounded memory."""
 
     def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
@@ -103,7 +103,7 @@ async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
         env=dict(environment),
         start_new_session=True,
     )
-    kept = Kept()
+    kept = KeptOutput()
     assert process.stdout is not None
     try:
         with trio.move_on_after(timeout_s) as limited:
@@ -122,7 +122,7 @@ async def run(words: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
     )
 
 
-async def _follow(process: trio.Process, stdout: trio.abc.ReceiveStream, kept: Kept) -> None:
+async def _follow(process: trio.Process, stdout: trio.abc.ReceiveStream, kept: KeptOutput) -> None:
     """Until it ended, or wrote too much."""
 
     async def read() -> None:
@@ -140,14 +140,15 @@ async def _follow(process: trio.Process, stdout: trio.abc.ReceiveStream, kept: K
 async def _end(process: trio.Process) -> None:
     """End what is left of its process group: first the polite way, if it still runs itself."""
     if process.returncode is None:
-        _signal(process.pid, signal.SIGTERM)
+        signal_group(process.pid, signal.SIGTERM)
         with trio.move_on_after(TERM_S):
             await process.wait()
-    _signal(process.pid, signal.SIGKILL)
+    signal_group(process.pid, signal.SIGKILL)
     await process.wait()
 
 
-def _signal(group: int, number: signal.Signals) -> None:
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to all processes of a group."""
     with suppress(ProcessLookupError, PermissionError):  # nobody is left, or a set-uid program, not ours to end
         os.killpg(group, number)
 

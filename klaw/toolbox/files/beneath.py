@@ -21,6 +21,7 @@ from typing import NoReturn, Self
 
 import attrs
 
+from klaw.config import guarded
 from klaw.config.guarded import FOLDER, NotPlain, open_plain
 from klaw.config.paths import USERS_FOLDER, encode_name
 from klaw.domain.names import LOCAL_USER, UserId
@@ -178,16 +179,10 @@ class Root:
 
     def _open(self, *, make: bool) -> int:
         try:
-            if make:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # What leads to the workspace is the person's choice, so links are followed up to here.
-            fd = os.open(self.folder, FOLDER & ~os.O_NOFOLLOW)
+            with guarded.opened_folder(self.folder, "/".join(self.below), make=make) as fd:
+                return os.dup(fd)
         except OSError as error:
             refuse(".", error)
-        with _Trail.begin(fd) as trail:
-            for name in self.below:
-                trail.enter(name, ".", make=make)
-            return os.dup(trail.fd)
 
     def is_closed(self, name: str, *, top: bool) -> bool:
         """Whether a name is kept from the model; ``top``: right beneath the root."""

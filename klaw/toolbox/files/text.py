@@ -15,21 +15,6 @@ _LOOK_BYTES = 8192
 """A NUL among the first bytes tells that a file is no text."""
 
 
-@attrs.frozen(kw_only=True)
-class Lines:
-    """Some lines of a file."""
-
-    text: str
-    first: int
-    """Number of the first line shown, from 1; 0 when none is."""
-    last: int
-    total: int
-    damaged: bool
-    """Bytes that are no UTF-8 are shown as U+FFFD."""
-    cut_line: bool
-    """The last line shown is not whole, because it alone is longer than what may be shown."""
-
-
 def is_binary(data: bytes) -> bool:
     return b"\0" in data[:_LOOK_BYTES]
 
@@ -58,8 +43,8 @@ def encode(text: str) -> bytes:
         raise ToolRefused("content: is not valid Unicode text") from None
 
 
-def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> Lines:
-    """Lines of a file for reading.
+def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numbers: bool) -> str:
+    """Lines of a file for reading, and behind them what is not shown.
 
     Args:
         data: the whole file.
@@ -87,15 +72,20 @@ def cut(data: bytes, path: str, *, offset: int, limit: int, max_chars: int, numb
         width = len(str(start + len(wanted)))
         wanted = [f"{number:>{width}}: {line}" for number, line in enumerate(wanted, start + 1)]
     shown = _fitting(wanted, max_chars)
-    cut_line = bool(shown) and len(shown[0]) > max_chars
-    return Lines(
-        text="\n".join(shown)[:max_chars],
-        first=start + 1 if shown else 0,
-        last=start + len(shown),
-        total=total,
-        damaged="\ufffd" in text and "\ufffd".encode() not in data,
-        cut_line=cut_line,
-    )
+    if not total:
+        return "(the file is empty)"
+    first, last = start + 1 if shown else 0, start + len(shown)
+    notes = []
+    if first > 1 or last < total:
+        notes.append(f"lines {first} to {last} of {total}")
+    if last < total:
+        notes.append(f"continue with offset {last + 1}")
+    if shown and len(shown[0]) > max_chars:
+        notes.append(f"line {first} is longer than can be shown")
+    if "\ufffd" in text and "\ufffd".encode() not in data:
+        notes.append("bytes that are not UTF-8 are shown as \ufffd")
+    told = "\n".join(shown)[:max_chars]
+    return f"{told}\n[{'; '.join(notes)}]" if notes else told
 
 
 def _fitting(lines: list[str], max_chars: int) -> list[str]:

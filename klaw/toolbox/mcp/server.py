@@ -28,7 +28,7 @@ from klaw.toolbox.mcp.state import McpReport, McpState
 from klaw.toolbox.spec import Arguments, Permission, Toolbox, ToolContext, ToolFailure, ToolSpec
 
 if TYPE_CHECKING:
-    from klaw.toolbox.mcp.session import Address, Session
+    from klaw.toolbox.mcp.session import Address, McpSession
     from klaw.toolbox.mcp.stdio import Program
 
 MAILBOX = 32
@@ -100,7 +100,7 @@ class McpServer:
         self._threads = threads
         self._backoff = backoff
         self._check_s = math.inf if config.command is not None else check_s
-        self._session: Session | None = None
+        self._session: McpSession | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._running: dict[int, trio.CancelScope] = {}
         self._numbers = count(1)
@@ -244,7 +244,7 @@ class McpServer:
         if scope.cancelled_caught and not stopping.is_set():
             raise McpError(f"it was not ready within {config.start_timeout_s:g} s")
 
-    async def _watch_end(self, session: "Session") -> None:
+    async def _watch_end(self, session: "McpSession") -> None:
         """Fail the running calls at once; ending the process may take seconds.
 
         Raises:
@@ -260,7 +260,7 @@ class McpServer:
         for running in self._running.values():
             running.cancel(reason="the connection is over")
 
-    async def _refresh(self, session: "Session") -> None:
+    async def _refresh(self, session: "McpSession") -> None:
         """Take over changes of the list of tools.
 
         Raises:
@@ -319,7 +319,7 @@ class McpServer:
         self._specs = tuple(new.values())
         self._report = attrs.evolve(self._report, left_out=left_out)
 
-    def _ready(self, session: "Session") -> None:
+    def _ready(self, session: "McpSession") -> None:
         self._session = session
         self._retry_at = None
         self._report = attrs.evolve(self._report, protocol=session.protocol, connects=self._report.connects + 1)

@@ -52,7 +52,7 @@ class Address:
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
-class Session:
+class McpSession:
     """An open connection. Made by ``opened``."""
 
     def __init__(self, client: Client, link: Link, changed: Nudge) -> None:
@@ -132,7 +132,7 @@ class Session:
 
 
 @asynccontextmanager
-async def opened(name: str, target: Program | Address) -> AsyncIterator[Session]:
+async def opened(name: str, target: Program | Address) -> AsyncIterator[McpSession]:
     """Connect to a server for the body.
 
     Args:
@@ -156,7 +156,7 @@ async def opened(name: str, target: Program | Address) -> AsyncIterator[Session]
             client_info=Implementation(name="klaw", version=__version__),
             cache=None,
         ) as client:
-            yield Session(client, link, changed)
+            yield McpSession(client, link, changed)
     except Exception as error:
         if (reason := _reason(link, error)) is None:
             raise

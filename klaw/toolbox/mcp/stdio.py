@@ -21,6 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from klaw.errors import McpError
+from klaw.toolbox.exec.process import signal_group
 from klaw.toolbox.mcp.guard import MAX_MESSAGE_BYTES, Link, Reads, Writes
 
 EDGE_BYTES = 256
@@ -37,7 +38,7 @@ class TooLong:
     answers: int | None
 
 
-class Lines:
+class BoundedLines:
     """Cuts a stream of bytes into lines.
 
     Args:
@@ -87,7 +88,7 @@ REAP_S = 2.0
 STOP_S = END_S + TERM_S + REAP_S
 CHUNK_BYTES = 65_536
 MAX_GARBAGE = 200
-"""Lines in a row that are no messages. A few are usual: servers print a greeting where they must not."""
+"""BoundedLines in a row that are no messages. A few are usual: servers print a greeting where they must not."""
 
 ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR")
 """All that a server inherits: Klaw's own environment may hold keys."""
@@ -170,7 +171,7 @@ async def _read(process: trio.Process, sends: MemoryObjectSendStream[SessionMess
 async def _pass_on(
     stdout: trio.abc.ReceiveStream, sends: MemoryObjectSendStream[SessionMessage | Exception], link: Link
 ) -> None:
-    lines, garbage = Lines(MAX_MESSAGE_BYTES), 0
+    lines, garbage = BoundedLines(MAX_MESSAGE_BYTES), 0
     while data := await stdout.receive_some(CHUNK_BYTES):
         for line in lines.feed(bytes(data)):
             message = _message(line)
@@ -241,9 +242,9 @@ async def _stop(process: trio.Process) -> int | None:
     with trio.move_on_after(0.1):  # closing flushes nothing; the deadline is for a task that writes just now
         await process.stdin.aclose()
     if not await _wait_exited(process.pid, END_S):
-        _signal(process.pid, signal.SIGTERM)
+        signal_group(process.pid, signal.SIGTERM)
         await _wait_exited(process.pid, TERM_S)
-    _signal(process.pid, signal.SIGKILL)
+    signal_group(process.pid, signal.SIGKILL)
     return await process.wait()
 
 
@@ -257,8 +258,3 @@ async def _wait_exited(pid: int, seconds: float) -> bool:
         trio.lowlevel.notify_closing(pidfd)
         os.close(pidfd)
     return not waiting.cancelled_caught
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)

@@ -13,8 +13,7 @@ from klaw.actor.clock import iso
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.domain.task import HEARTBEAT, At, Run, RunKind, RunStatus, Task, TaskName
-from klaw.errors import NoSuchTask, TaskError, TaskExists
-from klaw.runs.beginning import NotStarted
+from klaw.errors import NoSuchTask, NotStarted, TaskError, TaskExists
 from klaw.store.kinds import run_edits, tasks
 from tests.support.chats_world import World, world
 from tests.support.llm_server import Hang, Reply, Text, Tool, Wait, text_reply, tool_reply
@@ -122,8 +121,8 @@ async def test_a_chat_that_does_not_exist_is_an_error_and_the_text_stays(tmp_pat
     async with world(tmp_path) as here:
         await add(here, injectInto="nowhere")
         view = await here.app.tasks.scheduling.task(LOCAL_USER, "day")
-        assert view.warning is not None
-        assert "nowhere" in view.warning
+        assert view["warning"] is not None
+        assert "nowhere" in view["warning"]
         here.llm.replies.append(text_reply("For nobody."))
         run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")).id)
         assert (run.status, run.error, run.result) == (RunStatus.FAILED, "no_such_chat", "For nobody.")
@@ -166,7 +165,7 @@ async def test_a_one_shot_in_the_past_fires_at_once_and_only_once(tmp_path: Path
         (run,) = await runs_of(here, "alarm", 1)
         assert (run.status, run.kind, run.delivered) == (RunStatus.DONE, RunKind.SCHEDULED, 1)
         view = await here.app.tasks.scheduling.edit(LOCAL_USER, "alarm", {"message": "Wake me again"})
-        assert view.next_fires == ()
+        assert view["next_fires"] == []
         await at_rest(here)
         assert len(await here.app.tasks.scheduling.runs(LOCAL_USER)) == 1
 
@@ -199,9 +198,8 @@ async def test_missed_times_fire_once_after_downtime_with_a_note(tmp_path: Path)
 
 
 async def _every_hour(here: World) -> Any:
-    view = await here.app.tasks.scheduling.add(LOCAL_USER, {"name": "x", "message": "x", "every": "1h"})
-    await here.app.tasks.scheduling.remove(LOCAL_USER, "x")
-    return view.task.trigger
+    await here.app.tasks.scheduling.add(LOCAL_USER, {"name": "x", "message": "x", "every": "1h"})
+    return (await here.app.tasks.scheduling.remove(LOCAL_USER, "x")).trigger
 
 
 async def test_a_task_never_runs_beside_itself_and_two_run_at_most(tmp_path: Path) -> None:
@@ -297,7 +295,8 @@ async def test_what_was_delivered_before_the_interruption_is_not_tried_again(tmp
         await open_chat(here)
         now = iso(here.app.core.clock.now())
         await add(here, "once", at="2026-01-01T00:00Z", now=True, enabled=False)
-        task = (await here.app.tasks.scheduling.task(LOCAL_USER, "once")).task
+        task = await here.app.core.readers.run(tasks.get, LOCAL_USER, "once")
+        assert task is not None
         assert isinstance(task.trigger, At)
         run = Run(
             id="r2",
@@ -462,6 +461,6 @@ async def test_a_second_task_of_one_name_is_refused(tmp_path: Path) -> None:
         await add(here)
         with pytest.raises(TaskExists):
             await add(here, message="Other")
-        assert (await here.app.tasks.scheduling.task(LOCAL_USER, "day")).task.message == "Sum up the day"
+        assert (await here.app.tasks.scheduling.task(LOCAL_USER, "day"))["message"] == "Sum up the day"
         with pytest.raises(NoSuchTask):
             await here.app.tasks.scheduling.remove(LOCAL_USER, "other")

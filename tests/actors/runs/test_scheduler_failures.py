@@ -18,7 +18,7 @@ from klaw.actor.supervisor import State
 from klaw.domain.message import Kind, Message
 from klaw.domain.names import LOCAL_USER
 from klaw.domain.task import HEARTBEAT, Cron, Run, RunKind, RunStatus, Task, TaskName, notice_message
-from klaw.runs.beginning import NotStarted
+from klaw.errors import NotStarted
 from klaw.store.kinds import messages, run_edits, tasks
 from tests.actors.runs.test_scheduler import ended
 from tests.support.chats_world import World, world

@@ -64,7 +64,7 @@ async def test_the_heartbeat_is_paired_with_the_chat(tmp_path: Path, interval_s:
         tasks = await here.app.tasks.scheduling.tasks(LOCAL_USER)
         listed = await here.command("/tasks", 2)
         if interval_s:
-            assert [(view.task.name, view.task.inject_into) for view in tasks] == [("heartbeat", "main")]
+            assert [(task["name"], task["inject_into"]) for task in tasks] == [("heartbeat", "main")]
             assert "Every 30 min I go through HEARTBEAT.md" in said
             assert "heartbeat: every 30m; next 20" in listed
         else:

@@ -12,7 +12,7 @@ from klaw.actor.threads import Threads
 from klaw.domain.names import UserId, chat_id
 from klaw.errors import ToolRefused
 from klaw.llm.types import ToolCall
-from klaw.toolbox.builtin.skills import MAX_SHOWN_CHARS, Catalogue, parse, skill_tools
+from klaw.toolbox.builtin.skills import MAX_SHOWN_CHARS, Catalogue, Skill, parse, skill_tools
 from klaw.toolbox.calls import prepare
 from klaw.toolbox.executor import Executor
 from klaw.toolbox.spec import Toolbox, ToolContext
@@ -25,15 +25,19 @@ def skill(workspace, folder, text):
     (workspace / "skills" / folder / "SKILL.md").write_text(text)
 
 
+def read(text: str, folder: str) -> Skill:
+    return parse(text, f"skills/{folder}")[0]
+
+
 def test_heads_as_they_are_in_the_wild():
-    assert parse(TEA, "x").name == "tea"
-    assert parse("---\r\ndescription: Без имени\r\n---\r\nтекст", "чай").name == "чай"
-    colon = parse('---\nname: "gh"\ndescription: Use when: somebody asks for GitHub\n---\nbody', "x")
+    assert read(TEA, "x").name == "tea"
+    assert read("---\r\ndescription: Без имени\r\n---\r\nтекст", "чай").name == "чай"
+    colon = read('---\nname: "gh"\ndescription: Use when: somebody asks for GitHub\n---\nbody', "x")
     assert (colon.name, colon.description) == ("gh", "Use when: somebody asks for GitHub")
-    folded = parse("---\nname: a\ndescription: >\n  one\n  two\nmetadata: {openclaw: {emoji: x}}\n---\n", "x")
+    folded = read("---\nname: a\ndescription: >\n  one\n  two\nmetadata: {openclaw: {emoji: x}}\n---\n", "x")
     assert folded.description == "one two"
-    assert not parse("---\ndescription: x\ndisable-model-invocation: true\n---\n", "x").for_model
-    assert len(parse(f"---\ndescription: {'x' * 5000}\n---\n", "x").description) == 1024
+    assert not read("---\ndescription: x\ndisable-model-invocation: true\n---\n", "x").for_model
+    assert len(read(f"---\ndescription: {'x' * 5000}\n---\n", "x").description) == 1024
 
 
 @pytest.mark.parametrize(

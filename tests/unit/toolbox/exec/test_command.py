@@ -7,7 +7,7 @@ import pytest
 from klaw.config.load import parse
 from klaw.domain.text import printable
 from klaw.errors import ConfigError, ToolRefused
-from klaw.toolbox.exec.process import Kept
+from klaw.toolbox.exec.process import KeptOutput
 from klaw.toolbox.exec.rules import split
 
 
@@ -71,7 +71,7 @@ def test_question_shows_what_does_not_print() -> None:
 
 
 def test_output_is_kept_at_both_ends_in_bounded_memory() -> None:
-    kept = Kept(head=10, tail=5)
+    kept = KeptOutput(head=10, tail=5)
     kept.add(b"0123456")
     assert kept.text() == "0123456"
     kept.add(b"789ab")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from klaw.toolbox.mcp.listing import MAX_DESCRIPTION, Listed, chosen, described, fitted
 from klaw.toolbox.mcp.session import NO_TEXT, text_of
-from klaw.toolbox.mcp.stdio import Lines, TooLong
+from klaw.toolbox.mcp.stdio import BoundedLines, TooLong
 from klaw.toolbox.spec import ToolFailure
 
 
@@ -76,7 +76,7 @@ def test_any_list_of_tools_is_made_to_fit(value):
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 40))
 def test_lines_are_the_same_however_they_arrive(pieces, limit):
     data = b"".join(pieces) + b"\n"
-    whole, parts = Lines(limit), Lines(limit)
+    whole, parts = BoundedLines(limit), BoundedLines(limit)
     expected = list(whole.feed(data))
     assert [line for piece in (*pieces, b"\n") for line in parts.feed(piece)] == expected
     given_lines = data.split(b"\n")[:-1]
@@ -91,13 +91,13 @@ def test_lines_are_the_same_however_they_arrive(pieces, limit):
 def test_a_line_that_is_too_long_tells_what_it_answers(order):
     message = {"jsonrpc": "2.0", "id": 17, "result": {"id": 3, "text": "x" * 5000, "more": {"id": 5}}}
     data = json.dumps({key: message[key] for key in order}).encode() + b"\n{}\n"
-    lines = Lines(1000)
+    lines = BoundedLines(1000)
     found = [line for begin in range(0, len(data), 7) for line in lines.feed(data[begin : begin + 7])]
     assert found == [TooLong(17), b"{}"]
 
 
 def test_a_line_that_is_too_long_takes_no_memory():
-    lines = Lines(1000)
+    lines = BoundedLines(1000)
     for _ in range(1000):
         assert list(lines.feed(b"x" * 65_536)) == []
     assert len(lines._kept) + len(lines._tail) < 1000
