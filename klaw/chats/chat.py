@@ -27,7 +27,7 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
-from klaw.store.forget.derivation import SHOWN
+from klaw.store.forget.derived import SHOWN
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import Appended
 from klaw.store.kinds.pending import read_rows

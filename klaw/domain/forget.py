@@ -7,7 +7,7 @@ pieces there are.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
@@ -126,18 +126,26 @@ class Quotes:
 
     def taken_out(self, value: Any) -> Any:
         """A JSON value with MARK in place of each piece in its texts. Keys stay."""
-        if isinstance(value, str):
-            inner = _document(value)
-            if inner is not None and (cut := self.taken_out(inner)) != inner:
-                value = json.dumps(cut, ensure_ascii=False)
-            for piece in self.found_in(value):
-                value = value.replace(piece, MARK)
-            return value
-        if isinstance(value, list):
-            return [self.taken_out(each) for each in value]
-        if isinstance(value, dict):
-            return {key: self.taken_out(each) for key, each in value.items()}
-        return value
+        return each_text(value, self._without)
+
+    def _without(self, text: str) -> str:
+        inner = _document(text)
+        if inner is not None and (cut := self.taken_out(inner)) != inner:
+            text = json.dumps(cut, ensure_ascii=False)
+        for piece in self.found_in(text):
+            text = text.replace(piece, MARK)
+        return text
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with each of its texts changed. Keys stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [each_text(each, change) for each in value]
+    if isinstance(value, dict):
+        return {key: each_text(each, change) for key, each in value.items()}
+    return value
 
 
 def texts_of(value: Any) -> Iterator[str]:

@@ -14,8 +14,8 @@ from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, S
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
-    from klaw.memory.forget.finding import Wanted
     from klaw.memory.forget.forget import Forgetter, Preview, Proof
+    from klaw.store.forget.scope import Wanted
 
 NOUN = Noun("forget", "remove a message, a topic, a fact or a person from everything, with a proof (docs/memory.md)")
 

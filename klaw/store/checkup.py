@@ -15,7 +15,7 @@ from klaw.store.engine.line_inserter import FARTHEST
 from klaw.store.engine.logcheck import Numbers, Told
 from klaw.store.kinds import runs, turns
 from klaw.store.kinds.topics import ARCHIVED
-from klaw.store.rebuild import content
+from klaw.store.rebuild.tables import last_numbers
 from klaw.store.search import coverage, topic_vectors, vectors
 from klaw.store.search.topic_vectors import Flaws
 
@@ -115,7 +115,7 @@ def unknown_messages(connection: apsw.Connection, wanted: Iterable[Told]) -> dic
 
     One whose place another message has, or whose number is none, no start will put in.
     """
-    farthest = content.last_rowids(connection)[0] + FARTHEST
+    farthest = last_numbers(connection)["rowid"] + FARTHEST
     lacking: dict[ChatId, int] = {}
     for told in wanted:
         bound = (told.user, told.id, told.chat, told.seq, told.rowid)
@@ -140,7 +140,7 @@ def unknown_turns(connection: apsw.Connection, wanted: Sequence[str]) -> int:
 
 def unknown_runs(connection: apsw.Connection, wanted: Mapping[str, int]) -> int:
     """Of how many runs the database lacks the given change, or the whole run."""
-    farthest = content.last_rowids(connection)[2] + FARTHEST
+    farthest = last_numbers(connection)["change"] + FARTHEST
     return sum(runs.change_of(connection, run) < change <= farthest for run, change in wanted.items())
 
 

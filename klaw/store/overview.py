@@ -251,7 +251,7 @@ _HOLD = "SELECT count(*) FROM (SELECT 1 FROM messages_fts WHERE messages_fts MAT
 
 
 def _count_holding(connection: apsw.Connection, word: str, chat_key: int) -> int:
-    return int(connection.execute(_HOLD, (fulltext.match_any([word], chat_key), MANY)).get)
+    return int(connection.execute(_HOLD, (fulltext.match_in([word], messages.chat_word(chat_key)), MANY)).get)
 
 
 _ENDED = "SELECT seq, created_at FROM messages WHERE chat_id = ? AND type = 'session_break' AND segment = ? LIMIT 1"

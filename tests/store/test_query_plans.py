@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 
 from klaw.store.engine import connect
-from klaw.store.forget import forget_scope
+from klaw.store.forget import scope as forget_scope
 from klaw.store.kinds import topic_changes, topics, usage
 from tests.support.stores import running_store
 

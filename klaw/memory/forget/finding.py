@@ -23,11 +23,10 @@ from klaw.domain.topic import TopicId
 from klaw.errors import InvalidName, KlawError
 from klaw.store import overview
 from klaw.store.engine.database import Readers
-from klaw.store.forget import naming
-from klaw.store.forget.cleaner import record_of
-from klaw.store.forget.derivation import FileMade, RunText, effects_of
-from klaw.store.forget.forget_scope import Extra
-from klaw.store.forget.naming import Named
+from klaw.store.engine.log_files import record_of
+from klaw.store.forget import quoting
+from klaw.store.forget.derived import FileMade, RunText, effects_of
+from klaw.store.forget.scope import Wanted
 from klaw.store.kinds import facts, messages, people, topics
 from klaw.store.kinds.messages import CONVERSATIONS
 from klaw.store.overview import Target
@@ -104,18 +103,6 @@ class NothingToForget(KlawError):
     code, argument = "nothing_to_forget", "what"
 
 
-@attrs.frozen(kw_only=True)
-class Wanted:
-    """What is to be forgotten, by its numbers."""
-
-    user: UserId
-    rowids: tuple[int, ...] = ()
-    facts: tuple[FactId, ...] = ()
-    extra: Extra = attrs.field(factory=Extra)
-    named: Named | None = None
-    """Of a person: what names it."""
-
-
 async def find(readers: Readers, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
     """What somebody means: ``topic:12``, ``fact:ID``, ``person:ID`` or ``person:NAME``, a message's id, or its chat
     and number (``main#12``); a name alone means a person when there is no such message.
@@ -179,18 +166,24 @@ async def _person(readers: Readers, text: str, user: UserId, *, with_messages: b
     who = await _who(readers, text, user)
     if len(who) > 1:
         raise NothingToForget(f"several people have this name: {', '.join(f'person:{each}' for each in who)}")
-    named = await readers.run(naming.look, user, who[0]) if who else None
+    named = await readers.run(quoting.look_for_person, user, who[0]) if who else None
     if named is None:
         raise NothingToForget("there is no such person")
     if not named.names:
         raise NothingToForget("this person is forgotten already")
-    extra = Extra(people=named.people)
-    if with_messages:
-        extra = attrs.evolve(extra, topics=named.topics, summaries=named.summaries, turns=named.turns, runs=named.runs)
-        others = {kind: number for kind, number in named.others.items() if kind not in ("receipts", "runs")}
-        named = attrs.evolve(named, others=others)
-    rowids = named.messages if with_messages else ()
-    return Wanted(user=user, rowids=rowids, facts=tuple(named.facts), extra=extra, named=named)
+    wanted = Wanted(user=user, facts=tuple(named.facts), people=named.people, named=named)
+    if not with_messages:
+        return wanted
+    others = {kind: number for kind, number in named.others.items() if kind not in ("receipts", "runs")}
+    return attrs.evolve(
+        wanted,
+        rowids=named.messages,
+        topics=named.topics,
+        summaries=named.summaries,
+        turns=named.turns,
+        runs=named.runs,
+        named=attrs.evolve(named, others=others),
+    )
 
 
 def _message_target(text: str, user: UserId) -> Target:

@@ -20,19 +20,18 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.errors import StorageError
 from klaw.memory.forget import finding
-from klaw.memory.forget.finding import NothingToForget, Wanted, of_runs
+from klaw.memory.forget.finding import NothingToForget, of_runs
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.forget import derivation, forget_words, forgetting, naming, quoting
+from klaw.store.forget import applying, forgetting, quoting
+from klaw.store.forget import derived as derivation
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.cleaner import Cleaner
-from klaw.store.forget.derivation import FileMade
-from klaw.store.forget.forget_scope import Scope
-from klaw.store.forget.forgotten import Forgot
+from klaw.store.forget.derived import FileMade
+from klaw.store.forget.entry import Forgot
 from klaw.store.forget.logs import Held
-from klaw.store.forget.naming import Named
-from klaw.store.forget.quoting import Looked
-from klaw.store.kinds import forgetting as stored_forgetting
+from klaw.store.forget.quoting import Looked, Named
+from klaw.store.forget.scope import Scope, Wanted, things_of
 from klaw.store.kinds import messages
 
 MOST_LISTED = 100
@@ -104,12 +103,7 @@ async def _nothing_runs(_user: UserId, _run: str) -> None:
     pass
 
 
-@attrs.define
-class _Time:
-    at: float = float("-inf")
-
-
-@attrs.frozen
+@attrs.define(eq=False)
 class Forgetter:
     """Looks and forgets.
 
@@ -135,7 +129,7 @@ class Forgetter:
     compact: Callable[[], None] = lambda: None
     stop_run: Callable[[UserId, str], Awaitable[None]] = _nothing_runs
     _alone: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-    _next_emptying: _Time = attrs.field(factory=_Time, init=False)
+    _empty_at: float = attrs.field(default=float("-inf"), init=False)
     _shown: dict[ChatId, Shown] = attrs.field(factory=dict, init=False)
 
     async def find(self, text: str, user: UserId, *, with_messages: bool = False) -> Wanted:
@@ -167,9 +161,7 @@ class Forgetter:
             with_facts: also facts that were made of it, and people known by nothing else.
             everywhere: for the operator: also which files hold it, by their bytes, whosever they are.
         """
-        scope, looked = await self.readers.run(
-            forgetting.look, wanted.user, wanted.rowids, wanted.facts, with_facts=with_facts, extra=wanted.extra
-        )
+        scope, looked = await self.readers.run(applying.look, wanted, with_facts=with_facts)
         own = {each.rowid for each in scope.own}
         named = wanted.named.messages if wanted.named is not None else ()
         staying = [rowid for rowid in named if rowid not in own][:MOST_LISTED]
@@ -177,7 +169,7 @@ class Forgetter:
         return Preview(
             scope=scope,
             looked=looked,
-            things=(*await self.readers.run(forget_words.things, scope), *things),
+            things=(*await self.readers.run(things_of, scope), *things),
             files=files,
             again=tuple(await self.readers.run(messages.by_rowids, looked.again[:MOST_LISTED])),
             held=await self._search(wanted.user, looked.pieces) if everywhere else (),
@@ -208,20 +200,11 @@ class Forgetter:
             # First: when a kill comes behind it, the message is there without its files, and never the other way round.
             await self._remove_files(before)
             at = iso(self.clock.now())
-            done = await self.writer.run(
-                stored_forgetting.forget,
-                wanted.user,
-                wanted.rowids,
-                wanted.facts,
-                at,
-                with_facts=with_facts,
-                extra=wanted.extra,
-                looked=before.looked,
-            )
+            done = await self.writer.run(forgetting.forget, wanted, at, with_facts=with_facts, looked=before.looked)
             log.info("forget_began", count=_size(done))
             lines = await self._clean(done)
             held, vacuumed = await self._compact(done) if everywhere else ((), False)
-            await self.writer.run(stored_forgetting.note_forgotten, wanted.user, done.entry.entry, at)
+            await self.writer.run(forgetting.note_forgotten, wanted.user, done.entry.entry, at)
             self.changed()
             if not everywhere:
                 await self._empty_now_and_then()
@@ -237,7 +220,7 @@ class Forgetter:
                 ),
                 vacuumed=vacuumed,
                 held=held,
-                still_named=await self.readers.run(naming.count, wanted.user, names) if names else {},
+                still_named=await self.readers.run(quoting.count_naming, wanted.user, names) if names else {},
             )
 
     async def _files(self, scope: Scope) -> tuple[tuple[FileMade, ...], list[Thing]]:
@@ -264,15 +247,15 @@ class Forgetter:
 
     async def _empty_now_and_then(self) -> None:
         """The write-ahead log still has what was deleted; but nobody may keep the others waiting by forgetting."""
-        if trio.current_time() >= self._next_emptying.at:
-            self._next_emptying.at = trio.current_time() + EMPTY_EVERY_S
-            await self.writer.run_alone(stored_forgetting.compact_database, vacuum=False)
+        if trio.current_time() >= self._empty_at:
+            self._empty_at = trio.current_time() + EMPTY_EVERY_S
+            await self.writer.run_alone(forgetting.compact_database, vacuum=False)
 
     async def compact_files(self, *, vacuum: bool) -> None:
         """Rid the database's files of what was forgotten: never beside a forgetting, never twice at once."""
         async with self._alone:
             if not self.reindexing():
-                await self.writer.run_alone(stored_forgetting.compact_database, vacuum=vacuum)
+                await self.writer.run_alone(forgetting.compact_database, vacuum=vacuum)
 
     async def _clean(self, done: Forgot) -> int:
         lines = 0
@@ -282,18 +265,18 @@ class Forgetter:
             cleaner = Cleaner(done.entry, done.pieces, own, done.lines)
             for _ in range(ROUNDS):
                 paths = await self.files.run(forget_logs.logs_with, self.data_dir, cleaner)
-                changed = await self.writer.run_alone(stored_forgetting.clean_logs, cleaner, paths) if paths else 0
+                changed = await self.writer.run_alone(forgetting.clean_logs, cleaner, paths) if paths else 0
                 lines += changed
                 if not changed:
                     break
         return lines
 
     async def _compact(self, done: Forgot) -> tuple[tuple[Held, ...], bool]:
-        await self.writer.run_alone(stored_forgetting.compact_database, vacuum=False)
+        await self.writer.run_alone(forgetting.compact_database, vacuum=False)
         held = await self._search(done.entry.user, done.pieces)
         if not any(each.path.startswith("klaw.db") and each.kind == "database" for each in held):
             return held, False
-        await self.writer.run_alone(stored_forgetting.compact_database, vacuum=True)
+        await self.writer.run_alone(forgetting.compact_database, vacuum=True)
         return await self._search(done.entry.user, done.pieces), True
 
     async def _search(self, user: UserId, pieces: Sequence[str]) -> tuple[Held, ...]:

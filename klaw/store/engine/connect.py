@@ -56,6 +56,18 @@ def prepare_reader(connection: apsw.Connection) -> None:
     connection.pragma("cache_size", -8_000)
 
 
+def open_alone(path: Path) -> apsw.Connection:
+    """A read-only connection that belongs to no pool, and may make temporary tables. Raises apsw.Error."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        _common(connection)
+        connection.pragma("cache_size", -8_000)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def private(path: Path) -> None:
     """Make sure that only the owner can read the database, also when SQLite creates it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -6,9 +6,9 @@ database itself is raised.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import apsw
 import attrs
@@ -19,8 +19,8 @@ from klaw.store.changes import MEMORY
 from klaw.store.engine import meta
 from klaw.store.engine.set_aside import SetAside
 from klaw.store.kinds import memory_journal, messages, runs, turns
-from klaw.store.rebuild import content
-from klaw.store.rebuild.values import Tally
+from klaw.store.rebuild.tables import last_numbers
+from klaw.store.rebuild.values import Phase, Tally
 
 T = TypeVar("T")
 
@@ -49,6 +49,40 @@ def parse(line: bytes) -> dict[str, Any]:
     return record
 
 
+Insert: TypeAlias = Callable[[apsw.Connection, str, bytes], int | None]
+"""Inserts a line of a log, and returns its record's number; None when there is no use for it."""
+
+
+@attrs.frozen(kw_only=True)
+class LogKind:
+    """What the logs of a folder hold."""
+
+    folder: str
+    read: Callable[[dict[str, Any]], Any]
+    """The record of a line's object. Raises one of FAULTS."""
+    number: str | None
+    """Of a record and of its line: by what records are ordered over all logs; None: they are in no order."""
+    phase: Phase
+
+    @property
+    def messages(self) -> bool:
+        return self.folder == messages.CONVERSATIONS
+
+    def has(self, path: str) -> bool:
+        """Whether a log, by its path below the data folder, is one of these; a run's transcript is none."""
+        return path.startswith(f"{self.folder}/") and not runs.is_transcript(path)
+
+
+LOG_KINDS = (
+    # By rowid, so that chats get their keys in the order in which they first spoke.
+    LogKind(folder=messages.CONVERSATIONS, read=messages.parse_message, number="rowid", phase="messages"),
+    LogKind(folder=turns.TURNS, read=turns.parse, number=None, phase="turns"),
+    LogKind(folder=runs.RUNS, read=runs.parse_run, number="change", phase="runs"),
+    # Last: what was forgotten is taken out of all that is there.
+    LogKind(folder=MEMORY, read=memory_journal.read, number="entry", phase="tasks"),
+)
+
+
 class LineInserter:
     """Inserts lines and counts.
 
@@ -64,6 +98,16 @@ class LineInserter:
         self._entry: tuple[int, bytes] = (0, b"")
         """Number and line of the last change of memory."""
 
+    def insert(self, kind: "LogKind") -> "Insert":
+        """What inserts the lines of a kind of log."""
+        of_folder: Mapping[str, Insert] = {
+            messages.CONVERSATIONS: self.message,
+            turns.TURNS: self.turn,
+            runs.RUNS: self.run,
+            MEMORY: self.memory,
+        }
+        return of_folder[kind.folder]
+
     def message(self, connection: apsw.Connection, path: str, line: bytes) -> int | None:
         """Insert a line's message, unless it is there. Returns its row id, None if there is no use for it."""
         message = self._parsed(path, line, messages.parse_message)
@@ -76,14 +120,12 @@ class LineInserter:
                 return message.rowid
             self._taken(path, line, message.rowid)
             return None
-        try:
-            with connection:
-                messages.restore(connection, message)
-        except apsw.ConstraintError:
-            self._taken(path, line, message.rowid)
-            return None
-        except FAULTS as error:
-            self.skip(path, line, type(error).__name__)
+
+        def store() -> bool:
+            messages.restore(connection, message)
+            return True
+
+        if not self._stored(connection, path, line, store, message.rowid):
             return None
         self.count(messages=1)
         return message.rowid
@@ -154,13 +196,15 @@ class LineInserter:
             self.skip(path, line, type(error).__name__)
             return None
 
-    def _stored(self, connection: apsw.Connection, path: str, line: bytes, store: Callable[[], bool]) -> bool | None:
+    def _stored(
+        self, connection: apsw.Connection, path: str, line: bytes, store: Callable[[], bool], number: int | None = None
+    ) -> bool | None:
         """What storing a record returned; None when it cannot be stored."""
         try:
             with connection:
                 return store()
         except apsw.ConstraintError:
-            self._taken(path, line)
+            self._taken(path, line, number)
         except FAULTS as error:
             self.skip(path, line, type(error).__name__)
         return None
@@ -169,10 +213,12 @@ class LineInserter:
         """Whether a record's number can be one that Klaw gave."""
         highest = self._highest.get(kind)
         if highest is None:
-            last_rowid, _, last_change = content.last_rowids(connection)
-            self._highest[messages.CONVERSATIONS] = last_rowid
-            self._highest[runs.RUNS] = last_change
-            self._highest[MEMORY] = meta.last_entry(connection)
+            last = last_numbers(connection)
+            self._highest = {
+                messages.CONVERSATIONS: last["rowid"],
+                runs.RUNS: last["change"],
+                MEMORY: meta.last_entry(connection),
+            }
             highest = self._highest[kind]
         if not 0 < number <= highest + FARTHEST:
             self.skip(path, line, "TooLargeANumber")

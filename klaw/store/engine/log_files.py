@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 
@@ -59,6 +59,15 @@ def _whole(pieces: list[bytes], size: int, longest: int | None) -> Iterator[byte
         yield TOO_LONG
     elif size:
         yield b"".join(reversed(pieces))
+
+
+def record_of(line: bytes) -> dict[str, Any] | None:
+    """The JSON object in a line, None if there is none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):  # also covers UnicodeDecodeError
+        return None
+    return record if isinstance(record, dict) else None
 
 
 KEY = "log_stamps"

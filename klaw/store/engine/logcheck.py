@@ -2,19 +2,18 @@
 
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from sys import intern
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
-from klaw.store import rows
-from klaw.store.changes import MEMORY
+from klaw.store import changes, rows
 from klaw.store.engine import set_aside
 from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.engine.line_inserter import FARTHEST, FAULTS, parse
@@ -128,52 +127,43 @@ def read_logs(data_dir: Path, *, whole: bool) -> LogReport:
     except OSError:
         report.unreadable.append(set_aside.FOLDER)
     folders = _folders(data_dir / stored_messages.CONVERSATIONS, report, data_dir)
-    folders += [data_dir / name for name in (stored_turns.TURNS, MEMORY, stored_runs.RUNS)]
+    folders += [data_dir / name for name in (stored_turns.TURNS, changes.MEMORY, stored_runs.RUNS)]
     for folder in folders:
         _read_folder(folder, report, data_dir, whole=whole)
     _read_commit_log(data_dir / COMMIT_LOG, report)
     return report
 
 
-Take = Callable[[LogReport, dict[str, Any]], None]
+def _take(report: LogReport, log: str, line: bytes) -> bool:
+    """Note what a line of a log tells. False when it is no record of the log's kind."""
+    try:
+        record = parse(line)
+        if stored_runs.is_transcript(log):
+            stored_runs.parse_transcript(record)  # nothing that the database has
+            return True
+        match log.split("/", 1)[0]:
+            case stored_turns.TURNS:
+                report.turns.append(stored_turns.parse(record).id)
+            case changes.MEMORY:
+                report.entries.add(memory_journal.read(record).entry, rows.dumps(record))
+            case stored_runs.RUNS:
+                state = stored_runs.parse_run(record)
+                report.changes.add(state.change, rows.dumps(record))
+                report.runs[state.run.id] = max(state.change, report.runs.get(state.run.id, 0))
+            case _:
+                _take_message(report, stored_messages.parse_message(record))
+    except FAULTS:
+        return False
+    return True
 
 
-def _take_message(report: LogReport, record: dict[str, Any]) -> None:
-    message = stored_messages.parse_message(record)
+def _take_message(report: LogReport, message: Message) -> None:
     # Interned: a million lines name a few chats.
     chat, user = ChatId(intern(message.chat)), UserId(intern(message.user))
     report.messages.append(Told(chat=chat, user=user, id=message.id, seq=message.seq, rowid=message.rowid))
     report.seqs.setdefault(chat, Numbers()).add(message.seq, message.id)
     report.rowids.add(message.rowid, message.id)
     report.last_seqs[message.chat] = max(message.seq, report.last_seqs.get(message.chat, 0))
-
-
-def _take_turn(report: LogReport, record: dict[str, Any]) -> None:
-    report.turns.append(stored_turns.parse(record).id)
-
-
-def _take_memory(report: LogReport, record: dict[str, Any]) -> None:
-    entry = memory_journal.read(record)
-    report.entries.add(entry.entry, rows.dumps(record))
-
-
-def _take_run(report: LogReport, record: dict[str, Any]) -> None:
-    state = stored_runs.parse_run(record)
-    report.changes.add(state.change, rows.dumps(record))
-    report.runs[state.run.id] = max(state.change, report.runs.get(state.run.id, 0))
-
-
-def _take_spoken(_report: LogReport, record: dict[str, Any]) -> None:
-    """A transcript's line is nothing that the database has."""
-    stored_runs.parse_transcript(record)
-
-
-def _take_of(path: str) -> Take:
-    """What a log's lines are, by its path below the data folder."""
-    if stored_runs.is_transcript(path):
-        return _take_spoken
-    kinds = {stored_turns.TURNS: _take_turn, MEMORY: _take_memory, stored_runs.RUNS: _take_run}
-    return kinds.get(path.split("/", 1)[0], _take_message)
 
 
 def _folders(root: Path, report: LogReport, data_dir: Path) -> list[Path]:
@@ -193,27 +183,19 @@ def _read_folder(folder: Path, report: LogReport, data_dir: Path, *, whole: bool
         name = path.relative_to(data_dir).as_posix()
         report.logs += 1
         try:
-            _read_log(path, name, report, _take_of(name), most)
+            _read_log(path, name, report, most)
         except OSError:
             report.unreadable.append(name)
 
 
-def _read_log(path: Path, name: str, report: LogReport, take: Take, most: int | None) -> None:
+def _read_log(path: Path, name: str, report: LogReport, most: int | None) -> None:
     torn = _is_torn(path)
     if torn:
         report.torn.append(name)
     for number, line in enumerate(islice(lines_backwards(path), most)):
         report.lines += 1
-        if not _taken(line, report, take) and not (torn and number == 0):
+        if not _take(report, name, line) and not (torn and number == 0):
             report.malformed[name] = report.malformed.get(name, 0) + 1
-
-
-def _taken(line: bytes, report: LogReport, take: Take) -> bool:
-    try:
-        take(report, parse(line))
-    except FAULTS:
-        return False
-    return True
 
 
 def _is_torn(path: Path) -> bool:
@@ -229,7 +211,7 @@ def _read_commit_log(path: Path, report: LogReport) -> None:
     try:
         for log, line in _commit_lines(path):
             report.pending_lines += 1
-            _taken(line, report, _take_of(log))
+            _take(report, log, line)
     except FileNotFoundError:
         pass
     except OSError:

@@ -9,9 +9,9 @@ and the memory journal. Transcripts of runs are no chats' logs and are left alon
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 import structlog
@@ -19,12 +19,10 @@ import structlog
 from klaw.domain.message import Message
 from klaw.store.changes import MEMORY
 from klaw.store.engine import log_files, meta
-from klaw.store.engine.line_inserter import FAULTS, LineInserter, parse
+from klaw.store.engine.line_inserter import FAULTS, LOG_KINDS, LineInserter, LogKind, parse
 from klaw.store.engine.log_files import lines_backwards
-from klaw.store.kinds import memory_journal, messages, runs, turns
+from klaw.store.kinds import messages, runs, turns
 from klaw.store.rebuild.values import Tally
-
-T = TypeVar("T")
 
 BATCH = 500
 """Lines in one transaction."""
@@ -48,26 +46,18 @@ def reconcile(connection: apsw.Connection, data_dir: Path) -> Tally:
         found = messages.find(connection, message.user, message.id)
         return found is not None and found.rowid == message.rowid
 
-    def has_run(state: runs.RunState) -> bool:
-        return runs.change_of(connection, state.run.id) >= state.change
-
-    insert = walk.lines
-    # By rowid, so that chats get their keys in the order in which they first spoke.
-    walk.insert(messages.CONVERSATIONS, messages.parse_message, has_message, lambda each: each.rowid, insert.message)
-    walk.insert(turns.TURNS, turns.parse, lambda each: turns.exists(connection, each.id), None, insert.turn)
-    walk.insert(runs.RUNS, runs.parse_run, has_run, lambda each: each.change, insert.run)
-    # Last: what was forgotten is taken out of all that is there.
-    walk.insert(
-        MEMORY,
-        memory_journal.read,
-        lambda each: each.entry <= last,
-        lambda each: each.entry,
-        insert.memory,
-    )
+    known: Mapping[str, Callable[[Any], bool]] = {
+        messages.CONVERSATIONS: has_message,
+        turns.TURNS: lambda turn: turns.exists(connection, turn.id),
+        runs.RUNS: lambda state: runs.change_of(connection, state.run.id) >= state.change,
+        MEMORY: lambda change: change.entry <= last,
+    }
+    for kind in LOG_KINDS:
+        walk.insert(kind, known[kind.folder])
     if now != before:
         with connection:
             log_files.remember(connection, now)
-    return _told(insert.tally)
+    return _told(walk.lines.tally)
 
 
 def _told(tally: Tally) -> Tally:
@@ -87,44 +77,32 @@ class _Walk:
         self._data_dir = data_dir
         self._changed = changed
 
-    def insert(
-        self,
-        folder: str,
-        read: Callable[[dict[str, Any]], T],
-        known: Callable[[T], bool],
-        number: Callable[[T], int] | None,
-        insert: Callable[[apsw.Connection, str, bytes], object],
-    ) -> None:
+    def insert(self, kind: LogKind, known: Callable[[Any], bool]) -> None:
         """Insert what the logs of one kind have and the database lacks, in the order of the records' numbers."""
         found = [
             each
             for path in self._changed
-            if path.startswith(f"{folder}/") and not runs.is_transcript(path)
-            for each in reversed(list(self._unknown(path, read, known, number)))
+            if kind.has(path)
+            for each in reversed(list(self._unknown(path, kind, known)))
         ]
         found.sort(key=lambda each: each[0])
+        insert = self.lines.insert(kind)
         for place in range(0, len(found), BATCH):
             with self._connection:
                 for _, path, line in found[place : place + BATCH]:
                     insert(self._connection, path, line)
 
-    def _unknown(
-        self,
-        path: str,
-        read: Callable[[dict[str, Any]], T],
-        known: Callable[[T], bool],
-        number: Callable[[T], int] | None,
-    ) -> Iterator[tuple[int, str, bytes]]:
+    def _unknown(self, path: str, kind: LogKind, known: Callable[[Any], bool]) -> Iterator[tuple[int, str, bytes]]:
         """The lines at a log's end that are not known, the newest first, each with its number and the log's path."""
         for line in lines_backwards(self._data_dir / path):
             try:
-                record = read(parse(line))
+                record = kind.read(parse(line))
             except FAULTS as error:
                 self.lines.skip(path, line, type(error).__name__)
                 continue
             if known(record):
                 return
-            yield number(record) if number else 0, path, line
+            yield getattr(record, kind.number) if kind.number else 0, path, line
 
 
 # -- changes of several lines, as an earlier Klaw wrote them ----------------------------------------------------------

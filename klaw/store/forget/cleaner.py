@@ -1,6 +1,5 @@
 """Forgetting in the logs: what their lines become, and the bytes that say which lines those are. Pure."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ import attrs
 from klaw.domain.forget import MARK, Quotes
 from klaw.store import changes, rows
 from klaw.store.engine.line_inserter import FAULTS, parse
-from klaw.store.forget import forgetting
-from klaw.store.forget.forgotten import ForgetEntry, Lines
+from klaw.store.forget import applying
+from klaw.store.forget.entry import ForgetEntry, Lines
 from klaw.store.forget.quoting import is_said_again
 from klaw.store.kinds import core_memory, facts, messages, people, runs, summaries, tasks, topic_changes, turns
 
@@ -31,15 +30,6 @@ def needles(pieces: Sequence[str]) -> list[bytes]:
 def _parts(piece: str) -> tuple[str, ...]:
     middle = len(piece) // 2
     return (piece[:40], piece[middle : middle + 40]) if len(piece) > 120 else ()
-
-
-def record_of(line: bytes) -> dict[str, Any] | None:
-    """The object of a line; None for one that is none."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
 
 
 @attrs.frozen
@@ -145,7 +135,7 @@ class Cleaner:
 
     def _emptied(self, record: dict[str, Any], **metadata: str) -> dict[str, Any]:
         gone = {"role": "system", "type": "command", "content": "", "tokens": 0}
-        return {**record, **gone, "metadata": {**forgetting.tombstone(self.entry.time), **metadata}}
+        return {**record, **gone, "metadata": {**applying.tombstone(self.entry.time), **metadata}}
 
     def _of_kept(self, record: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
         """A task that was removed, core memory that has changed: later lines say what they are now."""
@@ -157,7 +147,7 @@ class Cleaner:
 
     def _of_memory(self, record: dict[str, Any]) -> dict[str, Any]:
         what, value = record.get("what"), record.get("value")
-        if not isinstance(value, dict) or what in (forgetting.FORGET.what, people.MENTION.what):
+        if not isinstance(value, dict) or what in (applying.FORGET.what, people.MENTION.what):
             return record
         before = record.get("entry", 0) < self.entry.entry
         if what in (tasks.TASK.what, core_memory.CORE.what):

@@ -1,264 +1,204 @@
-"""SQL of forgetting: what was made of messages, and taking them and what quotes them out of the database.
+"""Forgetting: what is taken out of the database, and cleaning the logs. ``klaw.memory.forget`` is the only one who
+calls it. What ``forget`` began the next start finishes."""
 
-A forgotten message keeps its row, number and id, so that no client misses a number, as a command's row without content:
-nothing that reads conversations looks at those. Every question names the user.
-"""
-
-import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
 import apsw
+import attrs
+import structlog
 
-from klaw.convert import JOURNAL, Form
-from klaw.domain.fact import FactId
-from klaw.domain.forget import FORGOTTEN, Quotes
-from klaw.domain.message import Message
+from klaw.actor.failure import error_class, where
+from klaw.domain import core_memory
+from klaw.domain.core_memory import Document
+from klaw.domain.forget import FORGOTTEN
 from klaw.domain.names import UserId
-from klaw.store.changes import Change, Kind, record
+from klaw.errors import CoreUnreadable, StorageError
+from klaw.store import changes
 from klaw.store.engine import meta
-from klaw.store.engine.connect import snapshot
-from klaw.store.forget import forget_names, forget_runs, quoting
-from klaw.store.forget.forget_scope import Extra, Scope, fact_texts, scope
-from klaw.store.forget.forgotten import ForgetEntry, Forgetting, Forgot
-from klaw.store.forget.quoting import Looked, Place
-from klaw.store.kinds import facts, messages, people, summaries, topic_changes, topics
-from klaw.store.rows import dumps
-from klaw.store.search import coverage, vector_codes
+from klaw.store.engine.journal import Journal
+from klaw.store.engine.line_inserter import FAULTS, parse
+from klaw.store.engine.transaction import Request, Stopped, Transaction, commit_group
+from klaw.store.forget import applying, quoting
+from klaw.store.forget import logs as forget_logs
+from klaw.store.forget.applying import FORGET
+from klaw.store.forget.cleaner import Cleaner
+from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot
+from klaw.store.forget.quoting import Looked
+from klaw.store.forget.scope import Scope, Wanted, scope
+from klaw.store.kinds import core_memory as core_files
+from klaw.store.kinds import memory_journal, messages, people, tasks
+from klaw.store.kinds.core_memory import CORE, CorePut
+from klaw.store.kinds.facts import FACT
 
-_PENDING = "forget_pending"
-"""In ``meta``: forgettings that may not be finished in the logs."""
-_FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
+T = TypeVar("T")
 
-# -- looking ----------------------------------------------------------------------------------------------------------
-
-
-def look(
-    connection: apsw.Connection,
-    user: UserId,
-    rowids: Sequence[int],
-    wanted: Sequence[FactId],
-    *,
-    with_facts: bool,
-    extra: Extra,
-) -> tuple[Scope, Looked]:
-    """What belongs to it and what quotes it, of the same moment."""
-    with snapshot(connection):
-        found = scope(connection, user, rowids, wanted, with_facts=with_facts, extra=extra)
-        return found, quoting.look(connection, user, found.texts, [each.rowid for each in found.own], found.asked)
+log = structlog.get_logger("klaw.forget")
 
 
-# -- carrying out ------------------------------------------------------------------------------------------------------
-
-_ERASE = """
-UPDATE messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0, embedded = 0,
-    topic_id = NULL WHERE rowid = ?1
-"""
-_UNINDEX = """
-INSERT INTO messages_fts (messages_fts, rowid, content, scope)
-SELECT 'delete', rowid, content, scope FROM messages_search WHERE rowid = ?
-"""
-_INDEX = """
-INSERT INTO messages_fts (rowid, content, scope) SELECT rowid, content, scope FROM messages_search WHERE rowid = ?
-"""
-
-
-def tombstone(time: str) -> dict[str, str]:
-    """The metadata of a forgotten message's row."""
-    return {FORGOTTEN: time}
-
-
-def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looked | None = None) -> Forgot:
-    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
+def forget(tx: Transaction, wanted: Wanted, at: str, *, with_facts: bool, looked: Looked | None = None) -> Forgot:
+    """Take messages, facts and people, and what was made of them, out of the database, and remember to clean the logs.
+    Returns what those are to be cleaned of.
 
     Args:
-        connection: the writer's, in its transaction.
-        change: what is forgotten.
-        looked: what a look found a moment ago, so that only what was written since is looked through here.
+        tx: the transaction.
+        wanted: whose, and which.
+        at: the time now, ISO-8601 UTC with milliseconds.
+        with_facts: also facts that were made of the messages, or say the same.
+        looked: a look at the very same, a moment ago: it leaves the writer little to read.
+
+    Raises:
+        StorageError: one of them is not the user's, or not there.
     """
-    entry, waiting = ForgetEntry.of(change), _waiting(connection)
-    if entry.done is not None:
-        _put_waiting(connection, [each for each in waiting if each["entry"] != entry.done])
-        return Forgot(entry=entry, pieces=(), own=())
-    for table in _FTS:
-        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
-    own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == entry.user)
-    looked = looked or quoting.look(connection, entry.user, _texts(connection, own, entry), entry.messages, entry.asked)
-    for topic in entry.topics:
-        topics.end(connection, change, topic, None)
-    for chat, number in entry.summaries:
-        summaries.remove(connection, chat, number)
-    for fact in entry.facts:
-        facts.forget(connection, entry.user, fact)
-    forget_names.take_out(connection, entry)
-    forget_runs.empty(connection, entry)
-    for person in entry.people:
-        people.forget(connection, entry.user, person)
-    people.forget_past(connection, entry.user, entry.past)
-    people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
-    for message in own:
-        _erase(connection, message, entry)
-    topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
-    redact(connection, entry, looked)
-    meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
-    _put_waiting(connection, [*waiting, record(change)])
-    return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=forget_names.lines(connection, entry))
+    connection, user = tx.connection, wanted.user
+    found = scope(connection, wanted, with_facts=with_facts)
+    known = [people.history(connection, user, person) for person in wanted.people]
+    if (
+        len(found.asked) != len(wanted.rowids)
+        or not all(known)
+        or not (found.asked or found.facts or found.people or found.topics or found.summaries)
+    ):
+        raise StorageError("what is to be forgotten is not there any more: nothing was changed")
+    present, document = _core_without(tx, found)
+    forgotten = Forgetting(
+        messages=tuple(sorted(each.rowid for each in found.own)),
+        facts=found.facts,
+        topics=found.topics,
+        summaries=found.summaries,
+        people=found.people,
+        asked=found.asked,
+        ran=found.runs,
+        tasks=(*found.changed_tasks, *(each.name for each in found.tasks if with_facts)),
+        core=document is not None,
+        turns=wanted.turns,
+        runs=wanted.runs,
+        past=people.past_of_others(connection, user, found.people),
+    )
+    meta.put(connection, meta.FORGET_COMPACT, at)
+    change = FORGET.put(user, None, forgotten, at)
+    change = attrs.evolve(change, entry=meta.last_entry(connection) + 1)
+    done = applying.apply(connection, change, looked)
+    meta.put(connection, meta.MEMORY_ENTRY, str(change.entry))
+    tx.write(changes.path(change), changes.line(change))
+    gone = {each.name for each in found.tasks}
+    for name in forgotten.tasks:  # what earlier lines say is taken out of them, so a line says what holds now
+        now = tasks.get(connection, user, name)
+        if now is not None:
+            tx.journal(tasks.TASK.removed(user, name, at) if name in gone else tasks.TASK.put(user, name, now, at))
+    if document is not None:
+        tx.journal(CORE.put(user, "", CorePut(document=document, replaces=present), at))
+    tx.after_commit.append(lambda: _settle(tx))
+    return done
 
 
-def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
-    texts = [each.content for each in own if each.rowid in entry.asked]
-    for fact in entry.facts:
-        texts += fact_texts(connection, entry.user, fact)
+def _settle(tx: Transaction) -> None:
+    core_files.settle(tx.connection, tx.data_dir)  # what cannot be written now the next start writes
+
+
+def note_forgotten(tx: Transaction, user: UserId, entry: int, at: str) -> None:
+    """Remember that a forgetting is finished in all logs."""
+    tx.journal(FORGET.removed(user, entry, at))
+
+
+def _core_without(tx: Transaction, found: Scope) -> tuple[str, Document | None]:
+    """The digest of core memory now, and what it is to be without what was written of it. None when nothing was ever
+    written, when it stays because nobody wants it to go, or when the file cannot be read: a person has to look at it.
+    """
+    if not found.core:
+        return "", None
+    try:
+        present = core_files.current(tx.connection, tx.data_dir, found.user)
+    except CoreUnreadable:
+        return "", None
+    there = [made for made in found.core if made.is_in(present.document)]
+    if there and not found.with_facts:
+        return "", None
+    document = present.document
+    for made in there:
+        if made.is_in(document):
+            document = core_memory.removed(document, made.section, made.key)
+    return present.digest, document
+
+
+def clean_logs(stopped: Stopped, cleaner: Cleaner, paths: Sequence[str]) -> int:
+    """Rewrite logs without what was forgotten; returns how many lines changed.
+
+    Raises:
+        StorageError: a reindex is reading the logs, or they cannot be written; the next start does it.
+    """
+    with _left_to_the_next_start(stopped):
+        return sum(stopped.journal.rewrite(path, cleaner.line_of(path)) for path in paths)
+
+
+def compact_database(stopped: Stopped, *, vacuum: bool) -> None:
+    """Empty the write-ahead log into the database; with ``vacuum`` make the file anew, which takes a second for some
+    hundred megabytes.
+
+    Raises:
+        StorageError: see ``clean_logs``.
+    """
+    with _left_to_the_next_start(stopped):
+        forget_logs.compact(stopped.connection, vacuum=vacuum)
+
+
+@contextmanager
+def _left_to_the_next_start(stopped: Stopped) -> Iterator[None]:
+    """What cannot be cleaned now the next start cleans: it is noted in the database and in the memory journal."""
+    if stopped.journal.is_read:
+        raise StorageError("a reindex is reading the logs: what is left is cleaned at the next start")
+    try:
+        yield
+    except (apsw.Error, OSError) as error:
+        log.error("clean_failed", error=error_class(error), where=where(error))
+        raise StorageError(
+            f"the logs could not be cleaned ({error_class(error)}); the next start tries again"
+        ) from error
+
+
+# -- finishing at start ------------------------------------------------------------------------------------------------
+
+
+def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
+    """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error,
+    StorageError."""
+    waiting = applying.pending(connection)
+    for entry in waiting:
+        texts = _texts_of(connection, root, entry)
+        looked = quoting.look(connection, entry.user, texts, entry.messages, entry.asked)
+        pieces = looked.pieces
+        with connection:
+            applying.redact(connection, entry, looked)
+        lines = applying.lines(connection, entry)
+        forget_logs.clean(journal, root, Cleaner(entry, pieces, own=False, lines=lines))
+        forget_logs.remove_copies(root, entry, pieces)
+        forget_logs.clean(journal, root, Cleaner(entry, pieces, own=True, lines=lines))
+        forget_logs.compact(connection, vacuum=True)
+        (noted,) = commit_group(connection, journal, [Request(note_forgotten, (entry.user, entry.entry, entry.time))])
+        if noted.error is not None:
+            raise noted.error
+        log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
+    return len(waiting)
+
+
+def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
+    """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
+    texts = []
+    for message in messages.by_rowids(connection, entry.asked):
+        said = _read(root / messages.message_path(message), messages.parse_message)
+        texts += [each.content for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
+    if entry.facts:
+        for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
+            facts = [each.value for each in _read(path, memory_journal.read) if each.kind is FACT]
+            texts += [fact.text for fact in facts if fact is not None and fact.id in entry.facts]
     return texts
 
 
-def _erase(connection: apsw.Connection, message: Message, entry: ForgetEntry) -> None:
-    if coverage.has_text(connection, message.rowid):
-        connection.execute(_UNINDEX, (message.rowid,))
-    _drop_vector(connection, message)
-    _drop_next_vector(connection, message)
-    topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
-    connection.execute(_ERASE, (message.rowid, dumps(tombstone(entry.time))))
-    if topic is not None:  # of a topic that the entry does not name: it was made between two starts
-        topics.count_again(connection, message.user, topic, entry.entry, entry.time)
-
-
-_NEXT = """
-SELECT rowid FROM messages
-WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') ORDER BY seq LIMIT 1
-"""
-
-
-def _drop_next_vector(connection: apsw.Connection, message: Message) -> None:
-    """The next message was embedded in the light of this one (``memory.passage``): it is embedded again."""
-    following = connection.execute(_NEXT, (message.chat, message.seq)).get
-    for each in messages.by_rowids(connection, [following] if following is not None else []):
-        _drop_vector(connection, each)
-        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (each.rowid,))
-
-
-def _drop_vector(connection: apsw.Connection, message: Message) -> None:
-    """Overwrite a message's vector and its code, and remove the vector: vec0 leaves the bytes of a removed one."""
-    session = messages.session(connection, message.chat)
-    if session is not None:
-        vector_codes.erase(connection, session.key, [message.rowid])
-    if coverage.has_vector_table(connection):
-        vector = connection.execute("SELECT length(embedding) FROM vec_messages WHERE rowid = ?", (message.rowid,)).get
-        if vector is not None:
-            zeros = (bytes(vector), message.rowid)
-            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
-            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
-
-
-def redact(connection: apsw.Connection, entry: ForgetEntry, looked: Looked) -> None:
-    """Put MARK in place of each piece wherever a user's rows quote it."""
-    quotes = Quotes.of(looked.pieces)
-    if not quotes:
-        return
-    found = quoting.rows_with(connection, entry.user, quotes, looked, entry.messages, entry.asked)
-    for place in quoting.PLACES:
-        for row in found[place.table]:
-            _redact_row(connection, entry.user, place, row, quotes)
-
-
-_TOPIC_CHARS = """
-UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM messages WHERE topic_id = topics.id)
-WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
-"""
-
-_NO_TOPIC_VECTOR = "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)"
-"""It is made of the messages, too."""
-
-
-def _redact_row(connection: apsw.Connection, user: UserId, place: Place, row: int | str, quotes: Quotes) -> None:
-    table, columns = place.table, place.columns
-    read = f"SELECT {', '.join(columns)} FROM {table} WHERE {place.key} = ? AND +user_id = ?"  # noqa: S608 - constants
-    values = connection.execute(read, (row, user)).fetchone()
-    if values is None:
-        return
-    new = [_redacted(column, value, quotes) for column, value in zip(columns, values, strict=True)]
-    if new == list(values):
-        return
-    _before(connection, table, row)
-    write = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {place.key} = ?"  # noqa: S608
-    connection.execute(write, (*new, row))
-    if table == "messages":
-        connection.execute(_INDEX, (row,))
-        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (row,))
-        connection.execute(_TOPIC_CHARS, (row,))
-        connection.execute(_NO_TOPIC_VECTOR, (row,))
-    elif table in ("topics", "tool_notes"):
-        connection.execute(
-            f"INSERT INTO {table}_fts (rowid, content, scope) SELECT rowid, content, scope FROM {table}_search"  # noqa: S608
-            " WHERE rowid = ?",
-            (row,),
-        )
-        connection.execute(f"DELETE FROM vec_{table} WHERE rowid = ?", (row,))  # noqa: S608 - constants
-        if table == "tool_notes":
-            connection.execute("UPDATE tool_notes SET vector_model = NULL WHERE rowid = ?", (row,))
-
-
-def _before(connection: apsw.Connection, table: str, row: int | str) -> None:
-    """Take a row's old text out of the index."""
-    if table == "messages":
-        if coverage.has_text(connection, int(row)):
-            connection.execute(_UNINDEX, (row,))
-        for message in messages.by_rowids(connection, [int(row)]):
-            _drop_vector(connection, message)
-            _drop_next_vector(connection, message)
-    elif table in ("topics", "tool_notes"):
-        connection.execute(
-            f"INSERT INTO {table}_fts ({table}_fts, rowid, content, scope)"  # noqa: S608 - constants
-            f" SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?",
-            (row,),
-        )
-
-
-def _redacted(column: str, value: str | None, quotes: Quotes) -> str | None:
-    if value is None:
-        return None
-    if column not in quoting.JSON_COLUMNS:
-        return str(quotes.taken_out(value))
-    document = json.loads(value)
-    cut = quotes.taken_out(document)
-    return value if cut == document else dumps(cut)
-
-
-def merge_small_indexes(connection: apsw.Connection) -> None:
-    """Merge the indexes in which rows were replaced before they were told to leave no words: what was taken out of them
-    is a mark beside the old words until then. That of messages is large, and nothing but forgetting takes words out."""
-    for table in _FTS[1:]:
-        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
-
-
-# -- what is not finished ----------------------------------------------------------------------------------------------
-
-
-def pending(connection: apsw.Connection) -> list[ForgetEntry]:
-    """Forgettings that may not be finished in the logs, the oldest first."""
-    return [ForgetEntry.of(FORGET.read(each)) for each in _waiting(connection)]
-
-
-def _waiting(connection: apsw.Connection) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(meta.get(connection, _PENDING) or "[]")
-    return found
-
-
-def _put_waiting(connection: apsw.Connection, waiting: Sequence[dict[str, Any]]) -> None:
-    if waiting:
-        meta.put(connection, _PENDING, dumps(waiting))
-    else:
-        meta.remove(connection, _PENDING)
-
-
-FORGET: Kind[Forgetting] = Kind(
-    what="forget",
-    counted="forgets",
-    ops={"put": Forgetting, "remove": None},
-    key=Form(lambda key: JOURNAL.read(int(key), int) if key else None, lambda done: "" if done is None else str(done)),
-    apply=apply,
-    clear=(
-        f"DELETE FROM meta WHERE key = '{_PENDING}'",  # noqa: S608 - constants
-        f"DELETE FROM meta WHERE substr(key, 1, {len(meta.LAST_FORGETTING)}) = '{meta.LAST_FORGETTING}'",  # noqa: S608
-    ),
-)
+def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """The records of a log, without those that are none."""
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(*FAULTS):
+                    yield read(parse(line))

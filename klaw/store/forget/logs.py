@@ -6,10 +6,9 @@ writer's thread.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 import attrs
@@ -17,18 +16,17 @@ import structlog
 
 from klaw.config import guarded
 from klaw.config.paths import USERS_FOLDER, encode_name
-from klaw.domain.forget import FORGOTTEN, Quotes
+from klaw.domain.forget import Quotes
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.store import changes
 from klaw.store.engine import meta, set_aside
-from klaw.store.engine.journal import COMMIT_LOG, Entry, Journal
-from klaw.store.engine.line_inserter import FAULTS, parse
-from klaw.store.forget import forget_names, forgetting, quoting
-from klaw.store.forget.cleaner import Cleaner, needles, record_of
-from klaw.store.forget.forgotten import ForgetEntry
-from klaw.store.kinds import memory_journal, messages, runs, turns
+from klaw.store.engine.journal import COMMIT_LOG, Journal
+from klaw.store.engine.log_files import record_of
+from klaw.store.forget import applying
+from klaw.store.forget.cleaner import Cleaner, needles
+from klaw.store.forget.entry import ForgetEntry
+from klaw.store.kinds import messages, runs, turns
 from klaw.store.kinds.core_memory import FILE as CORE_FILE
-from klaw.store.kinds.facts import FACT
 from klaw.store.kinds.summaries import COPIES, copy_path
 
 T = TypeVar("T")
@@ -212,69 +210,10 @@ def remove_copies(root: Path, entry: ForgetEntry, pieces: Sequence[str]) -> None
                     path.unlink(missing_ok=True)
 
 
-# -- finishing at start ------------------------------------------------------------------------------------------------
-
-
-def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
-    """Finish what a kill interrupted. Returns how many forgettings that were. Raises OSError, apsw.Error."""
-    waiting = forgetting.pending(connection)
-    for entry in waiting:
-        texts = _texts_of(connection, root, entry)
-        looked = quoting.look(connection, entry.user, texts, entry.messages, entry.asked)
-        pieces = looked.pieces
-        with connection:
-            forgetting.redact(connection, entry, looked)
-        lines = forget_names.lines(connection, entry)
-        clean(journal, root, Cleaner(entry, pieces, own=False, lines=lines))
-        remove_copies(root, entry, pieces)
-        clean(journal, root, Cleaner(entry, pieces, own=True, lines=lines))
-        compact(connection, vacuum=True)
-        _note_done(connection, journal, entry)
-        log.info("forget_finished", count=len(entry.messages) + len(entry.facts))
-    return len(waiting)
-
-
-def _texts_of(connection: apsw.Connection, root: Path, entry: ForgetEntry) -> list[str]:
-    """The texts, as far as the logs still have them: none of them when only the last round was cut off."""
-    texts = []
-    for message in messages.by_rowids(connection, entry.asked):
-        said = _read(root / messages.message_path(message), messages.parse_message)
-        texts += [each.content for each in said if each.rowid == message.rowid and FORGOTTEN not in each.metadata]
-    if entry.facts:
-        for path in sorted((root / changes.MEMORY).glob("*.jsonl")):
-            facts = [each.value for each in _read(path, memory_journal.read) if each.kind is FACT]
-            texts += [fact.text for fact in facts if fact is not None and fact.id in entry.facts]
-    return texts
-
-
-def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
-    """The records of a log, without those that are none."""
-    if path.exists():
-        with path.open("rb") as file:
-            for line in file:
-                with suppress(*FAULTS):
-                    yield read(parse(line))
-
-
-def _note_done(connection: apsw.Connection, journal: Journal, entry: ForgetEntry) -> None:
-    done = attrs.evolve(
-        forgetting.FORGET.removed(entry.user, entry.entry, entry.time), entry=meta.last_entry(connection) + 1
-    )
-    line = Entry(changes.path(done), changes.line(done))
-    try:
-        with connection:
-            changes.apply(connection, done)
-            journal.append([line])
-    except BaseException:
-        journal.rollback()
-        raise
-    journal.keep()
-
-
 def compact(connection: apsw.Connection, *, vacuum: bool) -> None:
     """Bring all that was written into the database file and empty the write-ahead log; ``vacuum``: make the file anew,
     so that no page holds what was once there."""
-    forgetting.merge_small_indexes(connection)
+    applying.merge_small_indexes(connection)
     if vacuum:
         connection.execute("VACUUM")
         meta.remove(connection, meta.FORGET_COMPACT)

@@ -172,7 +172,7 @@ def rowid_of(connection: apsw.Connection, user: UserId, fact: FactId) -> int | N
 # The columns of a fact's row are those of its last change, which is compared as a whole: they are not told again.
 _ROWS = """
 SELECT user_id || '/' || id AS key, entry, rowid, normal, superseded_by FROM facts
-WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
+WHERE key > :after ORDER BY key LIMIT :limit
 """
 FACT: Kind[Fact] = Kind(
     what="fact",

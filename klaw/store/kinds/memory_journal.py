@@ -7,7 +7,7 @@ import apsw
 
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
-from klaw.store.forget import forgetting
+from klaw.store.forget import applying
 from klaw.store.kinds import core_memory, facts, people, summaries, tasks, topic_changes, usage
 
 KINDS: tuple[Kind[Any], ...] = (
@@ -18,7 +18,7 @@ KINDS: tuple[Kind[Any], ...] = (
     core_memory.CORE,
     summaries.SUMMARY,
     topic_changes.TOPIC,
-    forgetting.FORGET,
+    applying.FORGET,
     usage.DAY,
     usage.SPENT,
 )

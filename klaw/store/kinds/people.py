@@ -234,7 +234,7 @@ _ROWS = """
 SELECT user_id || '/' || id AS key, entry, rowid, aliases, merged_into,
     (SELECT group_concat(normal, char(10)) FROM (
         SELECT normal FROM person_names WHERE person = people.rowid ORDER BY normal))
-FROM people WHERE key > :after AND entry <= :end ORDER BY key LIMIT :limit
+FROM people WHERE key > :after ORDER BY key LIMIT :limit
 """
 PERSON: Kind[Person] = Kind(
     what="person",

@@ -254,17 +254,11 @@ SELECT chat_id || '#' || printf('%09d', number) AS key, rowid, user_id, segment,
     model, created_at, prompt_tokens, completion_tokens, state, changed,
     (SELECT json_group_array(json_array(n.rowid, n.seq, n.call_id, n.tool, n.text)) FROM tool_notes n
      WHERE n.chat_id = s.chat_id AND n.number = s.number)
-FROM summaries s WHERE key > :after AND changed <= :end ORDER BY key LIMIT :limit
+FROM summaries s WHERE key > :after ORDER BY key LIMIT :limit
 """
 _CHANGED = """
 SELECT chat_id || '#' || printf('%09d', number) AS key FROM summaries WHERE changed > ?
 """
-_LAST = f"""
-SELECT coalesce((SELECT changed FROM summaries WHERE chat_id || '#' || printf('%09d', number) = ?),
-    (SELECT CAST(value AS INTEGER) FROM meta WHERE key = '{meta.MEMORY_ENTRY}'))
-"""  # noqa: S608 - constants
-"""Of one that is gone nobody knows by which entry it went."""
-
 SUMMARY: Kind[SummaryPut] = Kind(
     what="summary",
     counted="summaries",
@@ -275,7 +269,7 @@ SUMMARY: Kind[SummaryPut] = Kind(
     apply=_apply,
     clear=("DELETE FROM summaries", *tool_notes.CLEAR),
     tables=(
-        Table(name="summaries", first="", statement=_ROWS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="summaries", first="", statement=_ROWS, bound="entry", changed=_CHANGED),
         full_text("full text of tool notes", "tool_notes_fts"),
     ),
 )

@@ -249,18 +249,14 @@ def _apply(connection: apsw.Connection, change: Change[TopicsPut | TopicMark]) -
 # A topic with all its messages: that is where messages.topic_id is compared.
 _TOPICS = """
 SELECT t.*, (SELECT group_concat(rowid) FROM (SELECT rowid FROM messages WHERE topic_id = t.id ORDER BY rowid))
-FROM topics AS t WHERE t.id > :after AND t.entry <= :end ORDER BY t.id LIMIT :limit
+FROM topics AS t WHERE t.id > :after ORDER BY t.id LIMIT :limit
 """
 _ENDS = """
-SELECT id, entry, user_id, into_id FROM topic_ends WHERE id > :after AND entry <= :end ORDER BY id LIMIT :limit
+SELECT id, entry, user_id, into_id FROM topic_ends WHERE id > :after ORDER BY id LIMIT :limit
 """
 _CHANGES = """
 SELECT entry, user_id, chat_id, at, op, by, first_rowid, last_rowid, before, after, undoes, undone_by, changed
-FROM topic_changes WHERE entry > :after AND changed <= :end ORDER BY entry LIMIT :limit
-"""
-_LAST = """
-SELECT max(entry) FROM (
-    SELECT entry FROM topics WHERE id = ?1 UNION ALL SELECT entry FROM topic_ends WHERE id = ?1)
+FROM topic_changes WHERE entry > :after ORDER BY entry LIMIT :limit
 """
 _CHANGED = """
 SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE entry > ?1
@@ -278,14 +274,13 @@ TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     apply=_apply,
     clear=(*topics.CLEAR, "DELETE FROM topic_changes"),
     tables=(
-        Table(name="topics", statement=_TOPICS, bound="entry", changed=_CHANGED, last=_LAST),
-        Table(name="ended topics", statement=_ENDS, bound="entry", changed=_CHANGED, last=_LAST),
+        Table(name="topics", statement=_TOPICS, bound="entry", changed=_CHANGED),
+        Table(name="ended topics", statement=_ENDS, bound="entry", changed=_CHANGED),
         Table(
             name="changes of topics",
             statement=_CHANGES,
             bound="entry",
             changed="SELECT entry FROM topic_changes WHERE changed > ?",
-            last="SELECT changed FROM topic_changes WHERE entry = ?",
         ),
         full_text("full text of topics", "topics_fts"),
     ),

@@ -2,14 +2,15 @@
 
 Who sends to it: the admin socket, through the ``Reindexer`` handle. The work is done in slices of a few milliseconds in
 one thread, with as long a pause after each; nothing waits for it. Messages go to the database in use and to the logs as
-always, and from the logs into the new database. A few passes take in what came in meanwhile; the rest the writer takes
-in between two commits, and swaps the two.
+always, and from the logs into the new database, which is compared with a snapshot of the one in use. A few passes take
+in what came in meanwhile; the rest the writer takes in between two commits, and swaps the two: so it always ends, and
+acknowledgements wait for that last step only.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
-from typing import Generic, Literal, TypeAlias, TypeVar, assert_never
+from typing import Literal, TypeAlias, TypeVar, assert_never, cast
 
 import apsw
 import attrs
@@ -27,19 +28,12 @@ from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
-from klaw.store.rebuild.compare import Bounds, compare
+from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room
 from klaw.store.rebuild.filling import take_over
-from klaw.store.rebuild.handover import end_reading, hand_over, mark_commits
-from klaw.store.rebuild.values import (
-    Committed,
-    Options,
-    Progress,
-    ReindexRefused,
-    Report,
-    TableComparison,
-    Vectors,
-)
+from klaw.store.rebuild.handover import Mark, end_reading, hand_over, mark_commits
+from klaw.store.rebuild.tables import Bound
+from klaw.store.rebuild.values import Options, Progress, ReindexRefused, Report, TableComparison, Vectors
 from klaw.store.search import vectors
 
 T = TypeVar("T")
@@ -55,10 +49,6 @@ MAX_PASSES = 3
 """Most passes over what came in meanwhile; what is missing after them the swap takes in."""
 SMALL_BYTES = 32 * 1024
 """So little is missing that no further pass is worth it."""
-MAX_SWAPS = 20
-"""Attempts at a swap while the server's embedding model is being changed."""
-MODEL_S = 0.5
-"""Pause between two of them."""
 CLOSE_S = 10.0
 
 State: TypeAlias = Literal["idle", "running", "done", "failed", "cancelled"]
@@ -181,6 +171,7 @@ class _Job:
     ended: trio.Event = attrs.Factory(trio.Event)
     _threads: Threads = attrs.Factory(lambda: Threads("reindex", 1))
     _live: apsw.Connection | None = None
+    """Reads the database in use; a snapshot of it while that is compared."""
     _taken: int = 0
     _waiting: int = 0
 
@@ -213,17 +204,21 @@ class _Job:
 
     async def _reindex(self) -> Report:
         begin = time.monotonic()
-        root = self.places.database.parent
-        sizes = await self._threads.run(logs.sizes, root)
+        sizes = await self._threads.run(logs.sizes, self.places.database.parent)
         await self._threads.run(check_begin, self.places, sum(sizes.values()))
         building = Building(self.places, slice_s=SLICE_S)
         try:
-            mark = await self._build(building)
-            tables = await self._compare(building, mark)
-            same = all(table.same for table in tables)
-            swapped, reason = False, None
-            if same or self.options.accept_differences:
-                reason = await self._swap(building, mark)
+            # A log that is being written to while its size is read may be taken back since; a mark is right.
+            mark = await self.writer.run_alone(mark_commits)
+            await self._steps(building.read_all(mark.sizes, embed_again=self.options.embed_again))
+            self._live = await self._threads.run(connect.open_alone, self.places.database)
+            await self._take_over(building)
+            mark, _ = await self._catch_up(building, PAUSE_FACTOR, self._live)
+            tables = await self._compare(building)
+            await self._threads.run(self._live.execute, "COMMIT")  # the write-ahead log may be emptied again
+            reason, swapped = None, False
+            if self.options.accept_differences or all(table.same for table in tables):
+                reason = await self._swap(building, mark.last)
                 swapped = reason is None
             return Report(
                 swapped=swapped,
@@ -249,54 +244,30 @@ class _Job:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    async def _build(self, building: Building) -> Committed:
-        """Everything up to a mark, which is returned."""
-        # A log that is being written to while its size is read may be taken back since; a mark is right.
-        mark = await self.writer.run_alone(mark_commits)
-        await self._steps(building.read_all(mark.sizes, embed_again=self.options.embed_again))
-        self._live = await self._threads.run(self._open_live)
-        await self._take_over(building)
-        mark, _ = await self._catch_up(building, PAUSE_FACTOR)
-        await self._settle(building)
-        return mark
-
-    def _open_live(self) -> apsw.Connection:
-        connection = apsw.Connection(str(self.places.database), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            connect.prepare_reader(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    async def _take_over(self, building: Building) -> None:
-        """All vectors that the database in use has now. The few that it gets later the embedder makes again."""
-        live = self._live
-        assert live is not None
-        model = await self._threads.run(vectors.model, live)
-        if model is None:
-            return
-        await self._threads.run(_prepare_vectors, building, model)
-        if not self.options.embed_again:
-            self._taken += await self._steps(take_over(building, live, slice_s=SLICE_S))
-
-    async def _catch_up(self, building: Building, pause: float) -> tuple[Committed, int]:
+    async def _catch_up(
+        self, building: Building, pause: float, snapshot: apsw.Connection | None = None
+    ) -> tuple[Mark, int]:
         """Take in what has come in up to a new mark. Returns the mark, and how many bytes of logs that was."""
-        mark = await self.writer.run_alone(mark_commits)
+        mark = await self.writer.run_alone(mark_commits, snapshot)
         size = sum(end - start for start, end in logs.grown(building.positions, mark.sizes).values())
         await self._steps(building.read(mark.sizes, whole=False), phase="catch_up", pause=pause)
         return mark, size
 
-    async def _settle(self, building: Building) -> None:
+    async def _take_over(self, building: Building) -> None:
+        """All vectors that the database in use has now. The few that it gets later the embedder makes again."""
+        assert self._live is not None
+        model = await self._threads.run(vectors.model, self._live)
+        if model is not None:
+            await self._threads.run(_prepare_vectors, building, model)
+            if not self.options.embed_again:
+                self._taken += await self._steps(take_over(building.connection, self._live, slice_s=SLICE_S))
         await self._threads.run(building.settle)
         self._waiting = await self._threads.run(vectors.count_unembedded, building.connection, self.min_tokens)
 
-    async def _compare(self, building: Building, mark: Committed) -> list[TableComparison]:
-        live = self._live
-        assert live is not None
-        bounds = Bounds.up_to(mark)
+    async def _compare(self, building: Building) -> list[TableComparison]:
+        assert self._live is not None
         try:
-            return await self._steps(compare(live, building.connection, bounds, whole=False))
+            return await self._steps(compare(self._live, building.connection))
         except DAMAGE as error:
             log.error("old_database_damaged", error=error_class(error), where=where(error))
             raise ReindexRefused(
@@ -304,36 +275,23 @@ class _Job:
                 " `klaw reindex --accept-differences`; what was built is used again"
             ) from error
 
-    async def _swap(self, building: Building, compared: Committed) -> str | None:
+    async def _swap(self, building: Building, compared: Mapping[Bound, int]) -> str | None:
         """Swap; returns why it could not be."""
-        for _attempt in range(MAX_SWAPS):
-            await self._catch_up(building, PAUSE_FACTOR)
-            await self._take_over(building)
-            await self._settle(building)
-            for _pass in range(MAX_PASSES):  # each takes in what came in during the one before: usually much less
-                _, size = await self._catch_up(building, 0.0)
-                if size <= SMALL_BYTES:
-                    break
-            self._show(Progress("swap"))
-            positions = dict(building.positions)
-            await self._threads.run(self._close, building)
-            outcome = await self.writer.run_alone(
-                hand_over,
-                self.places,
-                positions,
-                Bounds.up_to(compared),
-                small=not self.options.accept_differences,
-            )
-            if outcome == "swapped":
-                await self.readers.renew_idle()
-                await self.swapped()
-                return None
-            if outcome == "differs":
-                return "the newest rows, the chats or the tasks are not the same in both databases"
-            await self._threads.run(building.reopen, positions)
-            self._live = await self._threads.run(self._open_live)
-            await trio.sleep(MODEL_S)
-        return "the embedding model is being changed: run it again when that has ended"
+        await self._catch_up(building, PAUSE_FACTOR)
+        await self._take_over(building)
+        for _pass in range(MAX_PASSES):  # each takes in what came in during the one before: usually much less
+            _, size = await self._catch_up(building, 0.0)
+            if size <= SMALL_BYTES:
+                break
+        self._show(Progress("swap"))
+        positions = dict(building.positions)
+        await self._threads.run(self._close, building)
+        check = None if self.options.accept_differences else compared
+        reason = await self.writer.run_alone(hand_over, self.places, positions, check)
+        if reason is None:
+            await self.readers.renew_idle()
+            await self.swapped()
+        return reason
 
     # -- slices ----------------------------------------------------------------------------------------------------
 
@@ -347,33 +305,26 @@ class _Job:
         try:
             while True:
                 begin = trio.current_time()
-                step = await self._threads.run(_next, work, self._check_room)
-                if isinstance(step, _Ended):
-                    return step.value
+                step, value = await self._threads.run(_next, work, self.places)
+                if step is None:
+                    return cast("T", value)
                 self._show(step if phase is None else Progress(phase, step.done, step.total))
                 await trio.sleep((trio.current_time() - begin) * pause)
         finally:
             work.close()
-
-    def _check_room(self) -> None:
-        check_room(self.places)
 
     def _show(self, progress: Progress) -> None:
         self.reindexer.status = attrs.evolve(self.reindexer.status, progress=progress)
         self.vitals.doing(f"reindex: {progress.phase} {progress.done}/{progress.total}")
 
 
-@attrs.frozen
-class _Ended(Generic[T]):
-    value: T
-
-
-def _next(work: Generator[Progress, None, T], check: Callable[[], None]) -> "Progress | _Ended[T]":
-    check()
+def _next(work: Generator[Progress, None, T], places: Places) -> tuple[Progress | None, T | None]:
+    """The next report, or what the work returned."""
+    check_room(places)
     try:
-        return next(work)
+        return next(work), None
     except StopIteration as end:
-        return _Ended(end.value)
+        return None, end.value
 
 
 def _prepare_vectors(building: Building, model: tuple[str, int]) -> None:

@@ -6,31 +6,26 @@ transactions. What an earlier run inserted is not believed but compared with the
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import suppress
-from typing import TypeAlias
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, suppress
 
 import apsw
 import structlog
 
 from klaw.store import migrations
-from klaw.store.changes import MEMORY
 from klaw.store.engine import connect, meta
 from klaw.store.engine.connect import DAMAGE
-from klaw.store.engine.line_inserter import LineInserter
+from klaw.store.engine.line_inserter import LOG_KINDS, LineInserter, LogKind
 from klaw.store.engine.log_files import files
 from klaw.store.engine.set_aside import SetAside
-from klaw.store.kinds import memory_journal, messages, runs, turns
-from klaw.store.rebuild import content
+from klaw.store.kinds import memory_journal, runs, turns
 from klaw.store.rebuild.files import Places, remove
-from klaw.store.rebuild.logs import NUMBERS, RecordIndex, folder_of, grown, lines
+from klaw.store.rebuild.logs import RecordIndex, grown, lines
+from klaw.store.rebuild.tables import count_messages
 from klaw.store.rebuild.values import Phase, Progress, Tally
-from klaw.store.search import passages, topic_vectors, vectors
 
 STATE_KEY = "reindex"
 """In ``meta`` of a database that is being made, and never of one in use."""
-Insert: TypeAlias = Callable[[apsw.Connection, str, bytes], int | None]
-"""Inserts a line of a log, and returns its record's number; None when there is no use for it."""
 _LOOK_EVERY = 256
 """Lines between two looks at the clock while the logs are looked through."""
 
@@ -168,19 +163,11 @@ class Building:
             apsw.Error, OSError: the database cannot be written or the logs cannot be read.
         """
         parts = grown(self.positions, sizes)
-        of: dict[str, dict[str, tuple[int, int]]] = {}
-        for path, part in parts.items():
-            of.setdefault(folder_of(path), {})[path] = part
-        talks = of.get(messages.CONVERSATIONS, {})
-        accepted = yield from self._insert_ordered(messages.CONVERSATIONS, talks, "messages", self._lines.message)
-        if whole and content.count_messages(self.connection) != accepted:
-            raise StaleBuild
-        yield from self._insert_turns(of.get(turns.TURNS, {}))
-        if states := of.get(runs.RUNS):
-            yield from self._insert_ordered(runs.RUNS, states, "runs", self._lines.run)
-        # Last: what was forgotten is taken out of all that is there.
-        if changes := of.get(MEMORY):
-            yield from self._insert_ordered(MEMORY, changes, "tasks", self._lines.memory)
+        for kind in LOG_KINDS:
+            of_kind = {path: part for path, part in parts.items() if kind.has(path)}
+            accepted = (yield from self._read(kind, of_kind)) if of_kind else 0
+            if whole and kind.messages and count_messages(self.connection) != accepted:
+                raise StaleBuild
         self.positions.update({path: part[1] for path, part in parts.items()})
 
     def check_transcripts(self) -> Iterator[Progress]:
@@ -191,35 +178,14 @@ class Building:
                 self._lines.transcript(path, line)
             yield Progress("transcripts", done + 1, len(paths))
 
-    def _insert_ordered(
-        self,
-        folder: str,
-        parts: Mapping[str, tuple[int, int]],
-        phase: Phase,
-        insert: Insert,
-    ) -> Generator[Progress, None, int]:
+    def _read(self, kind: LogKind, parts: Mapping[str, tuple[int, int]]) -> Generator[Progress, None, int]:
         """Insert the records of a kind in the order of their numbers. Returns how many numbers have a record."""
-        index = RecordIndex(self._root, NUMBERS[folder], self._lines.skip)
-        yield from self._scan(index, parts)
-        return (yield from self._insert_all(index, phase, insert))
-
-    def _scan(self, index: RecordIndex, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
-        total = sum(end - start for start, end in parts.values())
-        done, seen, begin = 0, 0, time.monotonic()
-        for path, (start, end) in sorted(parts.items()):
-            for reached in index.add(path, start, end):
-                seen += 1
-                if seen % _LOOK_EVERY == 0 and time.monotonic() - begin >= self._slice_s:
-                    yield Progress("scan", done + reached - start, total)
-                    begin = time.monotonic()
-            done += end - start
-        yield Progress("scan", total, total)
-
-    def _insert_all(self, index: RecordIndex, phase: Phase, insert: Insert) -> Generator[Progress, None, int]:
-        work, done, last = index.lines(), 0, 0
-        accepted = 0
-        try:
-            more = True
+        index = RecordIndex(self._root, kind.number, self._lines.skip)
+        yield from self._scan(index, parts, "scan" if kind.number else kind.phase)
+        insert = self._lines.insert(kind)
+        done = accepted = last = 0
+        more = True
+        with closing(index.lines()) as work:
             while more:
                 more, begin = False, time.monotonic()
                 with self.connection:
@@ -231,60 +197,17 @@ class Building:
                         if time.monotonic() - begin >= self._slice_s:
                             more = True
                             break
-                yield Progress(phase, done, len(index))
-        finally:
-            work.close()
+                yield Progress(kind.phase, done, len(index))
         return accepted
 
-    def _insert_turns(self, parts: Mapping[str, tuple[int, int]]) -> Iterator[Progress]:
-        total, done = sum(end - start for start, end in parts.values()), 0
+    def _scan(self, index: RecordIndex, parts: Mapping[str, tuple[int, int]], phase: Phase) -> Iterator[Progress]:
+        total = sum(end - start for start, end in parts.values())
+        done, seen, begin = 0, 0, time.monotonic()
         for path, (start, end) in sorted(parts.items()):
-            work = lines(self._root / path, start, end)
-            more = True
-            while more:
-                more, begin = False, time.monotonic()
-                with self.connection:
-                    for offset, line in work:
-                        self._lines.turn(self.connection, path, line)
-                        if time.monotonic() - begin >= self._slice_s:
-                            yield_at = done + offset + len(line) - start
-                            more = True
-                            break
-                if more:
-                    yield Progress("turns", yield_at, total)
+            for reached in index.add(path, start, end):
+                seen += 1
+                if seen % _LOOK_EVERY == 0 and time.monotonic() - begin >= self._slice_s:
+                    yield Progress(phase, done + reached - start, total)
+                    begin = time.monotonic()
             done += end - start
-        yield Progress("turns", total, total)
-
-    # -- vectors ---------------------------------------------------------------------------------------------------
-
-    def copy_vectors(self, live: apsw.Connection, rowids: list[int]) -> int:
-        """Take over vectors of these rows from the live database, where the message is the same in both.
-
-        Returns how many were stored. Vectors that are no vectors any more are left to be made again.
-        """
-        taken: list[tuple[int, bytes]] = []
-        for rowid in rowids:
-            mine = messages.by_rowids(self.connection, [rowid])
-            if mine and mine == messages.by_rowids(live, [rowid]):
-                vector = vectors.read(live, rowid)
-                if vector is not None:
-                    taken.append((rowid, vector))
-        stored = 0
-        with self.connection:
-            stored += vectors.store(self.connection, taken)
-        return stored
-
-    def copy_fact_vectors(self, live: apsw.Connection, after: int, limit: int) -> int | None:
-        """Take over the next vectors of facts whose text is the same in both. Returns up to which row that was; None
-        when there are no more. What is not taken over the server's embedder makes."""
-        found = passages.fact_vectors(live, after, limit)
-        model = vectors.model(live)
-        if not found or model is None:
-            return None
-        with self.connection:
-            passages.store(self.connection, model[0], found)
-        return found[-1].rowid
-
-    def copy_topic_vectors(self, live: apsw.Connection, after: int, limit: int) -> int | None:
-        """Likewise for topics that are the same in both."""
-        return topic_vectors.copy(live, self.connection, after, limit)
+        yield Progress(phase, total, total)

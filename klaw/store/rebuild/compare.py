@@ -6,15 +6,15 @@ vector that only one side has is no difference: it is work that is done or still
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator
-from typing import Self
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 
 import apsw
-import attrs
 
-from klaw.store.rebuild import content
-from klaw.store.rebuild.tables import END, Row, Table
-from klaw.store.rebuild.values import Committed, Progress, Side, TableComparison
+from klaw.store.kinds.memory_journal import KINDS
+from klaw.store.rebuild.tables import END, PAGE_ROWS, Bound, Row, Table
+from klaw.store.rebuild.values import Progress, Side, TableComparison
 from klaw.store.rows import dumps
 from klaw.store.search import vectors
 
@@ -29,6 +29,54 @@ _REPORT_EVERY = 100
 
 Steps = Generator[Progress, None, TableComparison]
 
+_MESSAGES = """
+SELECT rowid, id, user_id, channel, chat_id, seq, role, type, content, metadata, tokens, created_at, segment
+FROM messages WHERE rowid > :after ORDER BY rowid LIMIT :limit
+"""
+_SESSIONS = """
+SELECT chat_id, chat_key, user_id, name, model, last_seq, segment, segment_start, created_at, updated_at
+FROM sessions WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
+"""
+_TURNS = """
+SELECT turn_id, chat_id, user_id, segment, status, model, first_seq, last_seq, started_at, ended_at, error,
+    receipt, usage, timings
+FROM turns WHERE turn_id > :after ORDER BY turn_id LIMIT :limit
+"""
+_RUNS = """
+SELECT id, change, user_id, task, kind, due, attempt, status, message, model, inject_into, started_at, ended_at,
+    prompt_tokens, completion_tokens, error, note, result, delivered, parent, notify, depth, details
+FROM runs WHERE id > :after ORDER BY id LIMIT :limit
+"""
+# How many words each column of each row has in the index: FTS5 keeps that beside the index itself.
+_FULL_TEXT = "SELECT id, hex(sz) FROM messages_fts_docsize WHERE id > :after ORDER BY id LIMIT :limit"
+
+TABLES: tuple[Table, ...] = (
+    Table(name="messages", statement=_MESSAGES, bound="rowid"),
+    Table(name="sessions", first="", statement=_SESSIONS, small=True),
+    Table(name="turns", first="", statement=_TURNS, bound="turn", changed="SELECT turn_id FROM turns WHERE rowid > ?"),
+    Table(name="runs", first="", statement=_RUNS, bound="change", changed="SELECT id FROM runs WHERE change > ?"),
+    Table(name="full text", statement=_FULL_TEXT, bound="rowid"),
+    *(table for kind in KINDS for table in kind.tables),
+)
+
+_MAKE_WORDS = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.klaw_words USING fts5vocab (main, messages_fts, 'col')"
+_WORDS = "SELECT term, col, doc, cnt FROM temp.klaw_words"
+
+
+def _words(connection: apsw.Connection) -> Iterator[Row]:
+    """Every word of the index in order, with each column that has it, in how many messages, and how often."""
+    connection.execute(_MAKE_WORDS)
+    for word, found in groupby(connection.execute(_WORDS), key=itemgetter(0)):
+        yield word, [list(row[1:]) for row in found]
+
+
+def _vector_rows(connection: apsw.Connection) -> Iterator[Row]:
+    """Which message, chat and place each vector is of, by row id."""
+    key = -END
+    while found := vectors.page(connection, key, END, PAGE_ROWS):
+        yield from found
+        key = found[-1][0]
+
 
 class _Table:
     """Counts and digests of one table while its rows come in."""
@@ -41,15 +89,9 @@ class _Table:
         self.differing = 0
         self.examples: list[str] = []
 
-    def take(self, side: int, row: Row) -> None:
+    def take(self, side: int, data: bytes) -> None:
         self.rows[side] += 1
-        self.hashes[side].update(_canonical(row))
-
-    def take_both(self, row: Row) -> None:
-        data = _canonical(row)
-        for side in (0, 1):
-            self.rows[side] += 1
-            self.hashes[side].update(data)
+        self.hashes[side].update(data)
 
     def example(self, key: object) -> None:
         if len(self.examples) < EXAMPLES:
@@ -74,84 +116,48 @@ def _canonical(row: Row) -> bytes:
     return dumps(list(row)).encode("utf-8", "surrogatepass") + b"\n"
 
 
-@attrs.frozen(kw_only=True)
-class Bounds:
-    """What of the live database counts; the other one has what the logs had then."""
-
-    rowid: int = END
-    turn: int = END
-    change: int = END
-    entry: int = END
-
-    @classmethod
-    def up_to(cls, mark: Committed) -> Self:
-        return cls(rowid=mark.last_rowid, turn=mark.last_turn, change=mark.last_change, entry=mark.last_entry)
-
-    def of(self, table: Table) -> int:
-        """The last number of a table's rows that counts."""
-        return getattr(self, table.bound) if table.bound is not None else END
-
-
-def compare(
-    live: apsw.Connection, built: apsw.Connection, bounds: Bounds, *, whole: bool
-) -> "Generator[Progress, None, list[TableComparison]]":
+def compare(live: apsw.Connection, built: apsw.Connection) -> "Generator[Progress, None, list[TableComparison]]":
     """Compare all tables.
 
     Args:
-        live: the database in use.
-        built: the new one.
-        bounds: what of the live one counts.
-        whole: nobody writes to the live one: also what cannot be read in pieces or up to a row is compared.
+        live: the database in use, which does not change: nobody writes to it, or this reads one moment of it. It must
+            be allowed to make temporary tables.
+        built: the new one, made from the logs as they were then.
 
     Raises:
         apsw.Error: one of them cannot be read.
     """
+    steps = [_merge(_Table(table.name), table.rows(live), table.rows(built)) for table in TABLES]
+    steps += [
+        _merge(_Table("words"), _words(live), _words(built), show_keys=False),
+        _compare_vectors(live, built),
+    ]
     found = []
-    for table in content.TABLES:
-        if whole or table.bound is not None:
-            comparison = yield from _compare(table, live, built, bounds.of(table))
-            found.append(comparison)
-    if whole:
-        found.append((yield from _merge(_Table("words"), content.words(live), content.words(built), show_keys=False)))
-    found.append((yield from _compare_vectors(live, built, bounds.rowid)))
+    for each in steps:
+        comparison = yield from each
+        found.append(comparison)
     return found
 
 
-def compare_tail(live: apsw.Connection, built: apsw.Connection, bounds: Bounds, *, small: bool) -> bool:
-    """Whether what came after the bounds is the same in both. Quick: for the moment of the swap.
-
-    Args:
-        live: the database in use, to which nobody writes now.
-        built: the new one.
-        bounds: up to here all was compared.
-        small: also the small tables, whose rows change and are in no order: chats, tasks and core memory.
+def compare_tail(live: apsw.Connection, built: apsw.Connection, after: Mapping[Bound, int]) -> bool:
+    """Whether what came after some numbers is the same in both, and the small tables, whose rows are in no order
+    (chats, tasks, core memory). Quick: for the moment of the swap, while nobody writes.
 
     Raises:
         apsw.Error: one of them cannot be read.
     """
     return all(
-        _same_tail(table, live, built, bounds.of(table))
-        for table in content.TABLES
-        if table.bound is not None or (table.small and small)
+        _same_tail(table, live, built, None if table.bound is None else after[table.bound])
+        for table in TABLES
+        if table.bound is not None or table.small
     )
 
 
-def _same_tail(table: Table, live: apsw.Connection, built: apsw.Connection, end: int) -> bool:
-    if table.changed is not None:
-        keys = table.changed_after(live, end) | table.changed_after(built, end)
+def _same_tail(table: Table, live: apsw.Connection, built: apsw.Connection, after: int | None) -> bool:
+    if table.changed is not None and after is not None:
+        keys = table.changed_after(live, after) | table.changed_after(built, after)
         return all(table.row(live, key) == table.row(built, key) for key in keys)
-    after = end if table.bound is not None else None
     return list(table.rows(live, after=after)) == list(table.rows(built, after=after))
-
-
-def _compare(table: Table, live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
-    """A row that changed beyond the end, or went, is in the new database as it was: that is compared at the swap. It
-    may do so at any moment, so whether it did is asked for each row that seems to be in the new one only."""
-
-    def goes_on(row: Row) -> bool:
-        return table.goes_on(live, row[0], end)
-
-    return (yield from _merge(_Table(table.name), table.rows(live, end=end), table.rows(built), excused=goes_on))
 
 
 def _merge(
@@ -160,45 +166,39 @@ def _merge(
     built: Iterator[Row],
     *,
     also: Callable[[Row], bool] = lambda _row: True,
-    excused: Callable[[Row], bool] = lambda _row: False,
     missing_is_fine: bool = False,
     show_keys: bool = True,
 ) -> Steps:
-    """Walk two ordered lists of rows side by side. ``also`` is asked about rows that are equal, ``excused`` about those
-    that only the new database has: they are left out."""
+    """Walk two ordered lists of rows side by side. ``also`` is asked about rows that are equal."""
+    sides = (live, built)
+    rows = [next(live, None), next(built, None)]
     seen = 0
-    left, right = next(live, None), next(built, None)
-    while left is not None or right is not None:
+    while rows[0] is not None or rows[1] is not None:
         seen += 1
         if seen % _REPORT_EVERY == 1:
             yield Progress("compare", seen)
-        if right is None or (left is not None and left[0] < right[0]):
-            assert left is not None
-            state.take(0, left)
-            state.only[0] += 1
-            if not missing_is_fine:
-                state.example(left[0])
-            left = next(live, None)
-        elif left is None or right[0] < left[0]:
-            if not excused(right):
-                state.take(1, right)
-                state.only[1] += 1
-                if not missing_is_fine:
-                    state.example(right[0])
-            right = next(built, None)
-        else:
-            if left == right and also(left):
-                state.take_both(left)
-            else:
-                state.take(0, left)
-                state.take(1, right)
+        left, right = rows
+        if left is not None and right is not None and left[0] == right[0]:
+            taken = [0, 1]
+            if not (left == right and also(left)):
                 state.differing += 1
                 state.example(left[0])
-            left, right = next(live, None), next(built, None)
+        else:
+            taken = [0] if right is None or (left is not None and left[0] < right[0]) else [1]
+            state.only[taken[0]] += 1
+        data, equal = b"", left == right
+        for side in taken:
+            row = rows[side]
+            assert row is not None
+            data = data if side and equal else _canonical(row)
+            state.take(side, data)
+            if len(taken) == 1 and not missing_is_fine:
+                state.example(row[0])
+            rows[side] = next(sides[side], None)
     return state.result(missing_is_fine=missing_is_fine, show_keys=show_keys)
 
 
-def _compare_vectors(live: apsw.Connection, built: apsw.Connection, end: int) -> Steps:
+def _compare_vectors(live: apsw.Connection, built: apsw.Connection) -> Steps:
     if vectors.model(live) != vectors.model(built):
         # Another model's: nothing can be compared, and nothing has to be the same.
         yield Progress("compare")
@@ -213,22 +213,17 @@ def _compare_vectors(live: apsw.Connection, built: apsw.Connection, end: int) ->
             return one is None and other is not None  # damaged in the live database, made again in the new one
         return one == other or vectors.distance(built, one, other) <= 1 - MIN_COSINE
 
-    rows = content.vector_rows
-    state = _Table("vectors")
-    return (yield from _merge(state, rows(live, end=end), rows(built), also=same_direction, missing_is_fine=True))
+    rows = _vector_rows
+    return (yield from _merge(_Table("vectors"), rows(live), rows(built), also=same_direction, missing_is_fine=True))
 
 
 def digests(connection: apsw.Connection) -> dict[str, str]:
     """The content digest of each table of a database that nobody writes to."""
     found = {}
-    tables = {table.name: table.rows(connection) for table in content.TABLES}
-    for name, rows in {
-        **tables,
-        "vectors": content.vector_rows(connection),
-        "words": content.words(connection),
-    }.items():
+    tables = {table.name: table.rows(connection) for table in TABLES}
+    for name, rows in {**tables, "vectors": _vector_rows(connection), "words": _words(connection)}.items():
         state = _Table(name)
         for row in rows:
-            state.take(0, row)
+            state.take(0, _canonical(row))
         found[name] = state.hashes[0].hexdigest()
     return found

@@ -8,33 +8,54 @@ from collections.abc import Mapping
 from functools import partial
 
 import apsw
+import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
 from klaw.errors import StorageError
 from klaw.store.engine import meta
+from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.transaction import Stopped
-from klaw.store.rebuild import content, logs
+from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
-from klaw.store.rebuild.compare import Bounds, compare_tail
+from klaw.store.rebuild.compare import compare_tail
 from klaw.store.rebuild.files import Places, decide, exchange
-from klaw.store.rebuild.values import Committed, Handover
+from klaw.store.rebuild.tables import Bound, last_numbers
 from klaw.store.search import vectors
 
 log = structlog.get_logger("klaw.writer")
 
 
-def mark_commits(stopped: Stopped) -> Committed:
-    """How far the store is. From now on no line of a log changes, until ``end_reading``."""
+@attrs.frozen(kw_only=True)
+class Mark:
+    """How far the store was, between two commits."""
+
+    sizes: Mapping[str, int]
+    """Bytes of each log by its path below the data folder. Nothing below these sizes changes any more."""
+    last: Mapping[Bound, int]
+    """The highest numbers; that of turns is only for this very file."""
+
+
+def mark_commits(stopped: Stopped, live: apsw.Connection | None = None) -> Mark:
+    """How far the store is. From now on no line of a log changes, until ``end_reading``.
+
+    Args:
+        stopped: the writer's.
+        live: another connection, which reads the database as it is now until it ends its transaction; so long the
+            write-ahead log grows.
+
+    Raises:
+        StorageError: the database cannot be read.
+    """
+    try:
+        if live is not None:
+            live.execute("BEGIN")
+            live.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        last = {**last_numbers(stopped.connection), "entry": meta.last_entry(stopped.connection)}
+    except (apsw.Error, *DAMAGE) as error:
+        raise StorageError(f"the database in use cannot be read ({error_class(error)}): see klaw doctor") from error
     stopped.journal.is_read = True
-    last_rowid, last_turn, last_change = content.last_rowids(stopped.connection)
-    return Committed(
-        sizes=logs.sizes(stopped.data_dir),
-        last_rowid=last_rowid,
-        last_turn=last_turn,
-        last_change=last_change,
-        last_entry=meta.last_entry(stopped.connection),
-    )
+    return Mark(sizes=logs.sizes(stopped.data_dir), last=last)
 
 
 def end_reading(stopped: Stopped) -> None:
@@ -43,45 +64,37 @@ def end_reading(stopped: Stopped) -> None:
 
 
 def hand_over(
-    stopped: Stopped, places: Places, positions: Mapping[str, int], compared: Bounds, *, small: bool
-) -> Handover:
-    """Go on with the new database: bring it up to the last commit, compare what is new, and decide for it.
+    stopped: Stopped, places: Places, positions: Mapping[str, int], compared: Mapping[Bound, int] | None
+) -> str | None:
+    """Go on with the new database: bring it up to the last commit, compare what is new, and decide for it. Returns why
+    that could not be.
 
     Args:
         stopped: the writer's.
         places: the files.
         positions: how far each log is in the new database.
-        compared: everything up to here is the same in both.
-        small: see ``compare_tail``.
+        compared: up to these numbers everything is the same in both; None: differences were accepted.
 
     Raises:
         StorageError: nothing was decided; the present one stays.
     """
-    try:
-        outcome = _hand_over(stopped, Building(places, slice_s=float("inf")), places, positions, compared, small)
-    except (apsw.Error, OSError) as error:
-        log.error("swap_failed", error=error_class(error), where=where(error))
-        raise StorageError(f"the new database could not be finished ({error_class(error)})") from error
-    if outcome == "swapped":
-        stopped.exchange = partial(exchange, places)
-    return outcome
-
-
-def _hand_over(
-    stopped: Stopped, building: Building, places: Places, positions: Mapping[str, int], compared: Bounds, small: bool
-) -> Handover:
+    building = Building(places, slice_s=float("inf"))
     try:
         building.reopen(positions)
         if vectors.model(building.connection) != vectors.model(stopped.connection):
-            return "other_model"
+            return "the embedding model is being changed: run it again when that has ended"
         for _step in building.read(logs.sizes(stopped.data_dir), whole=False):
             pass
-        if not compare_tail(stopped.connection, building.connection, compared, small=small):
-            return "differs"
+        if compared is not None and not compare_tail(stopped.connection, building.connection, compared):
+            return "the newest rows, the chats or the tasks are not the same in both databases"
         building.finish()
+        # What running readers do not need is brought into the file; the rest stays in the log that moves with it.
+        stopped.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        decide(places)
+    except (apsw.Error, OSError) as error:
+        log.error("swap_failed", error=error_class(error), where=where(error))
+        raise StorageError(f"the new database could not be finished ({error_class(error)})") from error
     finally:
         building.close()
-    # What running readers do not need is brought into the file; the rest stays in the log that moves with it.
-    stopped.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-    decide(places)
-    return "swapped"
+    stopped.exchange = partial(exchange, places)
+    return None

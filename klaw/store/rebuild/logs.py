@@ -3,27 +3,19 @@
 The order matters: chats get their short keys in the order in which they first spoke, as they did when it happened.
 """
 
-import json
 import os
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import structlog
 
 from klaw.convert import JOURNAL
-from klaw.store.changes import MEMORY
-from klaw.store.engine.log_files import files
-from klaw.store.kinds import messages, runs
+from klaw.store.engine.log_files import files, record_of
+from klaw.store.kinds import runs
 
-NUMBERS = {messages.CONVERSATIONS: "rowid", MEMORY: "entry", runs.RUNS: "change"}
-"""What the records of a folder are ordered by. Klaw begins a line with it; others are read too, only slower."""
 _MAX_OPEN = 64
-
-log = structlog.get_logger("klaw.reindex")
 
 
 def sizes(root: Path) -> dict[str, int]:
@@ -32,11 +24,6 @@ def sizes(root: Path) -> dict[str, int]:
     Transcripts of runs are left out: no database has them.
     """
     return {path: found.st_size for path, found in files(root) if not runs.is_transcript(path)}
-
-
-def folder_of(path: str) -> str:
-    """The folder below the data folder that a log is in: it tells what its lines are."""
-    return path.split("/", 1)[0]
 
 
 def lines(file: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -61,11 +48,12 @@ class RecordIndex:
 
     Args:
         root: the data folder.
-        number: name of the number that records are ordered by.
+        number: name of the number that records are ordered by; None: they stay in the order of the logs. Klaw begins a
+            line with it; others are read too, only slower.
         skip: told path, line and reason of a line without a number.
     """
 
-    def __init__(self, root: Path, number: str, skip: Callable[[str, bytes, str], None]) -> None:
+    def __init__(self, root: Path, number: str | None, skip: Callable[[str, bytes, str], None]) -> None:
         self._skip = skip
         self._root = root
         self._number = number
@@ -114,25 +102,17 @@ class RecordIndex:
 
     def _number_in(self, line: bytes) -> int | None:
         """The number in a line, None if there is none."""
+        if self._number is None:
+            return 0
         if line.startswith(self._begin):
             digits = line[len(self._begin) : line.find(b",")]
             if digits.isdigit() and len(digits) < 19:
                 return int(digits)
-        record = parse(line)
-        found = record.get(self._number) if record else None
+        record = record_of(line) or {}
         try:
-            return JOURNAL.read(found, int)
+            return JOURNAL.read(record.get(self._number), int)
         except (TypeError, ValueError):
             return None
-
-
-def parse(line: bytes) -> dict[str, Any] | None:
-    """The JSON object in a line, None if there is none."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):  # also covers UnicodeDecodeError
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def grown(positions: Mapping[str, int], now: Mapping[str, int]) -> dict[str, tuple[int, int]]:

@@ -1,4 +1,5 @@
-"""The reindex of a server that does not run, from the lock to the swap."""
+"""The reindex of a server that does not run, from the lock to the swap; and a start without a database, which makes it
+by the same means before anything else opens it."""
 
 import time
 from collections.abc import Callable, Generator
@@ -7,25 +8,43 @@ from functools import partial
 from pathlib import Path
 
 import apsw
+import attrs
 import structlog
+import trio
 
 from klaw.actor.failure import error_class, where
+from klaw.actor.threads import Threads
 from klaw.errors import ModelError, SchemaTooNew, StorageError, StorageFull
 from klaw.store import migrations
 from klaw.store.engine import connect
 from klaw.store.engine.connect import DAMAGE
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.reconcile import cut, reconcile
+from klaw.store.engine.set_aside import SetAside
 from klaw.store.rebuild import logs
 from klaw.store.rebuild.building import Building
-from klaw.store.rebuild.compare import Bounds, compare
-from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, size
+from klaw.store.rebuild.compare import compare
+from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
 from klaw.store.rebuild.filling import embed_rest, take_over
-from klaw.store.rebuild.values import Embeds, Options, Progress, ReindexRefused, Report, TableComparison, Vectors
+from klaw.store.rebuild.values import (
+    Embeds,
+    Options,
+    Progress,
+    ReindexRefused,
+    Report,
+    TableComparison,
+    Tally,
+    Vectors,
+)
 from klaw.store.search import vectors
 
 SLICE_S = 0.25
 """How long one transaction goes on, and so about how often progress is told."""
+EMPTY_BYTES = 64 * 1024
+"""A larger file without tables is damaged, and not as it was before its first table."""
+REPORT_S = 5.0
+"""Between two reports of a start."""
+CLOSE_S = 10.0
 _CHECKPOINT_BYTES = 1 << 22
 Steps = Generator[Progress, None, Report]
 LoadModel = Callable[[], Embeds | None]
@@ -91,55 +110,60 @@ def _full(database: Path) -> StorageFull:
     )
 
 
+@attrs.define(eq=False)
 class _Offline:
     """One run."""
 
-    def __init__(self, places: Places, options: Options, load_model: LoadModel, min_tokens: int) -> None:
-        self._places = places
-        self._options = options
-        self._load_model = load_model
-        self._no_model: str | None = None
-        self._min_tokens = min_tokens
-        self._begin = time.monotonic()
-        self._building = Building(places, slice_s=SLICE_S)
-        self._live: apsw.Connection | None = None
-        self._reason: str | None = None
-        """Why there is no comparison."""
-        self._damaged = False
-        self._taken_out = 0
-        self._tables: tuple[TableComparison, ...] = ()
+    _places: Places
+    _options: Options
+    _load_model: LoadModel
+    _min_tokens: int
+    _no_model: str | None = None
+    _live: apsw.Connection | None = None
+    _reason: str | None = None
+    """Why there is no comparison."""
+    _damaged: bool = False
+    _tables: tuple[TableComparison, ...] = ()
 
     def run(self, journal: Journal) -> Steps:
         recover(self._places)
-        root = self._places.database.parent
+        begin, root = time.monotonic(), self._places.database.parent
         check_begin(self._places, sum(logs.sizes(root).values()))
         journal.open()
+        building, taken_out = Building(self._places, slice_s=SLICE_S), 0
         try:
             self._open_live()
             if self._live is None:  # else done with it
                 cut(root, 0)
-            yield from self._building.read_all(logs.sizes(root), embed_again=self._options.embed_again)
-            yield from self._building.check_transcripts()
-            made = yield from self._fill()
-            yield from self._compare()
-            swapped = self._may_swap()
+            yield from building.read_all(logs.sizes(root), embed_again=self._options.embed_again)
+            yield from building.check_transcripts()
+            made = yield from self._fill(building.connection)
+            if self._live is not None:
+                try:
+                    self._tables = tuple((yield from compare(self._live, building.connection)))
+                except DAMAGE as error:
+                    self._give_up_live(error)
+            same = not self._damaged and all(table.same for table in self._tables)
+            swapped = same or self._options.accept_differences
             if swapped:
                 yield Progress("swap")
-                self._swap()
-                self._take_out(journal)
+                self._close_live()
+                _put_in_place(building, self._places)
+                log.info("reindexed", messages=building.tally.messages + building.tally.reused)
+                taken_out = _take_out(building.aside, journal)
         finally:
-            self._building.close()
+            building.close()
             self._close_live()
         return Report(
             swapped=swapped,
-            tally=self._building.tally,
+            tally=building.tally,
             vectors=made,
             tables=self._tables,
             compared=bool(self._tables),
             reason=self._reason,
             no_model=self._no_model,
-            set_aside=self._taken_out,
-            seconds=time.monotonic() - self._begin,
+            set_aside=taken_out,
+            seconds=time.monotonic() - begin,
         )
 
     # -- the database in use ---------------------------------------------------------------------------------------
@@ -172,66 +196,118 @@ class _Offline:
                 self._live.close()
             self._live = None
 
-    # -- steps -----------------------------------------------------------------------------------------------------
-
-    def _fill(self) -> Generator[Progress, None, Vectors]:
-        connection = self._building.connection
-        stored = self._stored_model()
-        model = self._loaded()
+    def _fill(self, built: apsw.Connection) -> Generator[Progress, None, Vectors]:
+        """Take over the vectors that there are, and make the rest."""
+        stored, model = None, None
+        try:
+            stored = vectors.model(self._live) if self._live is not None else None
+        except DAMAGE as error:
+            self._give_up_live(error)
+        try:
+            model = self._load_model()
+        except ModelError as error:
+            self._no_model = str(error)
         wanted = (model.model_id, model.dimension) if model is not None else stored
         taken = made = 0
         if wanted is not None:
-            with connection:
-                vectors.prepare(connection, *wanted)
+            with built:
+                vectors.prepare(built, *wanted)
             if self._live is not None and stored == wanted and not self._options.embed_again:
-                taken = yield from take_over(self._building, self._live, slice_s=SLICE_S)
+                taken = yield from take_over(built, self._live, slice_s=SLICE_S)
         if model is not None:
             check_room(self._places)
-            made = yield from embed_rest(self._building, model, self._min_tokens)
-        waiting = vectors.count_unembedded(connection, self._min_tokens)
-        return Vectors(taken_over=taken, made=made, waiting=waiting)
+            made = yield from embed_rest(built, model, self._min_tokens)
+        return Vectors(taken_over=taken, made=made, waiting=vectors.count_unembedded(built, self._min_tokens))
 
-    def _stored_model(self) -> tuple[str, int] | None:
+
+def _take_out(aside: SetAside, journal: Journal) -> int:
+    """Take the lines that the new database was made without out of the logs; they are in ``set-aside/``. Returns how
+    many."""
+    count = 0
+    for path in sorted(aside.lines):
+        if not aside.has_all(path):
+            continue  # the disk was full: they stay where they are
         try:
-            return vectors.model(self._live) if self._live is not None else None
-        except DAMAGE as error:
-            self._give_up_live(error)
-            return None
+            aside.sync(path)
+            count += journal.rewrite(path, partial(aside.without, path))
+        except OSError as error:
+            log.error("set_aside_failed", file=Path(path).name, error=error_class(error))
+    return count
 
-    def _loaded(self) -> Embeds | None:
+
+# -- a start without a database ----------------------------------------------------------------------------------------
+
+
+def is_missing(places: Places) -> bool:
+    """Whether there are logs and no database: no file, an empty one, or one that lost all with its write-ahead log.
+
+    A file that cannot be read is not missing: it is damaged, and whoever opens it says so.
+    """
+    return not _has_tables(places.database) and bool(logs.sizes(places.database.parent))
+
+
+def _has_tables(path: Path) -> bool:
+    if size(path) == 0:
+        return False
+    if size(path) > EMPTY_BYTES:
+        return True
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            return self._load_model()
-        except ModelError as error:
-            self._no_model = str(error)
-            return None
+            return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
+        finally:
+            connection.close()
+    except (apsw.Error, *DAMAGE):
+        return True
 
-    def _compare(self) -> Generator[Progress, None, None]:
-        if self._live is None:
-            return
-        try:
-            self._tables = tuple((yield from compare(self._live, self._building.connection, Bounds(), whole=True)))
-        except DAMAGE as error:
-            self._give_up_live(error)
 
-    def _may_swap(self) -> bool:
-        same = not self._damaged and all(table.same for table in self._tables)
-        return same or self._options.accept_differences
+async def make_missing(places: Places, report: Callable[[Progress], None]) -> Tally:
+    """Make the database from the logs, whose journal is locked and opened. Vectors are left to the embedder.
 
-    def _swap(self) -> None:
-        self._close_live()
-        self._building.finish()
-        decide(self._places)
-        exchange(self._places)
-        log.info("reindexed", messages=self._building.tally.messages + self._building.tally.reused)
+    Args:
+        places: its file; the logs are in the same folder.
+        report: told how far it is, every few seconds.
 
-    def _take_out(self, journal: Journal) -> None:
-        """Take the lines that the new database was made without out of the logs; they are in ``set-aside/``."""
-        aside = self._building.aside
-        for path in sorted(aside.lines):
-            if not aside.has_all(path):
-                continue  # the disk was full: they stay where they are
-            try:
-                aside.sync(path)
-                self._taken_out += journal.rewrite(path, partial(aside.without, path))
-            except OSError as error:
-                log.error("set_aside_failed", file=Path(path).name, error=error_class(error))
+    Returns:
+        What the logs held.
+
+    Raises:
+        StorageError: the disk is full; what was built is kept.
+        apsw.Error, OSError: files cannot be read or written.
+
+    Cancellation: what was built is kept, and the next start goes on with it.
+    """
+    threads = Threads("making the database", 1)
+    log.warning("database_missing", file=places.database.name)
+    building = Building(places, slice_s=SLICE_S)
+    work = _made_anew(places, building)
+    begin, told = time.monotonic(), float("-inf")
+    try:
+        while (step := await threads.run(next, work, None)) is not None:
+            if time.monotonic() - told >= REPORT_S:
+                told = time.monotonic()
+                log.info("making_database", state=step.phase, percent=step.percent)
+                report(step)
+    finally:
+        with trio.move_on_after(CLOSE_S, shield=True):
+            await threads.run(building.close)
+    tally = building.tally
+    log.info("database_made", messages=tally.messages + tally.reused, seconds=round(time.monotonic() - begin, 1))
+    return tally
+
+
+def _made_anew(places: Places, building: Building) -> Generator[Progress, None, None]:
+    root = places.database.parent
+    cut(root, 0)
+    for step in building.read_all(logs.sizes(root), embed_again=False):
+        check_room(places)
+        yield step
+    yield Progress("swap")
+    remove(places.database)  # an empty file, if any: nothing that is worth keeping beside the new one
+    _put_in_place(building, places)
+
+
+def _put_in_place(building: Building, places: Places) -> None:
+    building.finish()
+    decide(places)
+    exchange(places)

@@ -1,6 +1,6 @@
 """What a table holds, in an order and a form that depend on the content only: for comparing two databases.
 
-Every table is read in pages after a key, so that no page holds a lock for long. What is not made from the logs is left
+Every table is read in pages after a key, so that no statement runs for long. What is not made from the logs is left
 out: which rows have a vector yet, and when the schema was changed.
 """
 
@@ -12,6 +12,9 @@ import attrs
 
 Row: TypeAlias = Sequence[Any]
 """Its first value is its key."""
+Bound: TypeAlias = Literal["rowid", "turn", "change", "entry"]
+"""What a row belongs to: a row id of messages, a row id of turns, a change of a run or an entry of the memory journal.
+"""
 END = (1 << 63) - 1
 PAGE_ROWS = 200
 
@@ -22,41 +25,33 @@ class Table:
 
     name: str
     statement: str
-    """Gives the next rows ``> :after`` in the order of their keys, ``LIMIT :limit``. ``:end`` is the last number that
-    counts, of what ``bound`` says."""
+    """Gives the next rows ``> :after`` in the order of their keys, ``LIMIT :limit``."""
     first: int | str = -END
     """Before every key."""
-    bound: Literal["rowid", "turn", "change", "entry"] | None = None
-    """A row belongs to a row id of messages, a row id of turns, a change of a run or an entry of the memory journal;
-    None: it can only be compared as a whole."""
+    bound: Bound | None = None
+    """By which number its newest rows are known; None: they are not."""
     changed: str | None = None
     """Gives the keys of rows that changed after number ``?``, as far as they can be known. None: rows are only added,
     and their key is the number."""
-    last: str | None = None
-    """Gives the number of the last change of key ``?``, also of a row that is gone."""
     small: bool = False
     """It may be compared as a whole while everybody waits."""
 
-    def rows(self, connection: apsw.Connection, *, after: int | str | None = None, end: int = END) -> Iterator[Row]:
+    def rows(self, connection: apsw.Connection, *, after: int | str | None = None) -> Iterator[Row]:
         """All rows after a key (default: all), page by page."""
         key: int | str = self.first if after is None else after
-        while found := connection.execute(self.statement, {"after": key, "end": end, "limit": PAGE_ROWS}).fetchall():
+        while found := connection.execute(self.statement, {"after": key, "limit": PAGE_ROWS}).fetchall():
             yield from found
             key = found[-1][0]  # type: ignore[assignment]
 
     def row(self, connection: apsw.Connection, key: int | str) -> Row | None:
         """The row of a key, if it is there."""
         statement = self.statement.replace("> :after", "= :after", 1)
-        return connection.execute(statement, {"after": key, "end": END, "limit": 1}).fetchone()
+        return connection.execute(statement, {"after": key, "limit": 1}).fetchone()
 
     def changed_after(self, connection: apsw.Connection, number: int) -> set[Any]:
         """Keys of the rows that changed after a number."""
         assert self.changed is not None
         return {key for (key,) in connection.execute(self.changed, (number,))}
-
-    def goes_on(self, connection: apsw.Connection, key: int | str, end: int) -> bool:
-        """Whether the row of a key changed after a number, or is gone since. It may do so at any moment."""
-        return self.last is not None and (connection.execute(self.last, (key,)).get or 0) > end
 
 
 def full_text(name: str, table: str) -> Table:
@@ -67,7 +62,7 @@ def full_text(name: str, table: str) -> Table:
 
 def entries(name: str, table: str, columns: str, **more: Any) -> Table:
     """A table whose rows have the number of an entry of the memory journal as key."""
-    statement = f"SELECT {columns} FROM {table} WHERE entry > :after AND entry <= :end ORDER BY entry LIMIT :limit"  # noqa: S608
+    statement = f"SELECT {columns} FROM {table} WHERE entry > :after ORDER BY entry LIMIT :limit"  # noqa: S608
     return Table(name=name, statement=statement, bound="entry", **more)
 
 
@@ -75,6 +70,24 @@ def with_history(name: str, what: str, statement: str) -> tuple[Table, Table]:
     """The rows of a kind that has a history, and that: their keys are the user and the id."""
     changes, key = f"{what}_changes", f"user_id || '/' || {what}_id"
     changed = f"SELECT DISTINCT {key} FROM {changes} WHERE entry > ?"  # noqa: S608 - constants
-    last = f"SELECT max(entry) FROM {changes} WHERE {key} = ?"  # noqa: S608 - constants
-    now = Table(name=name, first="", statement=statement, bound="entry", changed=changed, last=last)
+    now = Table(name=name, first="", statement=statement, bound="entry", changed=changed)
     return now, entries(f"changes of {name}", changes, f"entry, user_id, {what}_id, at, value")
+
+
+_COUNT_MESSAGES = "SELECT count(*) FROM messages"
+
+
+def count_messages(connection: apsw.Connection) -> int:
+    return int(connection.execute(_COUNT_MESSAGES).get)
+
+
+_LAST = """
+SELECT coalesce((SELECT max(rowid) FROM messages), 0), coalesce((SELECT max(rowid) FROM turns), 0),
+    coalesce((SELECT max(change) FROM runs), 0)
+"""
+
+
+def last_numbers(connection: apsw.Connection) -> dict[Bound, int]:
+    """The highest number of each bound but the memory journal's entry; 0 where there is none."""
+    rowid, turn, change = connection.execute(_LAST).get
+    return {"rowid": rowid, "turn": turn, "change": change}

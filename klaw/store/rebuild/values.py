@@ -1,6 +1,6 @@
 """What the parts of a reindex tell each other and their callers. Pure values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import attrs
@@ -147,27 +147,6 @@ class Report:
     set_aside: int = 0
     """Lines that cannot be stored and were taken out of the logs; a running server leaves them there."""
     seconds: float
-
-
-@attrs.frozen(kw_only=True)
-class Committed:
-    """How far the live store was, between two commits."""
-
-    sizes: Mapping[str, int]
-    """Bytes of each log by its path below the data folder. Nothing below these sizes changes any more."""
-    last_rowid: int
-    """Of messages."""
-    last_turn: int
-    """Row id of the newest turn; only for this very file."""
-    last_change: int
-    """Of runs."""
-    last_entry: int
-    """Of the memory journal."""
-
-
-Handover: TypeAlias = Literal["swapped", "other_model", "differs"]
-"""other_model: the server's embedding model was changed meanwhile. differs: the newest rows are not the same in both.
-"""
 
 
 class ReindexRefused(StorageError):

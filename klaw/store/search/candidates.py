@@ -6,7 +6,7 @@ nearer. All lists of a query come from one snapshot.
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Any, TypeVar
@@ -157,6 +157,7 @@ def search_lists(
         bounds = messages.rowid_bounds(connection, scope.chat, scope.first_seq, scope.end_seq)
         if session is None or bounds is None:
             return Lists()
+        bound = (scope.chat, scope.first_seq, scope.end_seq)
         steps = _Steps(connection, now, now() + seconds)
         with steps.bounded():
             hits = steps.run("words", lambda: _hits(connection, words, session.key, bounds, scope, depth, steps))
@@ -164,14 +165,13 @@ def search_lists(
             dated = steps.run("dated", lambda: _dated(connection, vector, session.key, scope, days, depth.vectors))
             rowids = [each.rowid for each in (*(near or ())[:placed], *(dated or ())) if each.rowid not in known]
             rowids += [hit.rowid for hit in hits or ()]
-            found = steps.run(
-                "places", lambda: _with_neighbours(connection, rowids, [h.rowid for h in hits or ()], scope)
-            )
+            near_hits = [hit.rowid for hit in hits or ()]
+            found = steps.run("places", lambda: places_of(_PLACES, connection, bound, near_hits, rowids))
         return Lists(
             neighbours=near or (),
             hits=hits or (),
             dated=dated or (),
-            places=found if found is not None else _bare_places(connection, rowids, scope),
+            places=found if found is not None else places_of(_PLACES, connection, bound, (), rowids),
             cut=tuple(steps.cut),
             vectors_failed=not steps.failed.isdisjoint(("vectors", "dated")),
             text_failed="words" in steps.failed,
@@ -245,10 +245,10 @@ def _hits(
     steps: _Steps,
 ) -> Sequence[fulltext.TextHit]:
     inside, count = (bounds[0], bounds[1] + 1), scope.end_seq - scope.first_seq
-    found = fulltext.search(connection, words, chat_key, inside, count, depth.words, steps.is_late)
+    found = fulltext.scores(connection, words, messages.chat_word(chat_key), inside, count, steps.is_late)
     if not found.complete:
         steps.cut.append("words")
-    return found.best
+    return found.best(depth.words)
 
 
 def _nearest(
@@ -298,49 +298,57 @@ def _first_seq_at(connection: apsw.Connection, scope: Scope, created_at: str) ->
     return low
 
 
-_SEARCHABLE = "role IN ('user', 'assistant') AND type IN ('text', 'scheduled')"
-_PLACES = f"""
-SELECT m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS}),
-    (SELECT p.rowid FROM messages p
-        WHERE p.chat_id = ?2 AND p.seq < m.seq AND p.seq >= ?3 AND p.{_SEARCHABLE.replace(" type", " p.type")}
-        ORDER BY p.seq DESC LIMIT 1),
-    (SELECT n.rowid FROM messages n
-        WHERE n.chat_id = ?2 AND n.seq > m.seq AND n.seq < ?4 AND n.{_SEARCHABLE.replace(" type", " n.type")}
-        ORDER BY n.seq LIMIT 1)
-FROM json_each(?1) wanted CROSS JOIN messages m ON m.rowid = wanted.value
-WHERE m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4
-"""  # noqa: S608 - constant text
-_BARE_PLACES = f"""
-SELECT m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS}), NULL, NULL
-FROM json_each(?1) wanted CROSS JOIN messages m ON m.rowid = wanted.value
-WHERE m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4
-"""  # noqa: S608 - constant text
+def place_statements(condition: str, before: str, after: str) -> tuple[str, str]:
+    """Statements that give the places of rows (their ids as JSON are ``?1``), with neighbours and without.
+
+    Args:
+        condition: that rows ``m`` must meet.
+        before, after: what the message ``n`` of the same chat that is the nearest one before, or after, must meet.
+    """
+    beside = """(
+    SELECT n.rowid FROM messages AS n WHERE n.chat_id = m.chat_id AND n.seq {} m.seq AND {}
+        AND n.role IN ('user', 'assistant') AND n.type IN ('text', 'scheduled')
+    ORDER BY n.seq {} LIMIT 1)"""
+    place = f"m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS})"
+    of_rows = f"FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE {condition}"
+    neighbours = f"{beside.format('<', before, 'DESC')}, {beside.format('>', after, 'ASC')}"
+    return f"SELECT {place}, {neighbours} {of_rows}", f"SELECT {place}, NULL, NULL {of_rows}"
 
 
-def _with_neighbours(
-    connection: apsw.Connection, rowids: Sequence[int], spreading: Sequence[int], scope: Scope
+def places_of(
+    statements: tuple[str, str],
+    connection: apsw.Connection,
+    bindings: Sequence[Any],
+    spreading: Sequence[int],
+    others: Iterable[int],
 ) -> list[Place]:
-    """Places of rows, and of the neighbours of those whose score spreads to them."""
-    found = {place.rowid: place for place in _places(connection, _PLACES, spreading, scope)}
+    """Places of rows, and of the neighbours of those whose score spreads to them.
+
+    Args:
+        statements: of ``place_statements``.
+        connection: a reader.
+        bindings: of the statements, from ``?2`` on.
+        spreading: row ids that are told with their neighbours.
+        others: row ids that are told without.
+    """
+
+    def read(sql: str, rowids: Iterable[int]) -> dict[int, Place]:
+        rows = connection.execute(sql, (json.dumps(list(dict.fromkeys(rowids))), *bindings))
+        return {row[0]: _place(row) for row in rows}
+
+    found = read(statements[0], spreading)
     beside = {rowid for place in found.values() for rowid in (place.previous, place.next) if rowid is not None}
-    others = beside.union(rowids) - found.keys()
-    return [*found.values(), *_places(connection, _BARE_PLACES, sorted(others), scope)]
+    return [*found.values(), *read(statements[1], sorted(beside.union(others) - found.keys())).values()]
 
 
-def _bare_places(connection: apsw.Connection, rowids: Sequence[int], scope: Scope) -> list[Place]:
-    return list(_places(connection, _BARE_PLACES, rowids, scope))
-
-
-def _places(connection: apsw.Connection, sql: str, rowids: Sequence[int], scope: Scope) -> Iterator[Place]:
-    wanted = json.dumps(list(dict.fromkeys(rowids)))
-    return map(place_of, connection.execute(sql, (wanted, scope.chat, scope.first_seq, scope.end_seq)))
+_PLACES = place_statements("m.chat_id = ?2 AND m.seq >= ?3 AND m.seq < ?4", "n.seq >= ?3", "n.seq < ?4")
 
 
 _ROLES = {role.value: role for role in Role}
 """Looking a role up is quicker than making it, for hundreds of rows."""
 
 
-def place_of(row: Sequence[Any]) -> Place:
+def _place(row: Sequence[Any]) -> Place:
     """A place from a row of its columns in their order."""
     rowid, seq, role, created_at, tokens, head, previous, following = row
     return Place(

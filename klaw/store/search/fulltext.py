@@ -46,50 +46,11 @@ def phrase(word: str) -> str:
     return quote(word) + ("*" if is_lone(word) else "")
 
 
-def match_any(words: Sequence[str], chat_key: int) -> str:
-    """FTS5 expression: any of the words, in one chat."""
-    return match_in(words, f"c{int(chat_key)}")
-
-
 def match_in(words: Sequence[str], scope: str | None) -> str:
     """FTS5 expression: any of the words, in the rows with a word of the scope column; None is everywhere."""
     content = f"{{content}}: ({' OR '.join(map(phrase, words))})"
     # The rarer first: FTS5 takes each of its rows and looks whether the other has it.
     return content if scope is None else f"{content} AND {{scope}}: {quote(scope)}"
-
-
-@attrs.frozen(kw_only=True)
-class Hits:
-    """Result of a search in one chat."""
-
-    best: Sequence[TextHit]
-    """The best first."""
-    complete: bool
-    """Whether there was time to look for every word."""
-
-
-def search(
-    connection: apsw.Connection,
-    words: Sequence[str],
-    chat_key: int,
-    rowids: tuple[int, int],
-    messages: int,
-    limit: int,
-    is_late: Callable[[], bool] = lambda: False,
-) -> Hits:
-    """Messages of a chat with any of the words, the best first.
-
-    Args:
-        connection: a reader.
-        words: as written.
-        chat_key: the chat.
-        rowids: the first row and the end (not included) of what is searched.
-        messages: about how many messages that are.
-        limit: most results.
-        is_late: looked at before each word; those that are left then are not looked for.
-    """
-    found = scores(connection, words, f"c{int(chat_key)}", rowids, messages, is_late)
-    return Hits(best=found.best(limit), complete=found.complete)
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -9,7 +9,7 @@ those grow with time, but messages that were restored from the logs may not foll
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any
 
@@ -24,7 +24,7 @@ from klaw.domain.names import ChatId, UserId
 from klaw.store.engine.connect import snapshot
 from klaw.store.kinds import messages
 from klaw.store.search import fulltext, vector_codes, vector_search, vectors
-from klaw.store.search.candidates import DAMAGE, HEAD_CHARACTERS, Place, place_of
+from klaw.store.search.candidates import DAMAGE, Place, place_statements, places_of
 from klaw.store.search.vector_search import Neighbour, nearest_of
 
 log = structlog.get_logger("klaw.recall")
@@ -118,7 +118,13 @@ def search_history(
         return HistoryFound(
             neighbours=neighbours,
             hits=hits,
-            places=_places(connection, neighbours, hits, filters),
+            places=places_of(
+                _PLACES,
+                connection,
+                _bindings(filters),
+                [hit.rowid for hit in hits],
+                [near.rowid for near in neighbours],
+            ),
             vectors_failed=vectors_failed,
             text_failed=text_failed,
             vectors_complete=complete,
@@ -246,33 +252,4 @@ def _allowed(
         yield from (fulltext.TextHit(rowid, score) for rowid, score in part if rowid in allowed)
 
 
-_NEIGHBOUR = """
-SELECT n.rowid FROM messages AS n
-WHERE n.chat_id = m.chat_id AND n.segment = m.segment AND n.seq {side} m.seq
-    AND n.role IN ('user', 'assistant') AND n.type IN ('text', 'scheduled')
-ORDER BY n.seq {order} LIMIT 1
-"""
-_PLACE = f"m.rowid, m.seq, m.role, m.created_at, m.tokens, substr(m.content, 1, {HEAD_CHARACTERS})"
-_OF_ROWS = f"FROM json_each(?1) AS r CROSS JOIN messages AS m ON m.rowid = r.value WHERE {_FILTER}"
-_PLACES = f"""
-SELECT {_PLACE}, ({_NEIGHBOUR.format(side="<", order="DESC")}), ({_NEIGHBOUR.format(side=">", order="ASC")}) {_OF_ROWS}
-"""
-_BARE_PLACES = f"SELECT {_PLACE}, NULL, NULL {_OF_ROWS}"
-
-
-def _places(
-    connection: apsw.Connection,
-    neighbours: Sequence[Neighbour],
-    hits: Sequence[fulltext.TextHit],
-    filters: HistoryFilters,
-) -> list[Place]:
-    """Places of the rows in the lists, and of the messages beside the matches by words."""
-
-    def read(sql: str, rowids: Iterable[int]) -> dict[int, Place]:
-        rows = connection.execute(sql, (json.dumps(list(rowids)), *_bindings(filters)))
-        return {row[0]: place_of(row) for row in rows}
-
-    found = read(_PLACES, [hit.rowid for hit in hits])
-    beside = {rowid for place in found.values() for rowid in (place.previous, place.next) if rowid is not None}
-    others = beside.union(near.rowid for near in neighbours) - found.keys()
-    return [*found.values(), *read(_BARE_PLACES, sorted(others)).values()]
+_PLACES = place_statements(_FILTER, "n.segment = m.segment", "n.segment = m.segment")

@@ -69,7 +69,7 @@ async def test_a_rebuilt_database_finds_by_full_text(tmp_path: Path) -> None:
     (tmp_path / "klaw.db").unlink()
     async with running_store(tmp_path) as store:
         for word, text in (("cats", TEXTS[0]), ("кошкой", TEXTS[1])):
-            (hit,) = (await store.readers.run(fulltext.search, [word], 1, (0, 99), 99, 5)).best
+            (hit,) = (await store.readers.run(fulltext.scores, [word], "c1", (0, 99), 99)).best(5)
             (found,) = await store.readers.run(messages.by_rowids, [hit.rowid])
             assert found.content == text
 

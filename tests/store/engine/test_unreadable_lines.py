@@ -13,7 +13,7 @@ from klaw.doctor.judge import Level
 from klaw.doctor.places import Server
 from klaw.store.engine.journal import COMMIT_LOG
 from klaw.store.kinds import messages
-from klaw.store.rebuild import content
+from klaw.store.rebuild.tables import count_messages
 from tests.support.forgetting import forgetter
 from tests.support.reindexing import run
 from tests.support.stores import new, running_store
@@ -45,7 +45,7 @@ async def go(paths: Paths, way: str) -> None:
     if way.startswith("reindex"):
         run(paths.data_dir, accept=way.endswith("differences"))
     async with running_store(paths.data_dir) as store:
-        assert await store.readers.run(content.count_messages) >= 25
+        assert await store.readers.run(count_messages) >= 25
         (stored,) = await store.writer.run(messages.append, [new("goes on")])
         assert await store.readers.run(messages.by_rowids, [stored.message.rowid]) == [stored.message]
         assert stored.message.rowid < 1000

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.forget import forgetting
+from klaw.store.forget import applying
+from klaw.store.forget.forgetting import clean_logs
 from klaw.store.forget.logs import Cleaner
 from klaw.store.kinds import facts, messages, summaries, topic_edits, topics
 from klaw.store.kinds import vectors as stored_vectors
-from klaw.store.kinds.forgetting import clean_logs
 from tests.support.forgetting import files_of, forgetter, holding, lose_database, secret_past
 from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, run, talk, unit
 from tests.support.repository import REPOSITORY
@@ -210,7 +210,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int) -> None:
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(forgetting.pending) == []
+        assert await store.readers.run(applying.pending) == []
         (second,) = [each for each in await store.readers.run(messages.after, MAIN, 0, 9) if each.seq == 2]
         # It was never acknowledged: all of it is there, or nothing.
         if second.content:
@@ -315,5 +315,5 @@ async def test_a_copy_that_quotes_it_does_not_survive_an_end_behind_the_last_rou
         with pytest.raises(Ended):
             await tool.forget(await tool.find("main#2", ANNA), with_facts=True, everywhere=True)
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(forgetting.pending) == []
+        assert await store.readers.run(applying.pending) == []
         assert holding(tmp_path, CANARY) == {}

@@ -12,7 +12,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.domain.task import RunStatus
 from klaw.memory.forget.forget import NothingToForget
-from klaw.store.forget import forgetting
+from klaw.store.forget import applying
 from klaw.store.kinds import facts, messages, people, run_edits, topic_edits, topics
 from klaw.store.store import Store
 from tests.store.forget.test_forget import KILLED, REPOSITORY
@@ -201,7 +201,7 @@ async def test_a_kill_at_any_point(tmp_path: Path, point: int, after: str) -> No
         run(tmp_path, accept=True)
         (tmp_path / "klaw.db.old").unlink()
     async with running_store(tmp_path) as store:
-        assert await store.readers.run(forgetting.pending) == []
+        assert await store.readers.run(applying.pending) == []
         if NAME in await names(store):  # never acknowledged: all of it is there
             found = await forgetter(store, tmp_path).find(f"person:{NAME}", ANNA, with_messages=True)
             assert (len(found.rowids), len(found.facts)) == (2, 3)

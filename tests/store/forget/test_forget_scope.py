@@ -11,11 +11,11 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId, chat_id
 from klaw.memory.forget import forget as forget_module
 from klaw.store.engine import connect
-from klaw.store.forget import forgetting
+from klaw.store.forget import applying
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.forget_scope import Extra
+from klaw.store.forget.forgetting import clean_logs
+from klaw.store.forget.scope import Wanted
 from klaw.store.kinds import facts, messages
-from klaw.store.kinds.forgetting import clean_logs
 from klaw.store.kinds.summaries import copy_path
 from klaw.store.store import Store
 from tests.support.asking import forgetting_in
@@ -108,7 +108,7 @@ async def test_the_work_does_not_grow_with_the_number_of_lines(tmp_path: Path, l
                 return True
 
             connection.exec_trace = counted
-            forgetting.look(connection, ANNA, rowids[:1], (), with_facts=True, extra=Extra())
+            applying.look(connection, Wanted(user=ANNA, rowids=tuple(rowids[:1])), with_facts=True)
             connection.close()
             return count
 

@@ -219,7 +219,7 @@ async def test_a_result_is_delivered_with_the_run_in_one_piece(tmp_path: Path) -
         assert [message.content for message in rows.pending] == ["Вопрос без ответа"]
         assert appended.message in rows.history
         assert await store.readers.run(messages.pending_chats, iso(0)) == [MAIN]
-        assert (await store.readers.run(fulltext.search, ["дождя"], 1, (0, 99), 99, 5)).best
+        assert (await store.readers.run(fulltext.scores, ["дождя"], "c1", (0, 99), 99)).best(5)
         again = await store.writer.run(run_edits.save, final, transcript=last, delivery=result(run, "Дождь на даче"))
         assert again.repeated
         assert [(each.repeated, each.message) for each in again.appended] == [(True, appended.message)]
@@ -343,7 +343,7 @@ async def test_a_transcript_is_a_log_that_recall_never_sees(tmp_path: Path) -> N
         final = done(run)
         answer = attrs.evolve(exchange(run)[3], created_at=iso(evening + 600))
         await store.writer.run(run_edits.save, final, transcript=Transcript(first_seq=4, messages=(answer,)))
-        assert not (await store.readers.run(fulltext.search, ["спокойно"], 1, (0, 99), 99, 5)).best
+        assert not (await store.readers.run(fulltext.scores, ["спокойно"], "c1", (0, 99), 99)).best(5)
         assert await store.readers.run(messages.sessions, UserId("anna"), 9) == []
     records = lines(tmp_path, "conversations/*/*.jsonl")
     assert records == lines(tmp_path, "conversations/scheduler_news@anna/2025-10-09.jsonl")

@@ -72,7 +72,9 @@ def make_old(path: Path, version: int) -> None:
 
 
 def hits(connection: apsw.Connection, asked: str) -> list[int]:
-    return [hit.rowid for hit in fulltext.search(connection, list(search_words(asked)), 1, (0, 1 << 60), 100, 10).best]
+    return [
+        hit.rowid for hit in fulltext.scores(connection, list(search_words(asked)), "c1", (0, 1 << 60), 100).best(10)
+    ]
 
 
 @pytest.mark.parametrize("version", sorted(migrations.scripts())[:-1])

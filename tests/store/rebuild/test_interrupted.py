@@ -138,14 +138,14 @@ def test_a_swap_that_is_cut_off_anywhere_is_finished_by_the_next_start(
         return change
 
     with monkeypatch.context() as patched:
-        real = offline._Offline._swap
+        real = offline._put_in_place
 
-        def swap(self):
+        def swap(building, places):
             for name in ("rename", "replace", "unlink"):
                 patched.setattr(Path, name, counted(getattr(Path, name)))
-            real(self)
+            real(building, places)
 
-        patched.setattr(offline._Offline, "_swap", swap)
+        patched.setattr(offline, "_put_in_place", swap)
         with suppress(Killed):
             run(tmp_path)
     assert changes >= min(step, 8)

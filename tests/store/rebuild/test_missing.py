@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from klaw.store.engine.journal import Journal
-from klaw.store.rebuild import missing
+from klaw.store.rebuild import offline
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.files import Places
-from klaw.store.rebuild.missing import is_missing
+from klaw.store.rebuild.offline import is_missing
 from klaw.store.rebuild.values import Progress
 from klaw.store.store import open_store
 from tests.support.reindexing import digests_of, filled, run
@@ -34,12 +34,12 @@ def lose(root: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from klaw.store.rebuild import missing
+from klaw.store.rebuild import offline
 from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.files import Places
 
 places = Places(Path(sys.argv[1]))
-for step in missing._steps(places, Building(places, slice_s=0)):
+for step in offline._made_anew(places, Building(places, slice_s=0)):
     if step.phase == "messages" and step.done > 60:
         print("there", flush=True)
         time.sleep(600)
@@ -112,7 +112,7 @@ async def test_a_start_that_was_killed_goes_on(tmp_path: Path) -> None:
 async def test_a_cancelled_start_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await filled(tmp_path, vectors=False)
     lose(tmp_path)
-    monkeypatch.setattr(missing, "SLICE_S", 0)
+    monkeypatch.setattr(offline, "SLICE_S", 0)
     with trio.CancelScope() as scope:
         async with open_store(
             tmp_path / "klaw.db",
@@ -129,8 +129,8 @@ async def test_a_cancelled_start_keeps_what_it_has(tmp_path: Path, monkeypatch: 
 async def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_events: list[dict]) -> None:
     await filled(tmp_path, vectors=False)
     lose(tmp_path)
-    monkeypatch.setattr(missing, "SLICE_S", 0)
-    monkeypatch.setattr(missing, "REPORT_S", 0)
+    monkeypatch.setattr(offline, "SLICE_S", 0)
+    monkeypatch.setattr(offline, "REPORT_S", 0)
     seen: list[Progress] = []
     journal = Journal(tmp_path, checkpoint_bytes=1 << 20)
     async with open_store(tmp_path / "klaw.db", journal, readers=1, report=seen.append):

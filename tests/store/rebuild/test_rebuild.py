@@ -131,7 +131,9 @@ async def test_the_rebuilt_database_is_in_use_and_the_old_one_is_kept(tmp_path: 
         chat = new(chat="чат 1").chat
         session = await store.readers.run(messages.session, chat)
         for word in ("кошку", "gardens"):
-            assert (await store.readers.run(fulltext.search, [word], session.key, (0, 1 << 40), 100, 5)).best
+            assert (
+                await store.readers.run(fulltext.scores, [word], messages.chat_word(session.key), (0, 1 << 40), 100)
+            ).best(5)
         assert await store.readers.run(vector_search.nearest, unit(1), session.key, 1, 1 << 40, 5)
         (next_one,) = await store.writer.run(messages.append, [new("after", chat="чат 1")])
         assert next_one.message.seq == session.last_seq + 1

@@ -209,7 +209,9 @@ async def test_what_full_text_lacks_is_indexed_again(tmp_path: Path, log_events:
             assert coverage.uncovered == 0
         session = await store.readers.run(messages.session, MAIN)
         assert session is not None
-        hits = (await store.readers.run(fulltext.search, ["ключ"], session.key, (0, 1000), 1000, 20)).best
+        hits = (
+            await store.readers.run(fulltext.scores, ["ключ"], messages.chat_word(session.key), (0, 1000), 1000)
+        ).best(20)
         assert {hit.rowid for hit in hits} == {message.rowid for message in stored}
         assert await store.readers.run(lambda c: c.execute("PRAGMA quick_check").get) == "ok"
         repaired = [event for event in log_events if event["event"] == "index_repaired"]

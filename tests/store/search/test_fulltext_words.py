@@ -33,7 +33,7 @@ def found(connection: apsw.Connection, said: list[str], asked: list[str]) -> lis
         chat = f"c{connection.total_changes()}"
         said_messages = [messages.insert(connection, new(text, chat=chat)) for text in said]
     key = messages.session(connection, said_messages[0].chat).key
-    hits = fulltext.search(connection, asked, key, (0, 1 << 60), 100, 10).best
+    hits = fulltext.scores(connection, asked, messages.chat_word(key), (0, 1 << 60), 100).best(10)
     return [message.content for message in messages.by_rowids(connection, [hit.rowid for hit in hits])]
 
 
@@ -85,7 +85,9 @@ def highlighted(connection: apsw.Connection, text: str, asked: list[str]) -> str
         message = messages.insert(connection, new(text, chat="highlights"))
     key = messages.session(connection, message.chat).key
     sql = "SELECT highlight(messages_fts, 0, ?, ?) FROM messages_fts WHERE messages_fts MATCH ? AND rowid = ?"
-    return str(connection.execute(sql, (BEGINNING, END, fulltext.match_any(asked, key), message.rowid)).get)
+    return str(
+        connection.execute(sql, (BEGINNING, END, fulltext.match_in(asked, messages.chat_word(key)), message.rowid)).get
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,6 +197,6 @@ def test_words_that_there_is_no_time_for_are_left_out(connection: apsw.Connectio
         message = messages.insert(connection, new("один два три", chat="slow"))
     key = messages.session(connection, message.chat).key
     looked = iter([False, True])
-    hits = fulltext.search(connection, ["один", "два"], key, (0, 1 << 60), 1, 10, lambda: next(looked))
+    hits = fulltext.scores(connection, ["один", "два"], messages.chat_word(key), (0, 1 << 60), 1, lambda: next(looked))
     assert not hits.complete
-    assert len(hits.best) == 1
+    assert len(hits.best(10)) == 1

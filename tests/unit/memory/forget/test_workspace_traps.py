@@ -9,7 +9,7 @@ import pytest
 from klaw.domain.names import LOCAL_USER, UserId
 from klaw.memory.forget import finding
 from klaw.store.forget import logs as forget_logs
-from klaw.store.forget.derivation import FileMade
+from klaw.store.forget.derived import FileMade
 
 ANNA = UserId("anna")
 CHUNK = forget_logs.CHUNK_BYTES

@@ -11,7 +11,7 @@ from klaw.memory.recall.excerpt import MIN_SHARE_TOKENS, line_tokens, pack
 from klaw.memory.recall.gate import Evidence, Gate, calibrated, is_command
 from klaw.memory.recall.rank import RRF_K, reciprocal_rank_fusion
 from klaw.memory.recall.stopwords import content_words
-from klaw.store.search.fulltext import match_any
+from klaw.store.search.fulltext import match_in
 from klaw.store.search.tokenizer import stem
 from tests.support.repository import REPOSITORY
 from tests.support.stores import stored
@@ -195,7 +195,7 @@ def test_packing_keeps_its_budget_and_its_places(
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=5))
 def test_queries_are_never_fts_syntax(wanted: list[str]) -> None:
     """Whatever a word holds, it stands quoted in the expression."""
-    expression = match_any(wanted, 7)
+    expression = match_in(wanted, "c7")
     quoted = expression.split("{content}: (", 1)[1]
     assert quoted.count('"') % 2 == 0
 

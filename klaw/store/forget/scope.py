@@ -1,21 +1,25 @@
-"""SQL that finds what belongs to what is to be forgotten. Every question names the user."""
+"""SQL that finds what belongs to what is to be forgotten, and tells it in words. Every question names the user."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import apsw
 import attrs
 
+from klaw.domain.core_memory import Document
 from klaw.domain.fact import FactId
-from klaw.domain.forget import Quotes, fact_ids, fragments
-from klaw.domain.message import Message
-from klaw.domain.names import ChatId, UserId
+from klaw.domain.forget import Quotes, Thing, beginning, fact_ids, fragments
+from klaw.domain.message import Kind, Message, Role
+from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.person import PersonId
 from klaw.domain.task import TaskName
 from klaw.domain.topic import TopicId
-from klaw.store.forget import derivation
-from klaw.store.forget.derivation import CoreMade, FileMade, TaskMade
-from klaw.store.kinds import messages, topic_changes
+from klaw.errors import CoreUnreadable
+from klaw.store.forget import derived as derivation
+from klaw.store.forget.derived import CoreMade, FileMade, TaskMade
+from klaw.store.forget.quoting import Named
+from klaw.store.kinds import facts, messages, people, topic_changes, topics
+from klaw.store.kinds.core_memory import read_core
 
 _TOPICS = """
 WITH RECURSIVE mine (id) AS (
@@ -79,9 +83,13 @@ def _saying(connection: apsw.Connection, user: UserId, quotes: Quotes) -> tuple[
 
 
 @attrs.frozen(kw_only=True)
-class Extra:
-    """What goes beside messages and facts."""
+class Wanted:
+    """What is to be forgotten, by its numbers; it goes in any case."""
 
+    user: UserId
+    rowids: tuple[int, ...] = ()
+    """Of the messages."""
+    facts: tuple[FactId, ...] = ()
     people: tuple[PersonId, ...] = ()
     topics: tuple[TopicId, ...] = ()
     """Whose summaries name what is forgotten."""
@@ -90,6 +98,8 @@ class Extra:
     """Whose receipts name the people."""
     runs: tuple[str, ...] = ()
     """That name them."""
+    named: Named | None = None
+    """Of a person: what names it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -129,26 +139,16 @@ class Scope:
     """All that was named. Content: never logged."""
 
 
-def scope(
-    connection: apsw.Connection,
-    user: UserId,
-    rowids: Sequence[int],
-    wanted: Sequence[FactId],
-    *,
-    with_facts: bool,
-    extra: Extra,
-) -> Scope:
+def scope(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> Scope:
     """What was made of a user's messages, and what says the same. Others' messages are left out.
 
     Args:
         connection: to read from.
-        user: whose.
-        rowids: the messages.
-        wanted: facts that go in any case.
-        with_facts: also those that were made of the messages, or say the same, and people known by nothing else.
-        extra: what else goes in any case.
+        wanted: what goes in any case.
+        with_facts: also facts that were made of the messages, or say the same, and people known by nothing else.
     """
-    asked = [each for each in messages.by_rowids(connection, rowids) if each.user == user]
+    user = wanted.user
+    asked = [each for each in messages.by_rowids(connection, wanted.rowids) if each.user == user]
     derived = derivation.follow(connection, user, [each.rowid for each in asked], with_tasks=with_facts)
     own = messages.by_rowids(connection, [*derived.rowids, *derived.shown])
     marked = json.dumps(derived.rowids)
@@ -156,26 +156,26 @@ def scope(
     ended = sorted(now | topic_changes.past_topics(connection, user, derived.rowids))
     covering = [(ChatId(chat), number) for chat, number in connection.execute(_SUMMARIES, (user, marked))]
     texts = [each.content for each in asked]
-    for fact in wanted:
+    for fact in wanted.facts:
         texts += fact_texts(connection, user, fact)
     related = {row[0] for row in connection.execute(_FACTS_MADE, (user, marked, json.dumps(ended)))}
     related -= derivation.facts_of_others(connection, user, derived)
     saved, dead = derivation.facts_of(connection, user, derived)
     said, said_once = _saying(connection, user, Quotes.of(fragments(texts)))
-    related = (related | saved | said) - set(wanted)
-    gone = {*wanted, *dead, *said_once, *(related if with_facts else ())}
+    related = (related | saved | said) - set(wanted.facts)
+    gone = {*wanted.facts, *dead, *said_once, *(related if with_facts else ())}
     for fact_id in sorted(related if with_facts else ()):
         texts += fact_texts(connection, user, FactId(fact_id))
-    made = {PersonId(row[0]) for row in connection.execute(_PEOPLE_MADE, (user, marked))} - set(extra.people)
+    made = {PersonId(row[0]) for row in connection.execute(_PEOPLE_MADE, (user, marked))} - set(wanted.people)
     there = derivation.tasks_there(connection, user, derived.effects)
     return Scope(
         user=user,
         own=tuple(own),
         facts=fact_ids(gone),
         kept_facts=fact_ids(related - gone),
-        topics=tuple(sorted({*ended, *extra.topics})),
-        summaries=tuple(sorted({*covering, *extra.summaries})),
-        people=tuple(sorted({*extra.people, *(made if with_facts else ())})),
+        topics=tuple(sorted({*ended, *wanted.topics})),
+        summaries=tuple(sorted({*covering, *wanted.summaries})),
+        people=tuple(sorted({*wanted.people, *(made if with_facts else ())})),
         kept_people=() if with_facts else tuple(sorted(made)),
         tasks=tuple(there),
         changed_tasks=tuple(sorted({each.name for each in derived.effects.tasks} - {each.name for each in there})),
@@ -188,3 +188,96 @@ def scope(
         with_facts=with_facts,
         texts=tuple(texts),
     )
+
+
+# -- in words: so that somebody sees it before it goes ----------------------------------------------------------------
+
+_SUMMARY = "SELECT text FROM summaries WHERE user_id = ? AND chat_id = ? AND number = ?"
+
+
+def things_of(connection: apsw.Connection, scope: Scope) -> list[Thing]:
+    """Everything but files, in the order in which one was made of another."""
+    shown = frozenset(scope.shown)
+    found = [_message(each) for each in scope.own if each.rowid not in shown]
+    found += _runs(connection, scope)
+    found += _facts(connection, scope.user, scope.facts, goes=True)
+    found += _people(connection, scope.user, scope.people, goes=True)
+    found += _topics(connection, scope.user, scope.topics)
+    found += _summaries(connection, scope.user, scope.summaries)
+    found += _tasks(scope)
+    found += _core(connection, scope)
+    found += _facts(connection, scope.user, scope.kept_facts, goes=False)
+    found += _people(connection, scope.user, scope.kept_people, goes=False)
+    for program in scope.programs:
+        remedy = "what a program or another server did stays: look there"
+        found.append(Thing(kind="program", name=program, goes=False, remedy=remedy))
+    return found
+
+
+def _message(message: Message) -> Thing:
+    kind, text = "message", message.content
+    if message.type is Kind.TOOL_CALL:
+        kind = "tool call"
+        calls = (f"{name} {arguments}" for name, arguments in derivation.calls_of(message))
+        text = "; ".join(filter(None, (text, *calls)))
+    elif message.type is Kind.TOOL_RESULT:
+        kind = "tool result"
+    elif message.role is Role.ASSISTANT:
+        kind = "answer"
+    at = message.created_at[:16].replace("T", " ")
+    return Thing(
+        kind=kind,
+        name=f"{name_of(message.chat)}#{message.seq}  {message.role.value}  {at}Z",
+        text=beginning(text),
+    )
+
+
+def _runs(connection: apsw.Connection, scope: Scope) -> Iterator[Thing]:
+    for run in derivation.run_texts(connection, scope.user, scope.runs):
+        yield Thing(kind="run", name=f"{run.id} of {run.task}", text=beginning(run.message))
+
+
+def _facts(connection: apsw.Connection, user: UserId, ids: Sequence[FactId], *, goes: bool) -> Iterator[Thing]:
+    for fact in ids:
+        now = facts.get(connection, user, fact)
+        texts = [now.text] if now is not None else fact_texts(connection, user, fact)[-1:]
+        kind = "fact" if now is not None and now.active else "former fact"
+        yield Thing(kind=kind, name=fact, text=beginning("".join(texts)), goes=goes)
+
+
+def _people(connection: apsw.Connection, user: UserId, ids: Sequence[PersonId], *, goes: bool) -> Iterator[Thing]:
+    for each in ids:
+        known = [past.value for past in people.history(connection, user, each) if past.value is not None]
+        words = [known[-1].name, known[-1].relation] if known else []
+        yield Thing(kind="person", name=each, text=beginning("  ".join(filter(None, words))), goes=goes)
+
+
+def _topics(connection: apsw.Connection, user: UserId, ids: Sequence[TopicId]) -> Iterator[Thing]:
+    for each in ids:
+        topic = topics.get(connection, user, each)
+        if topic is not None:
+            left = "made again from what is left"
+            yield Thing(kind="topic", name=str(each), text=beginning(topic.summary), remedy=left)
+
+
+def _summaries(connection: apsw.Connection, user: UserId, ids: Sequence[tuple[ChatId, int]]) -> Iterator[Thing]:
+    for chat, number in ids:
+        text = connection.execute(_SUMMARY, (user, chat, number)).get
+        yield Thing(kind="summary", name=f"{name_of(chat)} {number}", text=beginning(str(text or "")))
+
+
+def _tasks(scope: Scope) -> Iterator[Thing]:
+    for task in scope.tasks:
+        yield Thing(kind="task", name=task.name, text=beginning(task.message), goes=scope.with_facts)
+
+
+def _core(connection: apsw.Connection, scope: Scope) -> Iterator[Thing]:
+    try:
+        document: Document = read_core(connection, scope.user) if scope.core else {}
+    except CoreUnreadable:
+        remedy = "core_memory.json cannot be read: correct it, and look for it there"
+        yield Thing(kind="core memory", name="core_memory.json", goes=False, remedy=remedy)
+        return
+    there = {(made.section, made.key): made.value for made in scope.core if made.is_in(document)}
+    for (section, key), value in there.items():
+        yield Thing(kind="core memory", name=f"{section}, {key}", text=beginning(value), goes=scope.with_facts)

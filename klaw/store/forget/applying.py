@@ -1,0 +1,300 @@
+"""SQL of forgetting: what was made of messages, and taking them and what quotes them out of the database.
+
+A forgotten message keeps its row, number and id, so that no client misses a number, as a command's row without content:
+nothing that reads conversations looks at those. Every question names the user.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from klaw.convert import JOURNAL, Form
+from klaw.domain.forget import FORGOTTEN, MARK, Quotes, each_text
+from klaw.domain.message import Message
+from klaw.domain.names import UserId
+from klaw.domain.person import Finder
+from klaw.store.changes import Change, Kind, record
+from klaw.store.engine import meta
+from klaw.store.engine.connect import snapshot
+from klaw.store.forget import quoting
+from klaw.store.forget.entry import ForgetEntry, Forgetting, Forgot, Lines
+from klaw.store.forget.quoting import Looked, Place
+from klaw.store.forget.scope import Scope, Wanted, fact_texts, scope
+from klaw.store.kinds import facts, messages, people, summaries, topic_changes, topics
+from klaw.store.rows import dumps
+from klaw.store.search import coverage, vector_codes
+
+_PENDING = "forget_pending"
+"""In ``meta``: forgettings that may not be finished in the logs."""
+_FTS = ("messages_fts", "facts_fts", "topics_fts", "tool_notes_fts", "chunks_fts")
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+def look(connection: apsw.Connection, wanted: Wanted, *, with_facts: bool) -> tuple[Scope, Looked]:
+    """What belongs to it and what quotes it, of the same moment."""
+    with snapshot(connection):
+        found = scope(connection, wanted, with_facts=with_facts)
+        return found, quoting.look(
+            connection, wanted.user, found.texts, [each.rowid for each in found.own], found.asked
+        )
+
+
+# -- carrying out ------------------------------------------------------------------------------------------------------
+
+_ERASE = """
+UPDATE messages SET role = 'system', type = 'command', content = '', metadata = ?2, tokens = 0, embedded = 0,
+    topic_id = NULL WHERE rowid = ?1
+"""
+_EMPTY = """
+UPDATE runs SET message = ?3, result = '', note = NULL,
+    details = json_object('usage', json(coalesce(details -> '$.usage', '{}')))
+WHERE user_id = ?1 AND id IN (SELECT value FROM json_each(?2))
+"""
+
+
+def tombstone(time: str) -> dict[str, str]:
+    """The metadata of a forgotten message's row."""
+    return {FORGOTTEN: time}
+
+
+def apply(connection: apsw.Connection, change: Change[Forgetting], looked: Looked | None = None) -> Forgot:
+    """Carry out a change of the memory journal. A database made of logs that were cleaned has nothing to clean.
+
+    Args:
+        connection: the writer's, in its transaction.
+        change: what is forgotten.
+        looked: what a look found a moment ago, so that only what was written since is looked through here.
+    """
+    entry, waiting = ForgetEntry.of(change), _waiting(connection)
+    if entry.done is not None:
+        _put_waiting(connection, [each for each in waiting if each["entry"] != entry.done])
+        return Forgot(entry=entry, pieces=(), own=())
+    for table in _FTS:
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - constants
+    own = tuple(each for each in messages.by_rowids(connection, entry.messages) if each.user == entry.user)
+    looked = looked or quoting.look(connection, entry.user, _texts(connection, own, entry), entry.messages, entry.asked)
+    for topic in entry.topics:
+        topics.end(connection, change, topic, None)
+    for chat, number in entry.summaries:
+        summaries.remove(connection, chat, number)
+    for fact in entry.facts:
+        facts.forget(connection, entry.user, fact)
+    _take_out_names(connection, entry)
+    if entry.ran:
+        connection.execute(_EMPTY, (entry.user, dumps(list(entry.ran)), MARK))
+    for person in entry.people:
+        people.forget(connection, entry.user, person)
+    people.forget_past(connection, entry.user, entry.past)
+    people.forget_mentions(connection, entry.user, entry.topics, [message.id for message in own])
+    for message in own:
+        _erase(connection, message, entry)
+    topic_changes.forget(connection, entry.user, entry.messages, entry.topics, entry.entry)
+    redact(connection, entry, looked)
+    meta.put(connection, f"{meta.LAST_FORGETTING}{entry.user}", str(entry.entry))
+    _put_waiting(connection, [*waiting, record(change)])
+    return Forgot(entry=entry, pieces=looked.pieces, own=own, lines=lines(connection, entry))
+
+
+def _texts(connection: apsw.Connection, own: Sequence[Message], entry: ForgetEntry) -> list[str]:
+    texts = [each.content for each in own if each.rowid in entry.asked]
+    for fact in entry.facts:
+        texts += fact_texts(connection, entry.user, fact)
+    return texts
+
+
+def _erase(connection: apsw.Connection, message: Message, entry: ForgetEntry) -> None:
+    _take_out(connection, "messages", message.rowid)
+    topic = topics.topics_of(connection, message.user, [message.rowid]).get(message.rowid)
+    connection.execute(_ERASE, (message.rowid, dumps(tombstone(entry.time))))
+    if topic is not None:  # of a topic that the entry does not name: it was made between two starts
+        topics.count_again(connection, message.user, topic, entry.entry, entry.time)
+
+
+_NEXT = """
+SELECT rowid FROM messages
+WHERE chat_id = ? AND seq > ? AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled') ORDER BY seq LIMIT 1
+"""
+
+
+def _drop_next_vector(connection: apsw.Connection, message: Message) -> None:
+    """The next message was embedded in the light of this one (``memory.passage``): it is embedded again."""
+    following = connection.execute(_NEXT, (message.chat, message.seq)).get
+    for each in messages.by_rowids(connection, [following] if following is not None else []):
+        _drop_vector(connection, each)
+        connection.execute("UPDATE messages SET embedded = 0 WHERE rowid = ?", (each.rowid,))
+
+
+def _drop_vector(connection: apsw.Connection, message: Message) -> None:
+    """Overwrite a message's vector and its code, and remove the vector: vec0 leaves the bytes of a removed one."""
+    session = messages.session(connection, message.chat)
+    if session is not None:
+        vector_codes.erase(connection, session.key, [message.rowid])
+    if coverage.has_vector_table(connection):
+        vector = connection.execute("SELECT length(embedding) FROM vec_messages WHERE rowid = ?", (message.rowid,)).get
+        if vector is not None:
+            zeros = (bytes(vector), message.rowid)
+            connection.execute("UPDATE vec_messages SET embedding = ? WHERE rowid = ?", zeros)
+            connection.execute("DELETE FROM vec_messages WHERE rowid = ?", (message.rowid,))
+
+
+def redact(connection: apsw.Connection, entry: ForgetEntry, looked: Looked) -> None:
+    """Put MARK in place of each piece wherever a user's rows quote it."""
+    quotes = Quotes.of(looked.pieces)
+    if not quotes:
+        return
+    found = quoting.rows_with(connection, entry.user, quotes, looked, entry.messages, entry.asked)
+    for place in quoting.PLACES:
+        for row in found[place.table]:
+            _redact_row(connection, entry.user, place, row, quotes)
+
+
+_INDEXED = ("messages", "topics", "tool_notes")
+_INDEX = (
+    "INSERT INTO {table}_fts (rowid, content, scope) SELECT rowid, content, scope FROM {table}_search WHERE rowid = ?"
+)
+_UNINDEX = """
+INSERT INTO {table}_fts ({table}_fts, rowid, content, scope)
+SELECT 'delete', rowid, content, scope FROM {table}_search WHERE rowid = ?
+"""
+_AGAIN = {
+    "messages": (
+        "UPDATE messages SET embedded = 0 WHERE rowid = ?",
+        """
+        UPDATE topics SET chars = (SELECT coalesce(sum(length(content)), 0) FROM messages WHERE topic_id = topics.id)
+        WHERE id = (SELECT topic_id FROM messages WHERE rowid = ?)
+        """,
+        "DELETE FROM vec_topics WHERE rowid = (SELECT topic_id FROM messages WHERE rowid = ?)",
+    ),
+    "topics": ("DELETE FROM vec_topics WHERE rowid = ?",),
+    "tool_notes": (
+        "DELETE FROM vec_tool_notes WHERE rowid = ?",
+        "UPDATE tool_notes SET vector_model = NULL WHERE rowid = ?",
+    ),
+}
+"""What is made of a row's text is made again."""
+
+
+def _take_out(connection: apsw.Connection, table: str, row: int | str) -> None:
+    """Take a row's old text out of the index, and the vectors that were made of a message."""
+    if table in _INDEXED and (table != "messages" or coverage.has_text(connection, int(row))):
+        connection.execute(_UNINDEX.format(table=table), (row,))
+    for message in messages.by_rowids(connection, [int(row)]) if table == "messages" else ():
+        _drop_vector(connection, message)
+        _drop_next_vector(connection, message)
+
+
+def _redact_row(connection: apsw.Connection, user: UserId, place: Place, row: int | str, quotes: Quotes) -> None:
+    table, columns = place.table, place.columns
+    read = f"SELECT {', '.join(columns)} FROM {table} WHERE {place.key} = ? AND +user_id = ?"  # noqa: S608 - constants
+    values = connection.execute(read, (row, user)).fetchone()
+    if values is None:
+        return
+    new = [_redacted(column, value, quotes) for column, value in zip(columns, values, strict=True)]
+    if new == list(values):
+        return
+    _take_out(connection, table, row)
+    write = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {place.key} = ?"  # noqa: S608
+    connection.execute(write, (*new, row))
+    if table in _INDEXED:
+        connection.execute(_INDEX.format(table=table), (row,))
+    for statement in _AGAIN.get(table, ()):
+        connection.execute(statement, (row,))
+
+
+def _redacted(column: str, value: str | None, quotes: Quotes) -> str | None:
+    if value is None:
+        return None
+    if column not in quoting.JSON_COLUMNS:
+        return str(quotes.taken_out(value))
+    document = json.loads(value)
+    cut = quotes.taken_out(document)
+    return value if cut == document else dumps(cut)
+
+
+def merge_small_indexes(connection: apsw.Connection) -> None:
+    """Merge the indexes in which rows were replaced before they were told to leave no words: what was taken out of them
+    is a mark beside the old words until then. That of messages is large, and nothing but forgetting takes words out."""
+    for table in _FTS[1:]:
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608 - constants
+
+
+# -- what is not finished ----------------------------------------------------------------------------------------------
+
+
+def pending(connection: apsw.Connection) -> list[ForgetEntry]:
+    """Forgettings that may not be finished in the logs, the oldest first."""
+    return [ForgetEntry.of(FORGET.read(each)) for each in _waiting(connection)]
+
+
+def _waiting(connection: apsw.Connection) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(meta.get(connection, _PENDING) or "[]")
+    return found
+
+
+def _put_waiting(connection: apsw.Connection, waiting: Sequence[dict[str, Any]]) -> None:
+    if waiting:
+        meta.put(connection, _PENDING, dumps(waiting))
+    else:
+        meta.remove(connection, _PENDING)
+
+
+FORGET: Kind[Forgetting] = Kind(
+    what="forget",
+    counted="forgets",
+    ops={"put": Forgetting, "remove": None},
+    key=Form(lambda key: JOURNAL.read(int(key), int) if key else None, lambda done: "" if done is None else str(done)),
+    apply=apply,
+    clear=(
+        f"DELETE FROM meta WHERE key = '{_PENDING}'",  # noqa: S608 - constants
+        f"DELETE FROM meta WHERE substr(key, 1, {len(meta.LAST_FORGETTING)}) = '{meta.LAST_FORGETTING}'",  # noqa: S608
+    ),
+)
+
+
+# -- names of people, in receipts and runs ----------------------------------------------------------------------------
+
+_RECEIPT = "SELECT receipt FROM turns WHERE user_id = ? AND turn_id = ?"
+_PUT_RECEIPT = "UPDATE turns SET receipt = ?3 WHERE user_id = ?1 AND turn_id = ?2"
+_RUN = "SELECT message, result, note, error, details, change FROM runs WHERE user_id = ? AND id = ?"
+_PUT_RUN = """
+UPDATE runs SET message = ?3, result = ?4, note = ?5, error = ?6, details = ?7 WHERE user_id = ?1 AND id = ?2
+"""
+
+
+def _take_out_names(connection: apsw.Connection, entry: ForgetEntry) -> None:
+    """Put MARK in place of the names of the entry's people; called while they are still there."""
+    if not entry.turns and not entry.runs:
+        return
+    finder = Finder(tuple(people.own_names(connection, entry.user, entry.people).values()))
+    for turn in entry.turns:
+        receipt = connection.execute(_RECEIPT, (entry.user, turn)).get
+        if receipt is not None:
+            connection.execute(_PUT_RECEIPT, (entry.user, turn, _without(finder, receipt)))
+    for run in entry.runs:
+        row = connection.execute(_RUN, (entry.user, run)).fetchone()
+        if row is not None:
+            texts = [finder.without(text, MARK) if text else text for text in row[:4]]
+            connection.execute(_PUT_RUN, (entry.user, run, *texts, _without(finder, row[4])))
+
+
+def _without(finder: Finder, document: str) -> str:
+    return dumps(each_text(json.loads(document), lambda text: finder.without(text, MARK)))
+
+
+def lines(connection: apsw.Connection, entry: ForgetEntry) -> Lines:
+    """What lines of logs are to say after the entry was carried out."""
+    receipts, runs = {}, {}
+    for turn in entry.turns:
+        receipt = connection.execute(_RECEIPT, (entry.user, turn)).get
+        if receipt is not None:
+            receipts[turn] = json.loads(receipt)
+    for run in (*entry.runs, *entry.ran):
+        row = connection.execute(_RUN, (entry.user, run)).fetchone()
+        if row is not None:
+            names = ("message", "result", "note", "error")
+            runs[run] = {**dict(zip(names, row[:4], strict=True)), "details": json.loads(row[4]), "change": row[5]}
+    past = people.past_values(connection, entry.user, entry.past)
+    return Lines(people=past, receipts=receipts, runs=runs)
