@@ -7,6 +7,7 @@ model that answers, all questions to models pause in the same way.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 import attrs
@@ -126,7 +127,12 @@ class Archivist(Nudge):
         task_status.started()
         while True:
             try:
-                while await self._finish_topics(vitals) or await self._archive_next(vitals):
+                # The next step that a stored topic waits for (its vector, its facts, its consolidation), else a chunk.
+                while (
+                    await self._embed_next(vitals)
+                    or await self._finish_next(vitals)
+                    or await self._archive_next(vitals)
+                ):
                     pass
                 self.status = attrs.evolve(
                     self.status,
@@ -271,10 +277,6 @@ class Archivist(Nudge):
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    async def _finish_topics(self, vitals: Vitals) -> bool:
-        """Take the next step that a stored topic waits for: its vector, its facts, its consolidation."""
-        return await self._embed_next(vitals) or await self._finish_next(vitals)
-
     async def _embed_next(self, vitals: Vitals) -> bool:
         readers, after = self._readers, 0
         while page := await readers.run(topic_vectors.unembedded, after, BATCH_TOPICS):
@@ -308,10 +310,8 @@ class Archivist(Nudge):
 
     async def _finish_next(self, vitals: Vitals) -> bool:
         after = 0
-        with_facts = bool(self._on_topic)
-        while page := await self._readers.run(
-            topics.unfinished, with_facts=with_facts, after=after, limit=BATCH_TOPICS
-        ):
+        facts = bool(self._on_topic)
+        while page := await self._readers.run(topics.unfinished, with_facts=facts, after=after, limit=BATCH_TOPICS):
             for topic in page:
                 if not self._waits("topic", topic.id) and await self._finish(vitals, topic):
                     return True
@@ -366,14 +366,8 @@ class Archivist(Nudge):
         vector = await readers.run(topic_vectors.read, topic.user, topic.id)
         if vector is None:
             return None
-        near = await readers.run(
-            topic_vectors.nearest,
-            topic.user,
-            vector,
-            min_cosine=MIN_COSINE,
-            limit=5 * MAX_CANDIDATES,
-            chat=topic.chat,
-        )
+        nearest = partial(topic_vectors.nearest, min_cosine=MIN_COSINE, limit=5 * MAX_CANDIDATES, chat=topic.chat)
+        near = await readers.run(nearest, topic.user, vector)
         known = await readers.run(topics.by_ids, topic.user, [each.topic for each in near])
         like = [TopicCandidate(topic=known[each.topic], score=each.cosine) for each in near if each.topic in known]
         return candidates(topic, like)
