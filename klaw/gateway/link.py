@@ -43,6 +43,9 @@ class Close(enum.Enum):
         self.polite = polite
 
 
+SHARE = 2.0
+"""So many frames on the wire may come for each message: pings and pieces of messages never reach a session, but each of
+them costs as much as a small message."""
 READ_BYTES = 4096
 """Read at once: some hundred frames at most, so that no connection keeps the event loop for long."""
 SEND_S = 15.0
@@ -60,8 +63,7 @@ class WebSocketLink:
     Args:
         connection: a socket that does not block; closed by the caller.
         ws: its protocol, after the handshake.
-        pace: of frames on the wire. Pings and pieces of messages never reach a session, but each of them costs as much
-            as a small message.
+        messages_per_second, burst: how fast messages may come, and how many at once.
         capacity: frames that may wait to be sent.
         max_bytes: of a message; of a longer one the beginning is handed over.
         ping_s: a peer that is silent for so long is asked for a sign of life.
@@ -73,7 +75,8 @@ class WebSocketLink:
         ws: Connection,
         name: str,
         *,
-        pace: TokenBucket,
+        messages_per_second: float,
+        burst: int,
         capacity: int,
         max_bytes: int,
         ping_s: float,
@@ -86,7 +89,7 @@ class WebSocketLink:
         self._socket = connection
         self._ws = ws
         self._name = name
-        self._pace = pace
+        self._pace = TokenBucket(SHARE * messages_per_second, round(SHARE * burst), trio.current_time())
         self._max_bytes = max_bytes
         self._ping_s = ping_s
         self._heard_at = trio.current_time()

@@ -29,7 +29,7 @@ from klaw.gateway.link import Close, WebSocketLink
 from klaw.gateway.requests import answer
 from klaw.gateway.sending import ANSWER_S, Sending
 from klaw.toolbox.approvals import Approvals
-from klaw.wire.codec import decode_client
+from klaw.wire.codec import byte_size, decode_client
 from klaw.wire.frames import (
     HISTORY_LIMIT,
     PROTOCOL_VERSION,
@@ -46,8 +46,6 @@ from klaw.wire.frames import (
     Welcome,
 )
 
-SHARE = 2.0
-"""So many frames on the wire for each message that a connection may send."""
 MAX_REQUESTS = 16
 """Requests of one connection that are being answered; more are refused as ``busy``."""
 MAX_CLIENT_NAME = 64
@@ -128,7 +126,8 @@ class Session:
             connection,
             ws,
             session_id,
-            pace=TokenBucket(SHARE * config.messages_per_second, round(SHARE * config.burst), now),
+            messages_per_second=config.messages_per_second,
+            burst=config.burst,
             capacity=config.outbox_frames,
             max_bytes=config.max_frame_bytes,
             ping_s=config.ping_s,
@@ -274,7 +273,7 @@ class Session:
         if not self._still_allowed():
             return 0.0
         now = trio.current_time()
-        wait_s = self._bucket.take(now) or talk.allowance.take(_size(data), now)
+        wait_s = self._bucket.take(now) or talk.allowance.take(byte_size(data), now)
         frame = self._decode(data)
         if frame is not None:
             self._carry_out(frame, wait_s, talk)
@@ -394,10 +393,6 @@ class _Talk:
     watches: deque[Watch] = attrs.Factory(deque)
     """Watches that were asked for; bounded by ``MAX_WATCHED``."""
     watch_asked: trio.lowlevel.ParkingLot = attrs.Factory(trio.lowlevel.ParkingLot)
-
-
-def _size(data: str | bytes) -> int:
-    return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode("utf-8", "surrogatepass"))
 
 
 def _printable(client: str | None) -> str | None:

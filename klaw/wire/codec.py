@@ -31,8 +31,7 @@ def decode_client(text: str, max_bytes: int) -> ClientFrame:
         ProtocolError: ``frame_too_large`` (closes), ``bad_json``, ``bad_frame``, ``unknown_type``, ``bad_text``,
             ``empty_text``, ``bad_chat``, ``bad_id``.
     """
-    # A text is never shorter in bytes than in characters, so most frames need no encoding to be judged.
-    if len(text) * 4 > max_bytes and len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+    if byte_size(text) > max_bytes:
         raise ProtocolError("frame_too_large", f"a frame has at most {max_bytes} bytes", close=True)
     tree = _tree(text)
     try:
@@ -42,6 +41,11 @@ def decode_client(text: str, max_bytes: int) -> ClientFrame:
             with suppress(BadValue, ProtocolError):
                 error.marks[name] = FRAMES.read(tree.get(name), kind)
         raise
+
+
+def byte_size(data: str | bytes) -> int:
+    """Of a text its length in UTF-8."""
+    return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode("utf-8", "surrogatepass"))
 
 
 def decode_server(text: str) -> ServerFrame | None:

@@ -394,19 +394,6 @@ RequestFrame: TypeAlias = GetHistory | GetChats | Stop | GetReceipt | GetStatus
 """What a chat or the server answers with one frame of the same ``ref``."""
 ClientFrame: TypeAlias = Hello | Send | RequestFrame | Watch | Approve
 ServerFrame: TypeAlias = (
-    Welcome
-    | Ack
-    | ChatMessage
-    | Delta
-    | Tool
-    | Approval
-    | ApprovalEnded
-    | Status
-    | History
-    | ChatList
-    | Receipt
-    | Stopped
-    | CaughtUp
-    | Error
-    | Notice
-)
+    Welcome | Ack | ChatMessage | Delta | Tool | Approval | ApprovalEnded | Status | History | ChatList | Receipt
+    | Stopped | CaughtUp | Error | Notice
+)  # fmt: skip
