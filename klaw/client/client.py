@@ -295,10 +295,12 @@ class Client:
 
     def _acknowledge(self, ack: Ack) -> None:
         unacked = self._unacked.get(ack.id)
-        text = unacked.frame.text if unacked is not None else ""
+        if unacked is None:  # its sender gave up waiting: what it says is fetched
+            self._streams.reach(ack.chat, ack.seq)
+            return
+        text = unacked.frame.text
         self._streams.place(ChatMessage(chat=ack.chat, seq=ack.seq, id=ack.id, role="user", kind="text", content=text))
-        if unacked is not None:
-            unacked.reply.set(ack.seq)
+        unacked.reply.set(ack.seq)
 
     def _complain(self, error: Error) -> None:
         refused = RequestRefused(

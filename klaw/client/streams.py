@@ -222,6 +222,11 @@ class Streams:
         self._cursor(entry.chat).place(entry)
         self._advance(entry.chat)
 
+    def reach(self, chat: str, seq: int) -> None:
+        """A chat has a message that came without its text."""
+        self._cursor(chat).reach(seq, start=seq - 1)
+        self._advance(chat)
+
     def message(self, message: ChatMessage) -> None:
         if not message.replayed:
             self._cursor(message.chat).live()

@@ -176,6 +176,27 @@ async def test_a_repeated_ack_after_the_replayed_message_is_no_second_entry() ->
         assert [entry.seq for entry in await take(client, 2)] == [1, 2]
 
 
+async def test_a_message_whose_sender_gave_up_is_seen_with_its_text() -> None:
+    """Its acknowledgement comes when nobody knows the text any more."""
+    server, sent, gave_up = FakeServer(), trio.Event(), trio.Event()
+
+    async def answer_late(link: Link, frame: object) -> bool:
+        sent.set()
+        await gave_up.wait()
+        return False
+
+    server.on_send = answer_late
+    async with server.serving(), connect(server.url, chats={"main": 0}) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.send, "main", "said in haste", "mine")
+        await sent.wait()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True), trio.fail_after(HANG_S):
+            await trio.testing.wait_all_tasks_blocked()
+            gave_up.set()
+            (entry,) = await take(client, 1)
+        assert (entry.seq, entry.id, entry.content) == (1, "mine", "said in haste")
+
+
 async def test_a_server_with_older_data_is_followed_from_where_it_is() -> None:
     server = FakeServer()
     server.store("main", "user", "only one")
