@@ -208,8 +208,9 @@ class WebSocketLink:
         """The whole message, when it is; or what there is of one that is too long."""
         if event.message_finished and not self._pieces:
             return event.data
-        self._pieces.append(event.data)
-        self._size += len(event.data)
+        if event.data:  # a peer may send empty pieces for ever
+            self._pieces.append(event.data)
+            self._size += len(event.data)
         if not event.message_finished and self._size <= self._max_bytes:
             return None
         whole = "".join(self._pieces)
