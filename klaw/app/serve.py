@@ -124,7 +124,7 @@ class _Listener:
 async def _start_admin(app: App, listener: _Listener) -> None:
     ensure_private_dir(app.core.paths.runtime_dir)
     parts = {**operation_parts(app), "connections": listener.gateway.connections, "address": lambda: listener.url}
-    ask = partial(perform, asker=OPERATOR, parts=parts)
+    ask = partial(perform, caller=OPERATOR, parts=parts)
     run = partial(admin_socket.run, path=app.core.paths.admin_socket, perform=ask)
     await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
 

@@ -38,7 +38,7 @@ _CALIBRATED = {"catalogue": "by Klaw's makers", "built-in": "here, on the built-
 
 
 @attrs.frozen(kw_only=True)
-class Known:
+class ModelNames:
     names: tuple[str, ...] = argument("which models (default: all)", default=(), positional=True, metavar="NAME")
     verify: bool = argument("check the checksums of what is installed", default=False)
 
@@ -81,8 +81,8 @@ def _pulled(answer: dict[str, Any]) -> Shown:
     return Shown((), found=all(each["state"] not in ("failed", "damaged") for each in answer["models"]))
 
 
-@NOUN.operation("models_pull", Known, cli="pull", show=_pulled)
-def pull(asked: Known, paths: Paths, progress: ProgressLine, warn: Say) -> dict[str, Any]:
+@NOUN.operation("models_pull", ModelNames, cli="pull", show=_pulled)
+def pull(asked: ModelNames, paths: Paths, progress: ProgressLine, warn: Say) -> dict[str, Any]:
     """Download models and install them. If one cannot be had, the others are still fetched."""
     from klaw.models.pull import pull, status
 
@@ -104,8 +104,8 @@ def pull(asked: Known, paths: Paths, progress: ProgressLine, warn: Say) -> dict[
     return {"models": rows}
 
 
-@NOUN.operation("models_list", Known, cli="list", show=_pulled)
-def listed(asked: Known, paths: Paths, say: Say) -> dict[str, Any]:
+@NOUN.operation("models_list", ModelNames, cli="list", show=_pulled)
+def listed(asked: ModelNames, paths: Paths, say: Say) -> dict[str, Any]:
     """List the known models and whether they are installed. The exit code is 1 if one is damaged."""
     from klaw.models.pull import status
 

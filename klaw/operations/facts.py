@@ -32,7 +32,7 @@ from klaw.operations.operation import (
 )
 
 if TYPE_CHECKING:
-    from klaw.memory.facts.facts import Facts, Known
+    from klaw.memory.facts.facts import Facts, KnownFact
     from klaw.store.engine.database import Readers
 
 T = TypeVar("T")
@@ -164,11 +164,11 @@ def as_json(fact: Fact) -> dict[str, Any]:
     return attrs.asdict(fact, filter=lambda field, _value: field.name != "user")
 
 
-def _written(outcome: "T | Known") -> T:
+def _written(outcome: "T | KnownFact") -> T:
     """What was done. Raises OperationError when nothing was changed."""
-    from klaw.memory.facts.facts import Known
+    from klaw.memory.facts.facts import KnownFact
 
-    if isinstance(outcome, Known):
+    if isinstance(outcome, KnownFact):
         raise OperationError("fact_exists", f"nothing was changed: the fact {outcome.fact.id} says the same")
     return outcome
 

@@ -34,7 +34,7 @@ from klaw.operations.operation import (
 if TYPE_CHECKING:
     from klaw.memory.facts.people import People
     from klaw.store.engine.database import Readers
-    from klaw.store.kinds.people import Known
+    from klaw.store.kinds.people import KnownPerson
 
 MOST_MENTIONS = 100
 FOUND = 5
@@ -216,7 +216,7 @@ def as_json(person: Person) -> dict[str, Any]:
     return attrs.asdict(person, filter=lambda field, _value: field.name != "user")
 
 
-def _known(known: "Known") -> dict[str, Any]:
+def _known(known: "KnownPerson") -> dict[str, Any]:
     return {**as_json(known.person), "topics": known.topics, "last_at": known.last_at}
 
 
@@ -224,7 +224,7 @@ async def _with_counts(readers: "Readers", person: Person) -> dict[str, Any]:
     from klaw.store.kinds import people as sql
 
     found = await readers.run(sql.of_user, person.user, only=person.id)
-    return _known(found[0] if found else sql.Known(person, 0, None))
+    return _known(found[0] if found else sql.KnownPerson(person, 0, None))
 
 
 async def _meant(people: "People", user: UserId, text: str, field: str = "person") -> PersonId:

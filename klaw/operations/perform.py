@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class Asker:
+class Caller:
     """Who asks."""
 
     user: UserId | None = None
@@ -35,7 +35,7 @@ class Asker:
     """Where a slash command was given."""
 
 
-OPERATOR = Asker()
+OPERATOR = Caller()
 
 
 @attrs.frozen
@@ -63,24 +63,24 @@ def read(operation: Operation, given: Mapping[str, Any]) -> Call:
     raise OperationError("bad_args", problems=problems)
 
 
-async def perform(call: Call, asker: Asker, parts: Mapping[str, Any]) -> dict[str, Any]:
+async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[str, Any]:
     """Carry out an operation; the result is as JSON has it.
 
     Args:
         call: what is asked.
-        asker: who asks.
+        caller: who asks.
         parts: of the server, by the names that handlers use for them.
 
     Raises:
-        OperationError: the asker may not, or it cannot be done.
+        OperationError: the caller may not, or it cannot be done.
         KlawError, trio.TooSlowError: a part failed or did not answer.
 
     Cancellation: what changes something may or may not be done.
     """
     operation = call.operation
-    user = _allowed(call, asker)
+    user = _allowed(call, caller)
     asked = await lengthened(parts["readers"], user, call.asked)
-    told = {"parts": parts, "asked": asked, "user": user, "asker": asker, "chat": asker.chat}
+    told = {"parts": parts, "asked": asked, "user": user, "caller": caller, "chat": caller.chat}
     available = ChainMap(told, cast("dict[str, Any]", parts))  # some parts are made when they are asked for
     try:
         result = await operation.handler(**supplied(operation.handler, available))
@@ -104,16 +104,16 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _allowed(call: Call, asker: Asker) -> UserId:
+def _allowed(call: Call, caller: Caller) -> UserId:
     """Whose data it is about. Raises OperationError (``forbidden``)."""
-    if call.operation.scope is Scope.CHAT and asker.chat is None:
+    if call.operation.scope is Scope.CHAT and caller.chat is None:
         raise OperationError("bad_request", "this is asked in a chat")
     named = getattr(call.asked, "user", None)
-    if asker.user is None:
+    if caller.user is None:
         return UserId(named or LOCAL_USER)
-    if call.operation.scope is Scope.OPERATOR or named not in (None, asker.user):
+    if call.operation.scope is Scope.OPERATOR or named not in (None, caller.user):
         raise OperationError("forbidden", "only whoever runs the server may ask this; users see their own data")
-    return asker.user
+    return caller.user
 
 
 # -- ids may be shortened: a beginning that only one has stands for it ------------------------------------------------

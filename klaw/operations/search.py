@@ -26,7 +26,7 @@ from klaw.operations.operation import (
     required,
     timed,
 )
-from klaw.operations.perform import Asker
+from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
     from klaw.memory.embed.embedder import Embedder
@@ -149,14 +149,14 @@ def _results(answer: dict[str, Any]) -> str:
 
 @NOUN.operation("search", Search, cli="", show=show, offline=True)
 async def search(
-    asked: Search, user: UserId, asker: Asker, search: "MemorySearch", readers: "Readers", embedder: "Embedder"
+    asked: Search, user: UserId, caller: Caller, search: "MemorySearch", readers: "Readers", embedder: "Embedder"
 ) -> dict[str, Any]:
     """Search all that was said, by words and by meaning."""
     from klaw.memory.search.search_order import Cursor
     from klaw.store.kinds import messages
     from klaw.store.search.history_search import HistoryFilters
 
-    chat = chat_of(asked.chat, user, any_user=asker.user is None and asked.user is None)
+    chat = chat_of(asked.chat, user, any_user=caller.user is None and asked.user is None)
     page = _page(asked.page)
     now = page.asked_at if isinstance(page, Cursor) else search.now()
     since, until = timed("since", asked.since, now), timed("until", asked.until, now, until=True)

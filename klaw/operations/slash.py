@@ -7,7 +7,7 @@ from klaw.chats.commands import SlashAnswer
 from klaw.domain.names import ChatId, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.operation import Lines, Marked, Operation, OperationError, Shown, Table, supplied
-from klaw.operations.perform import Asker, operations, perform, read
+from klaw.operations.perform import Caller, operations, perform, read
 
 
 class OperationCommands:
@@ -39,7 +39,7 @@ class OperationCommands:
         slash = operation.slash
         assert slash is not None
         call = read(operation, {**slash.given, **({slash.rest: rest} if slash.rest and rest else {})})
-        answer = await perform(call, Asker(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
+        answer = await perform(call, Caller(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
         show = slash.show or operation.show
         lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw"}))
         return SlashAnswer("\n".join(_written(lines)), slash.quotes(answer))

@@ -11,7 +11,7 @@ from klaw.domain.names import ChatId, UserId, user_id
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
 from klaw.operations.operation import Lines, Noun, Scope, Slash, Table, argument
-from klaw.operations.perform import Asker
+from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
     from klaw.actor.clock import Clock
@@ -126,7 +126,7 @@ def budget_json(report: "BudgetReport") -> dict[str, Any]:
 
 @NOUN.operation("usage", Usage, cli="", show=_lines, offline=True)
 async def usage(
-    asked: Usage, asker: Asker, readers: "Readers", clock: "Clock", budget: "Budget | None"
+    asked: Usage, caller: Caller, readers: "Readers", clock: "Clock", budget: "Budget | None"
 ) -> dict[str, Any]:
     """Show tokens and cost by day, chat, model, task or source."""
     from klaw.store.kinds import usage
@@ -134,7 +134,7 @@ async def usage(
 
     today = dt.datetime.fromtimestamp(clock.now(), dt.UTC).date()
     since = (today - dt.timedelta(days=asked.days - 1)).isoformat()
-    user = asker.user or (UserId(asked.user) if asked.user is not None else None)
+    user = caller.user or (UserId(asked.user) if asked.user is not None else None)
     total, groups = await readers.run(usage.both, UsageFilters(since=since, user=user), asked.by)
     return {
         "since": since,

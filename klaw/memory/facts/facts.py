@@ -69,7 +69,7 @@ class Saved:
 
 
 @attrs.frozen
-class Known:
+class KnownFact:
     """Nothing was written: it is there already, maybe in other words."""
 
     fact: Fact
@@ -80,7 +80,7 @@ class NoOlder:
     """Nothing was written: the fact that it was to replace is not there."""
 
 
-Outcome: TypeAlias = Saved | Known | NoOlder
+Outcome: TypeAlias = Saved | KnownFact | NoOlder
 
 
 @attrs.frozen
@@ -164,7 +164,7 @@ class Facts:
             vector = await self._vector(fact.text, background=background)
             known = await self._known(fact, vector, replaces)
             if known is not None:
-                return Known(known)
+                return KnownFact(known)
             taken: FactExists | None = None
             try:
                 return Saved(
@@ -177,7 +177,7 @@ class Facts:
             there = await self._readers.run(facts.get, user, FactId(taken.fact))
             if there is None:  # and removed again
                 raise taken
-            return Known(there)
+            return KnownFact(there)
 
     async def edit(
         self,
@@ -186,7 +186,7 @@ class Facts:
         *,
         text: str | None = None,
         **changes: Any,
-    ) -> Saved | Known:
+    ) -> Saved | KnownFact:
         """Change what is given, on the person's behalf. With another text it is the person's own statement from then
         on, and its vector is made anew.
 
@@ -233,7 +233,7 @@ class Facts:
                 raise NoSuchFact
             return await self._writer.run(facts.remove, user, fact, iso(self._clock.now()))
 
-    async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> Undone | Known:
+    async def undo(self, user: UserId, fact: FactId, *, to: int | None = None) -> Undone | KnownFact:
         """Take back a fact's newest change, or all after one of its history's entries. That is a change too, and can be
         taken back in the same way.
 
@@ -245,7 +245,7 @@ class Facts:
             to: the entry of its history that is to hold again.
 
         Returns:
-            Known: another fact says the same now; nothing was written.
+            KnownFact: another fact says the same now; nothing was written.
 
         Raises:
             NoSuchFact: the user never had one of this id.
@@ -275,11 +275,11 @@ class Facts:
         await self._writer.run(facts.remove, user, fact, now)
         return Undone(None, tuple(revived))
 
-    async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Undone | Known:
+    async def _restore(self, wanted: Fact, as_of: int, *, new: bool) -> Undone | KnownFact:
         vector = await self._vector(wanted.text) if wanted.active else None
         again = await self._readers.run(facts.revived_from, wanted.user, wanted.id) if new and wanted.active else []
         done = await self._put(wanted, vector, as_of, new=new, supersedes=again[0].id if again else None)
-        if isinstance(done, Known):
+        if isinstance(done, KnownFact):
             return done
         for each in again[1:]:
             await self._put(attrs.evolve(each, superseded_by=wanted.id), None, as_of)
@@ -293,8 +293,8 @@ class Facts:
         *,
         new: bool = False,
         supersedes: FactId | None = None,
-    ) -> Saved | Known:
-        """Store a changed fact; Known when another active one says the same in the same words."""
+    ) -> Saved | KnownFact:
+        """Store a changed fact; KnownFact when another active one says the same in the same words."""
         fact = attrs.evolve(fact, updated_at=iso(self._clock.now()))
         taken: FactExists | None = None
         try:
@@ -309,7 +309,7 @@ class Facts:
         there = await self._readers.run(facts.get, fact.user, FactId(taken.fact))
         if there is None:
             raise taken
-        return Known(there)
+        return KnownFact(there)
 
     async def _entry(self) -> int:
         """What is read from now on is not older than this entry of the memory journal."""

@@ -31,7 +31,7 @@ from klaw.memory.facts.people import People
 from klaw.memory.topics.texts import middle_out
 from klaw.store.engine.database import Readers
 from klaw.store.kinds import people as sql
-from klaw.store.kinds.people import Known
+from klaw.store.kinds.people import KnownPerson
 
 MAX_PEOPLE = 20
 """Most entries that one question may bring; of more the first ones count."""
@@ -133,13 +133,13 @@ class PeopleExtractor:
     people: People
     readers: Readers
 
-    async def shown(self, topic: Topic, said: Sequence[Message]) -> list[Known]:
+    async def shown(self, topic: Topic, said: Sequence[Message]) -> list[KnownPerson]:
         """The user's people whom it may name: those whose name stands in what was said, then those named most often."""
         text = "\n".join(message.content for message in said)
         return await self.readers.run(sql.named_first, topic.user, text, MOST_SHOWN)
 
     async def apply(
-        self, topic: Topic, changes: PeopleChanges, shown: Sequence[Known], said: Sequence[Message], as_of: int
+        self, topic: Topic, changes: PeopleChanges, shown: Sequence[KnownPerson], said: Sequence[Message], as_of: int
     ) -> int:
         """Carry out what can be; the rest is counted in the log. Returns how many people became different or new.
 
@@ -178,7 +178,7 @@ class PeopleExtractor:
         self,
         topic: Topic,
         change: PersonChange,
-        shown: Sequence[Known],
+        shown: Sequence[KnownPerson],
         evidence: Message,
         own_words: Words,
         as_of: int,
@@ -235,7 +235,7 @@ def _said(names: Sequence[str], own_words: Words) -> list[str]:
     return [name for name in names if name and own_words.name([name])]
 
 
-def line(number: int, known: Known) -> str:
+def line(number: int, known: KnownPerson) -> str:
     """A known person as the model is shown it."""
     person = known.person
     also = f" (also {', '.join(person.aliases)})" if person.aliases else ""

@@ -106,7 +106,7 @@ def _data_dir(connection: apsw.Connection) -> Path:
 
 
 @attrs.frozen(eq=False)
-class Request:
+class WriteRequest:
     """A function that the writer is asked to run."""
 
     function: Callable[..., Any]
@@ -127,7 +127,7 @@ class Outcome:
     error: KlawError | None = None
 
 
-def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[Request]) -> list[Outcome]:
+def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequence[WriteRequest]) -> list[Outcome]:
     """Execute the requests in order and make them durable together.
 
     Raises:
@@ -135,7 +135,7 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
         StoreDamaged: the database file is; the writer must not go on.
         apsw.Error, OSError: the store is broken; the writer must not go on.
     """
-    transactions: dict[Request, Transaction] = {}
+    transactions: dict[WriteRequest, Transaction] = {}
     try:
         return _commit_group(connection, journal, requests, transactions)
     except BROKEN_FILE as error:
@@ -152,7 +152,10 @@ def commit_group(connection: apsw.Connection, journal: Journal, requests: Sequen
 
 
 def _commit_group(
-    connection: apsw.Connection, journal: Journal, requests: Sequence[Request], transactions: dict[Request, Transaction]
+    connection: apsw.Connection,
+    journal: Journal,
+    requests: Sequence[WriteRequest],
+    transactions: dict[WriteRequest, Transaction],
 ) -> list[Outcome]:
     entries: list[Entry] = []
     outcomes: list[Outcome] = []
@@ -180,7 +183,7 @@ def _commit_group(
     return outcomes
 
 
-def _execute(request: Request, transaction: Transaction) -> Outcome:
+def _execute(request: WriteRequest, transaction: Transaction) -> Outcome:
     """Run one request so that its refusal leaves the others of the group alone."""
     refusal: KlawError
     try:

@@ -19,7 +19,7 @@ from klaw.domain.message import Message
 from klaw.errors import KlawError, StorageFull
 from klaw.store.engine.database import Database
 from klaw.store.engine.journal import Journal
-from klaw.store.engine.transaction import Request, Stopped, Transaction, checkpoint, commit_group
+from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, checkpoint, commit_group
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Writer:
     """Handle of the writer actor."""
 
     def __init__(self) -> None:
-        self.mailbox: Mailbox[Request] = Mailbox("store.writer", MAILBOX_CAPACITY)
+        self.mailbox: Mailbox[WriteRequest] = Mailbox("store.writer", MAILBOX_CAPACITY)
 
     async def run(self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a writing ``function(transaction, ...)`` in the writer's thread; all or nothing, and durable when this
@@ -96,7 +96,7 @@ class Writer:
         self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> Reply[T]:
         """Like ``run``, but returns as soon as the request is queued: what is begun in order is stored in order."""
-        request = Request(function, args, kwargs)
+        request = WriteRequest(function, args, kwargs)
         await self.mailbox.post(request)
         return request.reply
 
@@ -104,7 +104,7 @@ class Writer:
         self, function: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> Reply[T] | None:
         """Like ``begin``, without waiting; None: too much is queued."""
-        request = Request(function, args, kwargs)
+        request = WriteRequest(function, args, kwargs)
         return request.reply if self.mailbox.has_room and self.mailbox.tell(request) else None
 
     async def run_alone(self, function: Callable[Concatenate[Stopped, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -116,7 +116,7 @@ class Writer:
 
         Cancellation: it may be done or not.
         """
-        request = Request(function, args, kwargs, alone=True)
+        request = WriteRequest(function, args, kwargs, alone=True)
         await self.mailbox.post(request)
         return cast("T", await request.reply.wait())
 
@@ -150,7 +150,7 @@ async def run(
     task_status.started()
     while True:
         vitals.doing("idle")
-        group: list[Request] = []
+        group: list[WriteRequest] = []
         closed = False
         with trio.move_on_after(IDLE_CHECKPOINT_S):
             try:
@@ -178,7 +178,7 @@ async def run(
         pace = Pace.after(len(group), mailbox.report().depth, trio.current_time() - begin)
 
 
-async def _commit(database: Database, journal: Journal, group: Sequence[Request], publish: Publish) -> None:
+async def _commit(database: Database, journal: Journal, group: Sequence[WriteRequest], publish: Publish) -> None:
     try:
         outcomes = await database.run(commit_group, journal, group)
     except StorageFull as error:
@@ -194,7 +194,7 @@ async def _commit(database: Database, journal: Journal, group: Sequence[Request]
             request.reply.fail(outcome.error)
 
 
-async def _run_alone(database: Database, journal: Journal, request: Request, swapped: Callable[[], None]) -> None:
+async def _run_alone(database: Database, journal: Journal, request: WriteRequest, swapped: Callable[[], None]) -> None:
     """A failure that is no KlawError, also of the exchange, ends the process."""
     begin = trio.current_time()
 

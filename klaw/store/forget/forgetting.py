@@ -20,7 +20,7 @@ from klaw.store import changes
 from klaw.store.engine import meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.line_inserter import FAULTS, parse
-from klaw.store.engine.transaction import Request, Stopped, Transaction, commit_group
+from klaw.store.engine.transaction import Stopped, Transaction, WriteRequest, commit_group
 from klaw.store.forget import applying, quoting
 from klaw.store.forget import logs as forget_logs
 from klaw.store.forget.applying import FORGET
@@ -175,7 +175,9 @@ def finish(connection: apsw.Connection, journal: Journal, root: Path) -> int:
         forget_logs.remove_copies(root, entry, pieces)
         forget_logs.clean(journal, root, Cleaner(entry, pieces, own=True, lines=lines))
         forget_logs.compact(connection, vacuum=True)
-        (noted,) = commit_group(connection, journal, [Request(note_forgotten, (entry.user, entry.entry, entry.time))])
+        (noted,) = commit_group(
+            connection, journal, [WriteRequest(note_forgotten, (entry.user, entry.entry, entry.time))]
+        )
         if noted.error is not None:
             raise noted.error
         log.info("forget_finished", count=len(entry.messages) + len(entry.facts))

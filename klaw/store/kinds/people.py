@@ -53,7 +53,7 @@ def by_names(connection: apsw.Connection, user: UserId, names: Sequence[str]) ->
 
 
 @attrs.frozen
-class Known:
+class KnownPerson:
     """A person with how often it is spoken of."""
 
     person: Person
@@ -85,10 +85,10 @@ ORDER BY coalesce(s.topics, 0) DESC, p.updated_at DESC, p.id LIMIT ?3 OFFSET ?4
 
 def of_user(
     connection: apsw.Connection, user: UserId, *, only: PersonId | None = None, limit: int = 1_000, offset: int = 0
-) -> list[Known]:
+) -> list[KnownPerson]:
     """A user's people, those named in the most topics first; ``only`` one of them."""
     return [
-        Known(_PEOPLE.read(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
+        KnownPerson(_PEOPLE.read(row[:_SIZE]), row[_SIZE], row[_SIZE + 1])
         for row in connection.execute(_LIST, (user, only, limit, offset))
     ]
 
@@ -96,7 +96,7 @@ def of_user(
 _MOST_LOOKED_AT = 10_000
 
 
-def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int) -> list[Known]:
+def named_first(connection: apsw.Connection, user: UserId, text: str, limit: int) -> list[KnownPerson]:
     """A user's people, those first of whose names a word stands in a text, then those named in the most topics."""
     said = words_of(text)
     known = of_user(connection, user, limit=_MOST_LOOKED_AT)

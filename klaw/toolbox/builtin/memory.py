@@ -19,7 +19,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import chat_id
 from klaw.domain.search import AnyResult, Kind, SearchResult
 from klaw.errors import CoreNotChanged, CoreUnreadable, InvalidName, InvalidValue, ToolRefused
-from klaw.memory.facts.facts import Known, NoOlder, Saved
+from klaw.memory.facts.facts import KnownFact, NoOlder, Saved
 from klaw.memory.parts import Memory
 from klaw.memory.recall.dates import read_since, read_until
 from klaw.memory.search.format_results import show
@@ -109,7 +109,7 @@ def _save_tool(memory: Memory) -> ToolSpec:
         match outcome:
             case Saved():
                 return f"saved as {outcome.fact.id}"
-            case Known():
+            case KnownFact():
                 known = outcome.fact
                 return (
                     f"Known already, as {known.id}: {known.text}\nNothing was written. If that one is wrong or says"

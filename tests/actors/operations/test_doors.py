@@ -21,7 +21,7 @@ from klaw.config.paths import Paths
 from klaw.domain.names import ChatId
 from klaw.operations import perform as table
 from klaw.operations.operation import OperationError, Scope, plain_type, told
-from klaw.operations.perform import Asker, Call, perform, read
+from klaw.operations.perform import Call, Caller, perform, read
 from klaw.operations.slash import OperationCommands
 from tests.support.admin import SETTINGS, Commands, parts_of, served
 
@@ -110,7 +110,7 @@ async def test_a_new_operation_is_one_module_and_every_door_has_it(
 
 async def test_a_user_touches_only_their_own_data(app: App) -> None:
     parts = operation_parts(app)
-    anna = Asker(user="anna", chat=ChatId("anna:main"))  # type: ignore[arg-type]
+    anna = Caller(user="anna", chat=ChatId("anna:main"))  # type: ignore[arg-type]
     operations = table.operations()
     for name in ("fact_list", "memory"):
         with pytest.raises(OperationError) as caught:
@@ -125,13 +125,13 @@ async def test_whoever_is_no_operator_asks_nothing_about_the_server(app: App) ->
             continue
         asked = object.__new__(operation.arguments)
         with pytest.raises(OperationError) as caught:
-            await perform(Call(operation, asked), Asker(user="anna"), operation_parts(app))  # type: ignore[arg-type]
+            await perform(Call(operation, asked), Caller(user="anna"), operation_parts(app))  # type: ignore[arg-type]
         assert caught.value.code == "forbidden"
 
 
 async def test_every_handler_gets_what_it_names(app: App) -> None:
     """Parts are given by name; each name is one that every server has."""
-    known = {*operation_parts(app), "asked", "user", "asker", "chat", "stop", "parts", "connections", "address"}
+    known = {*operation_parts(app), "asked", "user", "caller", "chat", "stop", "parts", "connections", "address"}
     for operation in table.operations().values():
         assert set(inspect.signature(operation.handler).parameters) <= known, operation.name
         assert set(inspect.signature(operation.show).parameters) <= {"answer", "again", "bold"}
@@ -140,7 +140,7 @@ async def test_every_handler_gets_what_it_names(app: App) -> None:
                 *(
                     "asked",
                     "user",
-                    "asker",
+                    "caller",
                     "parts",
                     "readers",
                     "paths",

@@ -23,7 +23,7 @@ from klaw.store import changes, migrations
 from klaw.store.engine import connect, meta
 from klaw.store.engine.journal import Journal
 from klaw.store.engine.logcheck import read_logs
-from klaw.store.engine.transaction import Request, commit_group
+from klaw.store.engine.transaction import WriteRequest, commit_group
 from klaw.store.kinds import memory_journal, messages, run_edits, runs, tasks, turns
 from klaw.store.kinds.run_edits import Transcript
 from klaw.store.rebuild.values import Tally
@@ -196,7 +196,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def commit_until_killed(root: Path, monkeypatch: pytest.MonkeyPatch, writes: int, group: list[Request]) -> bool:
+def commit_until_killed(root: Path, monkeypatch: pytest.MonkeyPatch, writes: int, group: list[WriteRequest]) -> bool:
     """Commit a group in a process that dies before its n-th write. Returns whether it died."""
     left = writes
     real = Journal._write
@@ -238,10 +238,10 @@ def test_a_kill_between_any_two_writes_leaves_an_honest_record(
     run, other = run_of(), run_of()
     final = attrs.evolve(run, status=RunStatus.DONE, ended_at=iso(START), result="ja", delivered=1)
     trio.run(_prepare, tmp_path, run)
-    group: list[Request] = [
-        Request(run_edits.begin, (other,)),
-        Request(messages.append, ([new("hi", chat="third")],)),
-        Request(
+    group: list[WriteRequest] = [
+        WriteRequest(run_edits.begin, (other,)),
+        WriteRequest(messages.append, ([new("hi", chat="third")],)),
+        WriteRequest(
             run_edits.save,
             (final,),
             {"transcript": Transcript(first_seq=1, messages=tuple(exchange(run))), "delivery": result(run)},
@@ -272,8 +272,8 @@ def test_a_kill_between_any_two_writes_leaves_no_turn_without_its_answer(
                 assert answered is None or [message.content for message in found] == ["!"]
 
     asked = trio.run(ask)
-    group: list[Request] = [
-        Request(messages.append, ([new("!", chat=name, role=Role.ASSISTANT)], record(question)))
+    group: list[WriteRequest] = [
+        WriteRequest(messages.append, ([new("!", chat=name, role=Role.ASSISTANT)], record(question)))
         for name, question in zip(names, asked, strict=True)
     ]
     assert commit_until_killed(tmp_path, monkeypatch, writes, group) == (writes < 4)

@@ -20,7 +20,7 @@ from klaw.domain.search import FactResult, FileResult
 from klaw.memory.embed import worker as actor
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.embed.passage import vectors_id
-from klaw.memory.facts.facts import Facts, Known, Outcome, Saved
+from klaw.memory.facts.facts import Facts, KnownFact, Outcome, Saved
 from klaw.memory.search.search import MemorySearch
 from klaw.store.kinds import facts as stored_facts
 from klaw.store.kinds import memory_files, messages
@@ -99,7 +99,7 @@ async def test_what_says_nothing_new_is_refused_and_the_rest_is_kept(saving) -> 
             assert isinstance(first, Saved)
             again = await save(other)
             if (one, other) in SAME:
-                assert again == Known(first.fact), other
+                assert again == KnownFact(first.fact), other
             else:
                 assert isinstance(again, Saved), other
             assert isinstance(await save(other, UserId("anna")), Saved)  # another user's facts do not count

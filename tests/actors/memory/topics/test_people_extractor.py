@@ -16,7 +16,7 @@ from klaw.memory.topics.people_extractor import MAX_PEOPLE, MOST_SHOWN
 from klaw.prompts import prompt
 from klaw.store.kinds import messages, topics
 from klaw.store.kinds import people as sql
-from klaw.store.kinds.people import Known
+from klaw.store.kinds.people import KnownPerson
 from klaw.store.store import Store
 from tests.actors.memory.test_archivist import tell
 from tests.actors.memory.topics.test_fact_extractor import asked, drawing, item, scripted, texts
@@ -36,7 +36,7 @@ def told(*people: Any, facts: tuple[Any, ...] = ()) -> str:
     return json.dumps({"facts": list(facts), "people": list(people)}, ensure_ascii=False)
 
 
-async def known(store: Store, user: str = "anna") -> list[Known]:
+async def known(store: Store, user: str = "anna") -> list[KnownPerson]:
     return await store.readers.run(sql.of_user, UserId(user))
 
 
