@@ -217,9 +217,6 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
         from pathlib import Path
         from klaw.actor.clock import SystemClock
         from klaw.actor.supervisor import Vitals
-        from klaw.llm.local.process import LocalProcess, LocalSettings
-        from klaw.llm.local.provider import LocalModel
-        from klaw.actor.supervisor import Vitals
         from klaw.config.llm import LocalModelConfig
         from klaw.llm.local.process import LocalProcess
         from klaw.llm.local.provider import LocalModel
@@ -243,10 +240,7 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
             [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, cwd=REPOSITORY
         )
         assert parent.stdout is not None
-        said = b""
-        while not said.endswith(b"\n"):
-            said += await parent.stdout.receive_some()
-        assert said == b"ready\n"
+        assert await parent.stdout.receive_some() == b"ready\n"
         (pid,) = children(parent.pid)
         pidfd = os.pidfd_open(pid)
         parent.kill()
