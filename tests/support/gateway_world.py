@@ -226,6 +226,8 @@ class World:
                 with trio.move_on_after(2):
                     await ws.aclose()
                 await trio.aclose_forcefully(ws._stream)
+                # Where the close could not be sent the library leaves its reader waiting for room in this queue.
+                ws._recv_channel.close()
 
     async def raw_tcp(self):
         return await trio.open_tcp_stream("127.0.0.1", self.port)
