@@ -147,11 +147,7 @@ async def run(home: Path, messages: int, operations: int) -> dict[str, Any]:
             await talk.vectors(stored)
         while await store.writer.run(stored_vectors.encode):
             pass
-        kinds = {
-            "message": talk.message,
-            "message and vector": talk.message_and_vector,
-            "turn": talk.turn,
-        }
+        kinds = {"message": talk.message, "message and vector": talk.message_and_vector, "turn": talk.turn}
         return {name: await measure(paths.database, operation, operations) for name, operation in kinds.items()}
 
 

@@ -172,18 +172,7 @@ def check_database(database: Path, disk: Disk) -> list[str]:
     verdict, rows, turns, indexed = read_offline(database, read)
     wrong = [] if verdict == "ok" else [f"the database is damaged: {verdict}"]
     in_logs = [
-        (
-            m.rowid,
-            m.id,
-            m.chat,
-            m.seq,
-            m.role,
-            m.type,
-            m.content,
-            dumps(m.metadata),
-            m.created_at,
-            m.segment,
-        )
+        (m.rowid, m.id, m.chat, m.seq, m.role, m.type, m.content, dumps(m.metadata), m.created_at, m.segment)
         for m in sorted(disk.messages, key=lambda m: m.rowid)
     ]
     if rows != in_logs:

@@ -253,10 +253,7 @@ _QUOTES = "SELECT count(*) FROM facts WHERE user_id = ? AND instr(lower(text), ?
 
 
 def _forgotten(
-    connection: apsw.Connection,
-    line: Mapping[str, Any],
-    words: Mapping[str, Sequence[str]],
-    allowed: tuple[bool, ...],
+    connection: apsw.Connection, line: Mapping[str, Any], words: Mapping[str, Sequence[str]], allowed: tuple[bool, ...]
 ) -> list[str]:
     user, word = line["user"], line["word"]
     there = [bool(connection.execute(_CONTENT, (line["message"],)).get)]

@@ -282,10 +282,7 @@ async def spend(work: Work, _place: int) -> None:
     user, word = work.user(), work.word()
     parts = [{"model": f"test/{word}", "calls": 1, "prompt_tokens": 7, "completion_tokens": 3}]
     await work.doing(
-        "spend",
-        lambda: work.store.writer.run(usage.note_spent, "topics", user, None, parts, AT),
-        user=user,
-        word=word,
+        "spend", lambda: work.store.writer.run(usage.note_spent, "topics", user, None, parts, AT), user=user, word=word
     )
 
 

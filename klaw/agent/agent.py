@@ -69,11 +69,7 @@ class Recorder:
     async def ended(self, result: CallResult) -> None:
         """See ``Hooks.ended``. The origin of the text is kept where the role does not say it: the web."""
         call, state = result.call, "failed" if result.failed else "done"
-        self._by_id[call.id] |= {
-            "state": state,
-            "chars": result.chars,
-            "duration_ms": round(result.duration_ms, 1),
-        }
+        self._by_id[call.id] |= {"state": state, "chars": result.chars, "duration_ms": round(result.duration_ms, 1)}
         metadata: dict[str, Any] = {"call": call.id, "name": call.name, "error": result.failed}
         if result.origin != "tool":
             metadata["origin"] = result.origin

@@ -111,11 +111,7 @@ def build(core: Core, hub: Hub) -> App:
     core.health.add(partial(supervisor_problems, core.supervisor))
     reindexer, tasks, llm = Reindexer(), task_parts.build(core), llm_client.build(core)
     memory = memory_parts.build(
-        core,
-        llm,
-        reindexer,
-        stop_run=tasks.scheduling.end,
-        tasks_changed=tasks.scheduler.nudge,
+        core, llm, reindexer, stop_run=tasks.scheduling.end, tasks_changed=tasks.scheduler.nudge
     )
     composer = Composer(clock=core.clock, new_id=core.new_id)
     tools = tool_parts.build(core, memory, composer, hub.watchers, tasks.tools)

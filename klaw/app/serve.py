@@ -35,11 +35,7 @@ log = structlog.get_logger("klaw.serve")
 
 
 async def serve(
-    config: EngineConfig,
-    paths: Paths,
-    *,
-    on_ready: Callable[[str], None],
-    fsync: Callable[[int], None] = os.fsync,
+    config: EngineConfig, paths: Paths, *, on_ready: Callable[[str], None], fsync: Callable[[int], None] = os.fsync
 ) -> None:
     """Run the server until a signal stops it.
 

@@ -91,25 +91,12 @@ class ChatHandle:
         return {"state": "thinking", "turn": self.turn.id, "doing": self.turn.step}
 
 
-async def run(
-    vitals: Vitals,
-    task_status: Started,
-    *,
-    handle: ChatHandle,
-    agent: Agent,
-    slash: SlashCommands,
-) -> None:
+async def run(vitals: Vitals, task_status: Started, *, handle: ChatHandle, agent: Agent, slash: SlashCommands) -> None:
     """One incarnation of a chat's actor. Ends when the mailbox closes (after the last turn) or when it is idle."""
     structlog.contextvars.bind_contextvars(user=user_of(handle.chat), chat=handle.chat)
     async with trio.open_nursery() as nursery:
         handle.turn = None
-        actor = _ChatActor(
-            vitals=vitals,
-            handle=handle,
-            agent=agent,
-            slash=slash,
-            nursery=nursery,
-        )
+        actor = _ChatActor(vitals=vitals, handle=handle, agent=agent, slash=slash, nursery=nursery)
         if vitals.restarts:
             with suppress(KlawError):
                 await agent.core.writer.ping()  # what the last incarnation handed over is stored then, or refused

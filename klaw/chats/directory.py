@@ -179,13 +179,7 @@ class ChatDirectory:
 
         async def run(vitals: Any, task_status: Any) -> None:
             try:
-                await chat_actor.run(
-                    vitals,
-                    task_status,
-                    handle=handle,
-                    agent=self._agent,
-                    slash=self._slash,
-                )
+                await chat_actor.run(vitals, task_status, handle=handle, agent=self._agent, slash=self._slash)
             finally:
                 if handle.mailbox.closed and self._handles.get(chat) is handle:
                     del self._handles[chat]

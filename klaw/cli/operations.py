@@ -22,16 +22,7 @@ from klaw.config.owner import enter
 from klaw.config.paths import Paths
 from klaw.convert import wire_name
 from klaw.errors import Problem
-from klaw.operations.operation import (
-    Noun,
-    Operation,
-    OperationError,
-    Shown,
-    plain_type,
-    supplied,
-    told,
-    without_none,
-)
+from klaw.operations.operation import Noun, Operation, OperationError, Shown, plain_type, supplied, told, without_none
 from klaw.operations.perform import OPERATOR, Call, perform, plain, read
 
 _WRONG_USAGE = frozenset({"bad_args", "bad_task", "bad_fact", "bad_person", "line_too_long"})

@@ -78,11 +78,7 @@ class Rule:
 
 
 def key(
-    description: str,
-    default: Any = attrs.NOTHING,
-    *,
-    factory: Callable[[], Any] | None = None,
-    **limits: Any,
+    description: str, default: Any = attrs.NOTHING, *, factory: Callable[[], Any] | None = None, **limits: Any
 ) -> Any:
     """Declare one key; ``limits`` are fields of ``Rule``. Without ``default`` and ``factory`` it is required."""
     rule = Rule(description=description, **limits)

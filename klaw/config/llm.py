@@ -129,10 +129,7 @@ class ProviderConfig:
         pattern=r"[\x21-\x7e]+",
         hint="be printable ASCII text without spaces or line ends, and not empty",
     )
-    headers: Mapping[str, Secret] = key(
-        "Further request headers.",
-        **HEADERS,
-    )
+    headers: Mapping[str, Secret] = key("Further request headers.", **HEADERS)
     extra_body: Mapping[str, Any] = key("JSON members that are added to every request body.", factory=dict)
     timeout_s: float = key("No byte from the provider for this long is a time-out.", 120.0, above=0, maximum=_DAY_S)
     max_s: float = key("A whole answer may take this long.", 1800.0, above=0, maximum=_DAY_S)

@@ -43,10 +43,7 @@ class ContextConfig:
         "The newest messages that are always offered to the model.", 20, minimum=1, maximum=10_000
     )
     subagent_history: int = key(
-        "Earlier complete runs of the same task that a subagent sees.",
-        5,
-        minimum=0,
-        maximum=1000,
+        "Earlier complete runs of the same task that a subagent sees.", 5, minimum=0, maximum=1000
     )
     default_budget_tokens: int = key(
         "Context length of a model whose own length is not known.", 8192, minimum=64, maximum=_TOKENS_MAX
@@ -103,10 +100,7 @@ class SummariesConfig:
     )
     tool_calls: bool = key("Also note in a sentence or two what each tool call brought, to be found later.", False)
     daily_tokens: int = key(
-        "Tokens that summaries of one user may use in one day (UTC); 0 = no limit.",
-        0,
-        minimum=0,
-        maximum=1_000_000_000,
+        "Tokens that summaries of one user may use in one day (UTC); 0 = no limit.", 0, minimum=0, maximum=1_000_000_000
     )
 
 

@@ -85,10 +85,7 @@ class SubagentsConfig:
         maximum=1_000_000_000,
     )
     daily_tokens: int = key(
-        "Tokens that all runs of one user may use in one day (UTC); 0 = no limit.",
-        0,
-        minimum=0,
-        maximum=1_000_000_000,
+        "Tokens that all runs of one user may use in one day (UTC); 0 = no limit.", 0, minimum=0, maximum=1_000_000_000
     )
     retries: int = key(
         "Further attempts after a failure that may pass, 60 s later, then 120 s …; never past the next fire time.",

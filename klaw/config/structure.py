@@ -87,8 +87,7 @@ def _cross_key_problems(tree: dict[str, Any]) -> Iterator[Problem]:
     heartbeat = _sound(tree, "heartbeat", HeartbeatConfig)
     if heartbeat and 0 < heartbeat.interval_s < MIN_HEARTBEAT_S:
         yield Problem(
-            path="heartbeat.intervalSeconds",
-            message=f"must be 0 or >= {MIN_HEARTBEAT_S}, got {heartbeat.interval_s}",
+            path="heartbeat.intervalSeconds", message=f"must be 0 or >= {MIN_HEARTBEAT_S}, got {heartbeat.interval_s}"
         )
     subagents = _sound(tree, "subagents", SubagentsConfig)
     if subagents and subagents.zone != SYSTEM_ZONE:

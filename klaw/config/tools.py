@@ -86,15 +86,8 @@ class McpServerConfig:
         names_hint="be the name of an environment variable",
     )
     cwd: Path | None = key("Folder that it runs in; the workspace if it is not given.", None)
-    url: str | None = key(
-        "Address of a server behind streamable HTTP. Either this or command.",
-        None,
-        **ADDRESS,
-    )
-    headers: Mapping[str, Secret] = key(
-        "Further request headers, for url; here belongs its key.",
-        **HEADERS,
-    )
+    url: str | None = key("Address of a server behind streamable HTTP. Either this or command.", None, **ADDRESS)
+    headers: Mapping[str, Secret] = key("Further request headers, for url; here belongs its key.", **HEADERS)
     enabled: bool = key("Connect it.", True)
     permission: Literal["read", "write", "external", "approval"] = key(
         "What its tools may do at most; approval asks you before each call.", "external"

@@ -32,14 +32,7 @@ class Composer:
         return self._message(chat, self.new_id(), OWN_CHANNEL, role, kind, text, metadata)
 
     def _message(
-        self,
-        chat: ChatId,
-        message_id: str,
-        channel: str,
-        role: Role,
-        kind: Kind,
-        text: str,
-        metadata: dict[str, Any],
+        self, chat: ChatId, message_id: str, channel: str, role: Role, kind: Kind, text: str, metadata: dict[str, Any]
     ) -> NewMessage:
         calls = [ToolCall(**call) for call in metadata.get("calls", ())]
         return NewMessage(

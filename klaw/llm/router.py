@@ -33,10 +33,7 @@ class Router:
     """
 
     def __init__(
-        self,
-        config: EngineConfig,
-        local: Callable[[], Provider],
-        context_tokens: Callable[[str], int] | None = None,
+        self, config: EngineConfig, local: Callable[[], Provider], context_tokens: Callable[[str], int] | None = None
     ) -> None:
         self._config = config
         self._context_tokens = context_tokens or partial(context_tokens_of, config)

@@ -126,9 +126,7 @@ class _Answer:
 def _stream(answer: _Answer) -> Check:
     if answer.pieces > 1:
         return Check(
-            name="stream",
-            state="works",
-            text=f"{answer.pieces} pieces, the first after {answer.first_s:.1f} s",
+            name="stream", state="works", text=f"{answer.pieces} pieces, the first after {answer.first_s:.1f} s"
         )
     return Check(name="stream", state="works", text="the answer came in one piece")
 

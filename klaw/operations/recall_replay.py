@@ -22,7 +22,7 @@ NOUN = Noun("recall-replay", "try what stored turns recall under other settings 
 
 SNIPPET_CHARACTERS = 90
 _UNCHANGEABLE = {
-    "minMessageTokens": "decides which messages get a vector, so trying it takes other vectors, not another search",
+    "minMessageTokens": "decides which messages get a vector, so trying it takes other vectors, not another search"
 }
 _NO_VECTORS = {
     "embedding_off": "embedding.enabled is false: by words only",

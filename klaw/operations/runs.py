@@ -9,18 +9,7 @@ import attrs
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
-from klaw.operations.operation import (
-    Limit,
-    Lines,
-    Name,
-    Noun,
-    OfUser,
-    OperationError,
-    Slash,
-    Table,
-    argument,
-    required,
-)
+from klaw.operations.operation import Limit, Lines, Name, Noun, OfUser, OperationError, Slash, Table, argument, required
 
 if TYPE_CHECKING:
     from klaw.runs.service import Scheduling

@@ -6,17 +6,7 @@ import attrs
 
 from klaw.domain.names import UserId
 from klaw.domain.text import plural, span
-from klaw.operations.operation import (
-    Lines,
-    Name,
-    Noun,
-    OperationError,
-    Scope,
-    Shown,
-    argument,
-    chat_of,
-    required,
-)
+from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument, chat_of, required
 
 if TYPE_CHECKING:
     from klaw.actor.supervisor import Supervisor

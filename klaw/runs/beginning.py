@@ -127,10 +127,7 @@ class Beginner:
         """
         limits = self._agent.core.config.subagents
         refused = spawn_refusal(
-            depth=asked.depth,
-            unfinished=unfinished,
-            max_depth=limits.max_depth,
-            max_spawned=limits.max_spawned,
+            depth=asked.depth, unfinished=unfinished, max_depth=limits.max_depth, max_spawned=limits.max_spawned
         )
         if refused is not None:
             raise NotStarted(refused.note)
@@ -200,15 +197,7 @@ class Beginner:
                 log.warning("notice_not_delivered", run=run.id)
         return (await agent.core.writer.run(run_edits.begin, over)).run
 
-    def _run(
-        self,
-        user: UserId,
-        name: TaskName,
-        kind: RunKind,
-        message: str,
-        model: str | None,
-        **more: Any,
-    ) -> Run:
+    def _run(self, user: UserId, name: TaskName, kind: RunKind, message: str, model: str | None, **more: Any) -> Run:
         now = iso(self._agent.core.clock.now())
         return Run(
             id=self._agent.core.new_id(),

@@ -127,12 +127,7 @@ class SubagentOrder:
 
 
 def draft(
-    raw: Mapping[str, Any],
-    *,
-    user: UserId,
-    now: float,
-    default_zone: str,
-    providers: Collection[str] | None = None,
+    raw: Mapping[str, Any], *, user: UserId, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:
     """Make a task.
 
@@ -168,12 +163,7 @@ def draft(
 
 
 def edit(
-    task: Task,
-    raw: Mapping[str, Any],
-    *,
-    now: float,
-    default_zone: str,
-    providers: Collection[str] | None = None,
+    task: Task, raw: Mapping[str, Any], *, now: float, default_zone: str, providers: Collection[str] | None = None
 ) -> Task:
     """Change the given fields of a task; it is the same object when nothing changes.
 

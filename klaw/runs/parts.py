@@ -38,12 +38,7 @@ def build(core: Core) -> Tasks:
     planner = Scheduler()
     scheduling = Scheduling(planner, core, default_zone=default_zone(core.config.subagents.zone))
     core.health.add(planner.problems)
-    return Tasks(
-        core=core,
-        scheduler=planner,
-        scheduling=scheduling,
-        tools=scheduling_tools(scheduling, planner),
-    )
+    return Tasks(core=core, scheduler=planner, scheduling=scheduling, tools=scheduling_tools(scheduling, planner))
 
 
 FALLBACK = "UTC"

@@ -70,11 +70,7 @@ def build(
         *more,
     )
     approvals = Approvals(
-        events=core.events,
-        clock=core.clock,
-        new_id=core.new_id,
-        wait_s=config.exec.approval_s,
-        watchers=watchers,
+        events=core.events, clock=core.clock, new_id=core.new_id, wait_s=config.exec.approval_s, watchers=watchers
     )
     executor = Executor(
         toolbox=toolbox,

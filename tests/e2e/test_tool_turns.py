@@ -92,10 +92,7 @@ async def test_a_kill_in_the_middle_of_a_tool_is_answered_after_the_restart(tmp_
     signs = tmp_path / "signs"
     signs.mkdir()
     environ = {"PYTHONPATH": f"{WAITING_TOOL}:{REPOSITORY}", "KLAW_TEST_WAIT": str(signs)}
-    async with (
-        serve_llm() as llm,
-        served(home_with_tools(tmp_path / "home", llm), environ=environ) as server,
-    ):
+    async with serve_llm() as llm, served(home_with_tools(tmp_path / "home", llm), environ=environ) as server:
         llm.replies.append(tool_reply(Tool("c_time", "current_time", "{}"), Tool("c_wait", "wait", "{}")))
         async with talking(server.url, {"main": 0}) as talk:
             await talk.send("Жди, пока придёт")

@@ -24,13 +24,7 @@ TOOLS = ("fact", "core", "task", "run", "sent", "written", "appended", "long", "
 
 
 async def turn_of(
-    store: Store,
-    root: Path,
-    word: str,
-    tools: Sequence[str],
-    *,
-    user: str = "anna",
-    cut: str = "",
+    store: Store, root: Path, word: str, tools: Sequence[str], *, user: str = "anna", cut: str = ""
 ) -> Message:
     """A message, what tools made of it, and the answer. Returns the message.
 
@@ -52,12 +46,7 @@ async def turn_of(
         await made.call(turn, f"c{number}", name)
     if cut == "failed":
         await store.writer.run(messages.append, [], first)
-    answer = new(
-        f"{word.capitalize()} is kept, dear.",
-        user=user,
-        role=Role.ASSISTANT,
-        turn=done.id,
-    )
+    answer = new(f"{word.capitalize()} is kept, dear.", user=user, role=Role.ASSISTANT, turn=done.id)
     await store.writer.run(messages.append, [answer], done)
     return said
 
@@ -73,14 +62,7 @@ class _Made:
         told = [{"id": call, "name": tool, "arguments": json.dumps(arguments)}]
         about = {"user": self.user, "turn": turn}
         asks = new("", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=told, **about)
-        answers = new(
-            result,
-            role=Role.TOOL,
-            kind=Kind.TOOL_RESULT,
-            call=call,
-            name=tool,
-            **about,
-        )
+        answers = new(result, role=Role.TOOL, kind=Kind.TOOL_RESULT, call=call, name=tool, **about)
         await self.store.writer.run(messages.append, [asks])
         await self.store.writer.run(messages.append, [answers])
 

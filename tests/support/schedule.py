@@ -83,11 +83,7 @@ class Simulation:
             if place:
                 attempts[key] = [self.runs[index] for index in self._places[key, dues[place - 1]]]
         return State(
-            tasks=self.tasks,
-            attempts=attempts,
-            running=list(self._going),
-            now=self.now,
-            awake_since=self.awake_since,
+            tasks=self.tasks, attempts=attempts, running=list(self._going), now=self.now, awake_since=self.awake_since
         )
 
     def _start(self, fire: Fire, length: float) -> None:

@@ -89,13 +89,7 @@ async def at_rest(here: World) -> None:
 
 
 @asynccontextmanager
-async def timed(
-    home: Path,
-    mock: MockClock,
-    *,
-    start: float,
-    **sections: Any,
-) -> AsyncIterator[Timed]:
+async def timed(home: Path, mock: MockClock, *, start: float, **sections: Any) -> AsyncIterator[Timed]:
     """Args: ``start``: the wall clock's first moment."""
     clock = TestClock(start)
     sections.setdefault("processing", {"debounceMs": 0})

@@ -50,12 +50,7 @@ def traced(trace: Path) -> tuple[str, ...]:
 def plain_environ(home: Path) -> dict[str, str]:
     """Nothing that a library takes for "testing" or "CI", because some then keep quiet by themselves."""
     home.mkdir(exist_ok=True)
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def trespasses(trace: Path, allowed: Sequence[Path]) -> list[str]:

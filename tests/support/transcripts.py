@@ -55,12 +55,7 @@ def as_bytes(lines: list[dict[str, Any] | bytes]) -> bytes:
 
 
 def write(
-    conversations: Path,
-    name: str,
-    day: str,
-    lines: list[dict[str, Any] | bytes],
-    *,
-    user: UserId = LOCAL_USER,
+    conversations: Path, name: str, day: str, lines: list[dict[str, Any] | bytes], *, user: UserId = LOCAL_USER
 ) -> Path:
     folder = conversations / run_folder(user, TaskName(name))
     folder.mkdir(parents=True, exist_ok=True)

@@ -161,11 +161,7 @@ def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
     images: list[dict[str, Any]] = [
         {
             "type": "image",
-            "source": {
-                "type": "base64",
-                "media_type": image.media_type,
-                "data": base64.b64encode(image.data).decode(),
-            },
+            "source": {"type": "base64", "media_type": image.media_type, "data": base64.b64encode(image.data).decode()},
         }
         for image in message.images
     ]

@@ -179,14 +179,7 @@ class Facts:
                 raise taken
             return KnownFact(there)
 
-    async def edit(
-        self,
-        user: UserId,
-        fact: FactId,
-        *,
-        text: str | None = None,
-        **changes: Any,
-    ) -> Saved | KnownFact:
+    async def edit(self, user: UserId, fact: FactId, *, text: str | None = None, **changes: Any) -> Saved | KnownFact:
         """Change what is given, on the person's behalf. With another text it is the person's own statement from then
         on, and its vector is made anew.
 
@@ -286,13 +279,7 @@ class Facts:
         return Undone(done.fact)
 
     async def _put(
-        self,
-        fact: Fact,
-        vector: FactVector | None,
-        as_of: int,
-        *,
-        new: bool = False,
-        supersedes: FactId | None = None,
+        self, fact: Fact, vector: FactVector | None, as_of: int, *, new: bool = False, supersedes: FactId | None = None
     ) -> Saved | KnownFact:
         """Store a changed fact; KnownFact when another active one says the same in the same words."""
         fact = attrs.evolve(fact, updated_at=iso(self._clock.now()))

@@ -30,10 +30,7 @@ _RUSSIAN_MONTHS = (
     r"|сен(?:тябр[ьяе])?|окт(?:ябр[ьяе])?|ноя(?:бр[ьяе])?|дек(?:абр[ьяе])?"
 )
 _MONTH = rf"(?P<month>{_ENGLISH_MONTHS}|{_RUSSIAN_MONTHS})\.?"
-_MONTH_STARTS = (
-    "jan feb mar apr may jun jul aug sep oct nov dec",
-    "янв фев мар апр ма июн июл авг сен окт ноя дек",
-)
+_MONTH_STARTS = ("jan feb mar apr may jun jul aug sep oct nov dec", "янв фев мар апр ма июн июл авг сен окт ноя дек")
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|-?го|-?е)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 
@@ -222,10 +219,7 @@ _ABSOLUTE: tuple[tuple[re.Pattern[str], Reader], ...] = (
     (_compile(rf"\b{_MONTH},?\s+(?:of\s+)?{_YEAR}\b"), _read_month),
     (_compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}(?!\w)"), _read_day),
     (_compile(rf"\b{_MONTH}\s+{_DAY}\b(?![:.]\d)"), _read_day),
-    (
-        _compile(rf"\b(?:{_IN_MONTH})[\s-]+{_MONTH}(?!\w)"),
-        _read_month,
-    ),
+    (_compile(rf"\b(?:{_IN_MONTH})[\s-]+{_MONTH}(?!\w)"), _read_month),
     (_compile(rf"\b(?:in|during|since|of|в|за|с)\s+{_YEAR}\b"), _read_year),
 )
 _LAST = r"(?:last|previous|past)"
@@ -241,10 +235,7 @@ _RELATIVE: tuple[tuple[re.Pattern[str], Reader], ...] = (
         ),
         _read_ago,
     ),
-    (
-        _compile(r"(?<!\d\s)\b(?P<unit>день|неделю|месяц|год)\s+назад\b"),
-        _read_ago,
-    ),
+    (_compile(r"(?<!\d\s)\b(?P<unit>день|неделю|месяц|год)\s+назад\b"), _read_ago),
     (_compile(rf"\b{_LAST}\s+week\b|\bна\s+{_PRESENT_RU}\s+неделе\b"), _last_week),
     (_compile(rf"\b{_LAST}\s+month\b|\bв\s+{_PRESENT_RU}\s+месяце\b"), _last_month),
     (_compile(rf"\b{_LAST}\s+year\b|\bв\s+{_PRESENT_RU}\s+году\b"), _last_year),

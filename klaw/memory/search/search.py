@@ -30,13 +30,7 @@ from klaw.memory.search.search_order import MAX_PAGE, Cursor, matches_first, new
 from klaw.memory.topics.search import TopicSearch
 from klaw.store.engine.database import Readers
 from klaw.store.search.candidates import Lists
-from klaw.store.search.history_search import (
-    HistoryFilters,
-    HistoryFound,
-    history_end,
-    read_messages,
-    search_history,
-)
+from klaw.store.search.history_search import HistoryFilters, HistoryFound, history_end, read_messages, search_history
 from klaw.store.search.tokenizer import stem
 from klaw.store.search.topic_search import TopicFilters
 

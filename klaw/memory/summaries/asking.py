@@ -35,11 +35,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|\Z)|\n")
-_AGAIN = {
-    "empty": rendering.EMPTY_AGAIN,
-    "too_long": rendering.TOO_LONG_AGAIN,
-    "refused": rendering.REFUSED_AGAIN,
-}
+_AGAIN = {"empty": rendering.EMPTY_AGAIN, "too_long": rendering.TOO_LONG_AGAIN, "refused": rendering.REFUSED_AGAIN}
 
 
 @attrs.frozen

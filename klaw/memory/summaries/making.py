@@ -212,9 +212,7 @@ class Maker:
         """Estimated tokens of messages that a prompt holds; less after failures, which the length may have caused."""
         answer = rules.part_tokens * ANSWER_FACTOR
         budget = Budget(
-            context_tokens=route.context_tokens,
-            reply_reserve_tokens=answer,
-            correction=self.correction.of(route.name),
+            context_tokens=route.context_tokens, reply_reserve_tokens=answer, correction=self.correction.of(route.name)
         )
         room = budget.usable - PROMPT_TOKENS - rules.max_tokens * 2
         return max(LEAST_ROOM, min(room, MAX_ROOM) >> min(failures, 4))

@@ -82,8 +82,7 @@ class _Graph:
         matrices = [self._source.quantised(f"{part}.w", rows, columns) for part in parts]
         bias = np.concatenate([self._source.floats(f"{part}.b", rows) for part in parts])
         stacked = Quantised(
-            packed=np.concatenate([m.packed for m in matrices]),
-            scales=np.concatenate([m.scales for m in matrices]),
+            packed=np.concatenate([m.packed for m in matrices]), scales=np.concatenate([m.scales for m in matrices])
         )
         inputs = [
             value,

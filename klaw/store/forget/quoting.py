@@ -115,12 +115,7 @@ def look(
 
 
 def rows_with(
-    connection: apsw.Connection,
-    user: UserId,
-    quotes: Quotes,
-    looked: Looked,
-    own: Sequence[int],
-    asked: Sequence[int],
+    connection: apsw.Connection, user: UserId, quotes: Quotes, looked: Looked, own: Sequence[int], asked: Sequence[int]
 ) -> dict[str, list[int | str]]:
     """Rows that quote the pieces now, by table: those that a look found, and those that were written since."""
     found: dict[str, list[int | str]] = {}

@@ -226,9 +226,7 @@ def _message(message: Message) -> Thing:
         kind = "answer"
     at = message.created_at[:16].replace("T", " ")
     return Thing(
-        kind=kind,
-        name=f"{name_of(message.chat)}#{message.seq}  {message.role.value}  {at}Z",
-        text=beginning(text),
+        kind=kind, name=f"{name_of(message.chat)}#{message.seq}  {message.role.value}  {at}Z", text=beginning(text)
     )
 
 

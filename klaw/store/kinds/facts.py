@@ -7,14 +7,7 @@ from typing import Literal
 import apsw
 import attrs
 
-from klaw.domain.fact import (
-    STANDING_CATEGORY,
-    STANDING_IMPORTANCE,
-    Fact,
-    FactId,
-    check,
-    normal_form,
-)
+from klaw.domain.fact import STANDING_CATEGORY, STANDING_IMPORTANCE, Fact, FactId, check, normal_form
 from klaw.domain.names import UserId
 from klaw.errors import FactExists, InvalidValue, NoSuchFact, StorageError
 from klaw.store import rows
@@ -187,10 +180,7 @@ FACT: Kind[Fact] = Kind(
         "DELETE FROM fact_changes",
         "INSERT INTO facts_fts (facts_fts) VALUES ('rebuild')",
     ),
-    tables=(
-        *tables.with_history("facts", "fact", _ROWS),
-        tables.full_text("full text of facts", "facts_fts"),
-    ),
+    tables=(*tables.with_history("facts", "fact", _ROWS), tables.full_text("full text of facts", "facts_fts")),
 )
 history = FACT.history
 

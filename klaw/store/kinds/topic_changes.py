@@ -70,12 +70,7 @@ def get(connection: apsw.Connection, user: UserId, entry: int) -> TopicChange | 
 
 
 def of_user(
-    connection: apsw.Connection,
-    user: UserId,
-    *,
-    topic: TopicId | None = None,
-    before: int = 1 << 62,
-    limit: int = 100,
+    connection: apsw.Connection, user: UserId, *, topic: TopicId | None = None, before: int = 1 << 62, limit: int = 100
 ) -> list[TopicChange]:
     """Changes of a user's topics, the newest first; of one topic, and before an entry."""
     found: list[TopicChange] = []
@@ -265,11 +260,7 @@ SELECT id FROM topics WHERE entry > ?1 UNION SELECT id FROM topic_ends WHERE ent
 TOPIC: Kind[TopicsPut | TopicMark] = Kind(
     what="topic",
     counted="topics",
-    ops={
-        **dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut),
-        "mark": TopicMark,
-        "remove": None,
-    },
+    ops={**dict.fromkeys(("put", "merge", "rebuild", "undo"), TopicsPut), "mark": TopicMark, "remove": None},
     key=Form(lambda key: TopicId(JOURNAL.read(int(key), int)), str),
     apply=_apply,
     clear=(*topics.CLEAR, "DELETE FROM topic_changes"),

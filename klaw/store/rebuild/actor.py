@@ -296,10 +296,7 @@ class _Job:
     # -- slices ----------------------------------------------------------------------------------------------------
 
     async def _steps(
-        self,
-        work: Generator[Progress, None, T],
-        phase: Literal["catch_up"] | None = None,
-        pause: float = PAUSE_FACTOR,
+        self, work: Generator[Progress, None, T], phase: Literal["catch_up"] | None = None, pause: float = PAUSE_FACTOR
     ) -> T:
         """Do the work of a generator slice by slice. Returns what it returns."""
         try:

@@ -128,10 +128,7 @@ def compare(live: apsw.Connection, built: apsw.Connection) -> "Generator[Progres
         apsw.Error: one of them cannot be read.
     """
     steps = [_merge(_Table(table.name), table.rows(live), table.rows(built)) for table in TABLES]
-    steps += [
-        _merge(_Table("words"), _words(live), _words(built), show_keys=False),
-        _compare_vectors(live, built),
-    ]
+    steps += [_merge(_Table("words"), _words(live), _words(built), show_keys=False), _compare_vectors(live, built)]
     found = []
     for each in steps:
         comparison = yield from each

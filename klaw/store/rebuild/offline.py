@@ -26,16 +26,7 @@ from klaw.store.rebuild.building import Building
 from klaw.store.rebuild.compare import compare
 from klaw.store.rebuild.files import Places, check_begin, check_room, decide, drop_old, exchange, recover, remove, size
 from klaw.store.rebuild.filling import embed_rest, take_over
-from klaw.store.rebuild.values import (
-    Embeds,
-    Options,
-    Progress,
-    ReindexRefused,
-    Report,
-    TableComparison,
-    Tally,
-    Vectors,
-)
+from klaw.store.rebuild.values import Embeds, Options, Progress, ReindexRefused, Report, TableComparison, Tally, Vectors
 from klaw.store.search import vectors
 
 SLICE_S = 0.25

@@ -18,8 +18,7 @@ def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
 
     @tool(permission=Permission.READ)
     async def current_time(
-        _context: ToolContext,
-        zone: Annotated[str, "IANA zone: Europe/Moscow", Bounds(at_most=64)] = "UTC",
+        _context: ToolContext, zone: Annotated[str, "IANA zone: Europe/Moscow", Bounds(at_most=64)] = "UTC"
     ) -> str | ToolFailure:
         """Tell the current date, weekday and time in a time zone. Use it whenever the answer depends on what day or
         time it is now."""

@@ -48,11 +48,7 @@ class Link:
 
 
 READ_NOTIFICATIONS = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/cancelled",
-        "notifications/subscriptions/acknowledged",
-    }
+    {"notifications/tools/list_changed", "notifications/cancelled", "notifications/subscriptions/acknowledged"}
 )
 FREE_MESSAGES = 1_000
 """Unasked messages that a server may send at once; then ``PER_SECOND``."""

@@ -59,9 +59,7 @@ def test_notifications(systemd: Systemd) -> None:
 
 def test_a_long_start_asks_for_more_time_and_says_how_far_it_is(systemd: Systemd) -> None:
     _tell(systemd.notifier, Progress("messages", 450, 1000))
-    assert systemd.told() == [
-        "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=making klaw.db from the logs: messages, 45 %",
-    ]
+    assert systemd.told() == ["EXTEND_TIMEOUT_USEC=120000000\nSTATUS=making klaw.db from the logs: messages, 45 %"]
 
 
 def test_abstract_address() -> None:

@@ -114,10 +114,7 @@ async def test_what_was_read_outside_is_never_the_users(tmp_path: Path) -> None:
         assert [each.origin for each in await known(w)] == [Origin.TOOL]
         # The next turn reads nothing from outside.
         (result,) = await ask(
-            w,
-            call("memory_core_update", section="user", key="name", value="Лев"),
-            text_reply("I've saved it."),
-            turn=3,
+            w, call("memory_core_update", section="user", key="name", value="Лев"), text_reply("I've saved it."), turn=3
         )
         assert result == "saved; core memory is now:\n[user]\n- name: Лев"
         (found,) = await ask(w, call("memory_search", query="Mallory"), text_reply("ok"), turn=4)

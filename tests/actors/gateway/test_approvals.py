@@ -93,10 +93,7 @@ async def test_nobody_answers_for_another_user(tmp_path):
     async with world(tmp_path) as w, trio.open_nursery() as nursery:
         (_, anna), (_, bob) = (add_token(w.tokens, user, "2026-11-22T12:00:00.000Z") for user in ("anna", "bob"))
         question = Asking(w, nursery, chat_id(UserId("anna"), "main"))
-        async with (
-            w.client(token=anna, chats={"main": 0}) as hers,
-            w.client(token=bob, chats={"main": 0}) as his,
-        ):
+        async with w.client(token=anna, chats={"main": 0}) as hers, w.client(token=bob, chats={"main": 0}) as his:
             asked = await hers.get("approval")
             await his.say("approve", id=asked["id"], allow=True, ref="x")
             heard = await his.until("error", ref="x")

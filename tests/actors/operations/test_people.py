@@ -156,10 +156,7 @@ async def test_the_commands(app: App, home: Path, commands: Commands, capsys: py
         code, told = await klaw("add", "Аня\x1b[31m", "--alias", "A\x07nna", "--relation", "сестра %_*")
         assert (code, "\x1b" in told, "\x07" in told, "сестра %_*" in told) == (0, False, False, True)
         assert (await klaw("list"))[1].split("\n")[1].split()[-4:] == ["Аня", "Anna", "сестра", "%_*"]
-        assert await klaw("edit", "Аня") == (
-            2,
-            "klaw: give at least one of --name, --relation, --alias, --no-alias\n",
-        )
+        assert await klaw("edit", "Аня") == (2, "klaw: give at least one of --name, --relation, --alias, --no-alias\n")
         assert (await klaw("edit", "%", "--relation", "x"))[0] == 1
         code, told = await klaw("edit", "anna", "--no-alias", "Nobody")
         assert (code, told.startswith("klaw: --no-alias: ")) == (2, True)

@@ -38,12 +38,7 @@ async def test_bad_input_is_refused_with_the_name_of_its_field(app: App, command
         ("topics_merge", {"fields": {"topics": [1, True]}}, "bad_args", "args.topics[1]: must be a whole number"),
         ("topics_merge", {"fields": {"topics": [0, 1]}}, "bad_args", "args.topics[0]: must be at least 1"),
         ("topics_merge", {"fields": {}}, "bad_args", "args.topics: is required"),
-        (
-            "topics_merge",
-            {"fields": {"topics": [1, 2], "third": 3}},
-            "bad_args",
-            "args.fields: unknown field",
-        ),
+        ("topics_merge", {"fields": {"topics": [1, 2], "third": 3}}, "bad_args", "args.fields: unknown field"),
         ("topics_merge", {"fields": {"topics": [1, 2], "summary": 5}}, "bad_args", "args.summary: must be a text"),
         ("topics_merge", {"fields": {"topics": [1, 1]}}, "topics_refused", "topics: topic 1 is named twice"),
         ("topics_merge", {"fields": {"topics": [1, 9]}}, "unknown_topic", "topics: there is no topic 9"),

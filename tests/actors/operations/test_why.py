@@ -100,10 +100,7 @@ async def test_before_new_only_search_finds_it(app: App) -> None:
 
 @pytest.mark.parametrize(
     ("message", "place"),
-    [
-        (new("/status", id="m", kind=Kind.COMMAND), "not_searched"),
-        (new("...!?", id="m"), "wordless"),
-    ],
+    [(new("/status", id="m", kind=Kind.COMMAND), "not_searched"), (new("...!?", id="m"), "wordless")],
 )
 async def test_what_search_does_not_find_by_design(
     app: App, commands: Commands, message: NewMessage, place: str

@@ -410,19 +410,14 @@ async def test_the_heartbeat_delivers_only_through_the_tool(tmp_path: Path) -> N
         (tmp_path / "workspace").mkdir(exist_ok=True)
         (tmp_path / "workspace" / "HEARTBEAT.md").write_text("- Напомни про чай")
         task = await here.app.tasks.scheduling.pair_heartbeat(LOCAL_USER, "main")
-        here.llm.replies += [
-            text_reply("Nothing to do."),
-        ]
+        here.llm.replies += [text_reply("Nothing to do.")]
         await here.app.core.writer.run(
             tasks.put, attrs.evolve(task, anchor_at=iso(here.app.core.clock.now() - 61)), "existing"
         )
         here.app.tasks.scheduler.nudge()
         (run,) = await runs_of(here, HEARTBEAT, 1)
         assert (run.status, run.kind, run.delivered) == (RunStatus.SILENT, RunKind.HEARTBEAT, 0)
-        here.llm.replies += [
-            tool_reply(Tool("a", "schedule_deliver", '{"text": "Чай!"}')),
-            text_reply("Delivered."),
-        ]
+        here.llm.replies += [tool_reply(Tool("a", "schedule_deliver", '{"text": "Чай!"}')), text_reply("Delivered.")]
         run = await ended(here, (await here.app.tasks.scheduling.run_now(LOCAL_USER, HEARTBEAT)).id)
         assert run.delivered == 1
         assert (await here.reply(1, kind=Kind.SCHEDULED)).content == "Чай!"

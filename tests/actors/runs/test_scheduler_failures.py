@@ -201,10 +201,7 @@ async def test_a_write_that_was_given_up_is_settled_by_what_the_store_holds(
         here.app.core.store.journal._fsync = fsync
         gate = trio.Event()
         here.llm.replies += [
-            Reply(
-                steps=(Wait(gate), Tool("a", "schedule_deliver", '{"text": "Срочно!"}')),
-                finish_reason="tool_calls",
-            ),
+            Reply(steps=(Wait(gate), Tool("a", "schedule_deliver", '{"text": "Срочно!"}')), finish_reason="tool_calls"),
             text_reply("I sent it."),
         ]
         run = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")

@@ -29,17 +29,7 @@ from klaw.store.rebuild.values import Options
 from klaw.store.search import topic_vectors
 from klaw.store.search.topic_vectors import TopicVector
 from klaw.store.store import Store
-from tests.support.reindexing import (
-    DIMENSION,
-    MODEL,
-    differing,
-    digests_of,
-    ended,
-    reindexing_store,
-    run,
-    talk,
-    unit,
-)
+from tests.support.reindexing import DIMENSION, MODEL, differing, digests_of, ended, reindexing_store, run, talk, unit
 from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 from tests.support.topics import ANNA, AT, NO_FLAWS, archive, draft, flaws_of, say
@@ -126,11 +116,7 @@ async def test_commands_and_breaks_belong_to_no_topic(tmp_path: Path) -> None:
         ]
         rowids = [each.message.rowid for each in await store.writer.run(messages.append, made)]
         waiting = await store.readers.run(topics.unarchived, ANNA, 0, 10)
-        assert [(row.rowid, row.said) for row in waiting] == [
-            (rowids[2], False),
-            (rowids[3], False),
-            (rowids[4], True),
-        ]
+        assert [(row.rowid, row.said) for row in waiting] == [(rowids[2], False), (rowids[3], False), (rowids[4], True)]
 
 
 async def test_a_merge_moves_the_messages_and_leaves_nothing_of_the_source(tmp_path: Path) -> None:

@@ -24,18 +24,7 @@ from klaw.store.rebuild.tables import count_messages
 from klaw.store.rebuild.values import Options, ReindexRefused
 from klaw.store.search import vectors
 from klaw.store.store import Store
-from tests.support.reindexing import (
-    MODEL,
-    digests_of,
-    ended,
-    filled,
-    reached,
-    reindexing_store,
-    run,
-    talk,
-    unit,
-    until,
-)
+from tests.support.reindexing import MODEL, digests_of, ended, filled, reached, reindexing_store, run, talk, unit, until
 from tests.support.repository import REPOSITORY
 from tests.support.stores import new, running_store
 from tests.support.waiting import HANG_S

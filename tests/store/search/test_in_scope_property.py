@@ -252,9 +252,7 @@ SEARCHES = {
         matches=has_vector,
     ),
     "history by words": Search(
-        run=lambda connection, _scope, asked: searched(connection, None, asked),
-        in_scope=of_the_user,
-        matches=has_word,
+        run=lambda connection, _scope, asked: searched(connection, None, asked), in_scope=of_the_user, matches=has_word
     ),
 }
 

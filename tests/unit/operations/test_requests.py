@@ -102,11 +102,7 @@ def test_requests_are_structured() -> None:
         (b"{}", "bad_request", "command: is required"),
         (b'{"command": 5}', "bad_request", "command: must be a text"),
         (b'{"command": "actors", "extra": 1}', "bad_request", "command and args only"),
-        (
-            b'{"command": "shell"}',
-            "unknown_command",
-            "there is no such command; known are",
-        ),
+        (b'{"command": "shell"}', "unknown_command", "there is no such command; known are"),
         (b'{"command": "actors", "args": []}', "bad_request", "args: must be an object"),
         (request("actors", depth=1), "bad_args", "known are none"),
         (request("receipt", trun="x"), "bad_args", "did you mean turn?"),

@@ -127,10 +127,7 @@ def test_null_takes_the_default() -> None:
         ({"points": [{"x": 1}] * 4}, "points: must have at most 3 entries"),
         ({"points": [{"x": 1}, {"y": 1}]}, "points[1].x: is required"),
         ({"points": [{"x": 1, "z": 2}]}, "points[0]: unknown field; known are x, y"),
-        (
-            {"colr": "red"},
-            "unknown field; known are title, points, colour,",
-        ),
+        ({"colr": "red"}, "unknown field; known are title, points, colour,"),
         ({"note": "too long"}, "note: must have at most 5 characters"),
     ],
 )

@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 
 from klaw.errors import ProtocolError
 from klaw.wire.codec import decode_client, decode_server, encode
-from klaw.wire.frames import (
-    Delta,
-    Error,
-    GetHistory,
-    Hello,
-    Send,
-    Status,
-    Watch,
-)
+from klaw.wire.frames import Delta, Error, GetHistory, Hello, Send, Status, Watch
 
 LIMIT = 65_536
 

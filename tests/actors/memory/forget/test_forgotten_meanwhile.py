@@ -29,10 +29,7 @@ from tests.support.topics import ANNA, NO_FLAWS, archive, flaws_of, say
 from tests.support.waiting import HANG_S
 
 CANARY = "Kanarienvogel8842"
-SECRET = {
-    "english": f"The key of the safe is called {CANARY}.",
-    "russian": f"Ключ от сейфа называется {CANARY}.",
-}
+SECRET = {"english": f"The key of the safe is called {CANARY}.", "russian": f"Ключ от сейфа называется {CANARY}."}
 
 
 @pytest.mark.parametrize("language", SECRET)

@@ -196,12 +196,7 @@ async def test_an_older_statement_and_a_model_cannot_undo_what_was_said_later_or
 
 async def test_a_fact_of_a_topic_counts_from_when_it_was_said(tmp_path: Path) -> None:
     """Two chats: the one that was archived first is not the newer one by that."""
-    answers = iter(
-        [
-            said(item("Anna lives in Berlin")),
-            said(item("Anna lives in Munich", action="update", fact=1)),
-        ]
-    )
+    answers = iter([said(item("Anna lives in Berlin")), said(item("Anna lives in Munich", action="update", fact=1))])
     async with running_store(tmp_path) as store:
         await tell(store, "I live in Berlin", at=START)
         await tell(store, "I moved to Munich", at=START + 60, chat="other")

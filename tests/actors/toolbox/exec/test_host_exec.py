@@ -26,12 +26,7 @@ CONTEXT = ToolContext(user=BOB, chat=None)
 
 def runner(folder: Path, **config: Any) -> HostExec:
     settings = attrs.evolve(ExecToolConfig(enabled=True, sandbox="none"), **config)
-    return HostExec(
-        config=settings,
-        workspace=folder,
-        files=Threads("files", 1),
-        sandbox=Sandbox(settings),
-    )
+    return HostExec(config=settings, workspace=folder, files=Threads("files", 1), sandbox=Sandbox(settings))
 
 
 def python(code: str) -> str:

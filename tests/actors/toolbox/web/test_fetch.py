@@ -99,11 +99,9 @@ async def test_packed_page_is_unpacked(encoding: str) -> None:
     async with site() as (served, fetcher, _):
         data = "Слово. ".encode() * 500
         raw = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-        packed = {
-            "gzip": gzip.compress(data),
-            "deflate": zlib.compress(data),
-            "raw": raw.compress(data) + raw.flush(),
-        }[encoding]
+        packed = {"gzip": gzip.compress(data), "deflate": zlib.compress(data), "raw": raw.compress(data) + raw.flush()}[
+            encoding
+        ]
         served.pages["/"] = answer(packed, "text/plain", Content_Encoding=encoding.replace("raw", "deflate"))
 
         assert (await fetcher.fetch(served.url("/"))).text == data.decode()

@@ -64,10 +64,7 @@ def test_a_request_has_every_part() -> None:
             {"role": "user", "content": [text("Где кот?")]},
             {
                 "role": "assistant",
-                "content": [
-                    text("Ищу."),
-                    {"type": "tool_use", "id": "1", "name": "search", "input": {"q": "кот"}},
-                ],
+                "content": [text("Ищу."), {"type": "tool_use", "id": "1", "name": "search", "input": {"q": "кот"}}],
             },
             {
                 "role": "user",
@@ -108,12 +105,7 @@ def test_calls_in_the_history_bring_their_tools_back_but_may_not_be_made() -> No
 
 
 def test_neighbours_of_one_role_are_one_message_and_a_user_begins() -> None:
-    made = body(
-        ChatMessage(role="assistant", content="Да."),
-        user("a"),
-        user("  "),
-        user("b"),
-    )
+    made = body(ChatMessage(role="assistant", content="Да."), user("a"), user("  "), user("b"))
     assert made["messages"] == [
         {"role": "user", "content": [text(NO_BEGINNING)]},
         {"role": "assistant", "content": [text("Да.")]},
@@ -210,8 +202,7 @@ def test_usage_is_gathered_from_all_events() -> None:
     }
     _, completion = assemble(begin, start(0, type="text", text="да"), STOP, {"type": "message_stop"})
     assert completion == Completion(
-        text="да",
-        usage=Usage(prompt_tokens=130, completion_tokens=4, cached_tokens=100, cache_write_tokens=20),
+        text="да", usage=Usage(prompt_tokens=130, completion_tokens=4, cached_tokens=100, cache_write_tokens=20)
     )
 
 

@@ -19,11 +19,7 @@ RANDOM = 0.78
 
 def hit(number: int, summary: str, cosine: float | None = None, best: tuple[int, ...] = ()) -> TopicCandidate:
     return TopicCandidate(
-        topic=topic(number, summary=summary),
-        score=1.0,
-        cosine=cosine,
-        message_rank=1 if best else None,
-        best=best,
+        topic=topic(number, summary=summary), score=1.0, cosine=cosine, message_rank=1 if best else None, best=best
     )
 
 

@@ -91,8 +91,5 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, kept: int) -> None
 
 
 def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
-    with (
-        open_source(_write(tmp_path, _file())) as source,
-        pytest.raises(ModelError, match=r"no tensor emb\.word"),
-    ):
+    with open_source(_write(tmp_path, _file())) as source, pytest.raises(ModelError, match=r"no tensor emb\.word"):
         source.floats("emb.word", 1)
