@@ -19,8 +19,9 @@ from klaw.agent.claims import Claims
 from klaw.context.inputs import Budget
 from klaw.context.request import make_room, message_tokens, request_tokens
 from klaw.domain import tokens
-from klaw.errors import ConfigError, ContextTooLong, KlawError, ProviderError, StorageFull
+from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
+from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
 from klaw.toolbox.executor import MAX_CALLS, CallResult, Executor

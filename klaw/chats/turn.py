@@ -21,8 +21,9 @@ from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
 from klaw.domain.text import clean
 from klaw.domain.turn import TurnRecord, TurnStatus
-from klaw.errors import ActorStopped, ProviderError, ProviderMalformed, StorageFull
+from klaw.errors import ActorStopped, StorageFull
 from klaw.llm.client import Meter
+from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Route, TextDelta, ToolCall, ToolDescription
 from klaw.store.kinds import messages

@@ -13,7 +13,7 @@ import attrs
 
 from klaw.actor.clock import Clock
 from klaw.domain.usage import NANO, Spent, dollars
-from klaw.errors import OverBudget
+from klaw.llm.errors import OverBudget
 
 _RENEWED = "It is renewed at 00:00 UTC"
 

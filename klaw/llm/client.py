@@ -16,8 +16,8 @@ from klaw.config.llm import LOCAL_PROVIDER
 from klaw.core import Core
 from klaw.domain import tokens, usage
 from klaw.domain.usage import Spent
-from klaw.errors import ContextTooLong, ProviderError
 from klaw.llm.budget import Budget
+from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.local.process import LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.prices import spent_of

@@ -11,7 +11,8 @@ from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
-from klaw.errors import ConfigError, Problem, ProviderNotSetUp
+from klaw.errors import ConfigError, Problem
+from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.service import BreakerState, ProviderReport, Service

@@ -17,8 +17,8 @@ import trio
 
 from klaw.actor.backoff import Backoff
 from klaw.actor.threads import Threads
-from klaw.errors import (
-    ConfigError,
+from klaw.errors import ConfigError
+from klaw.llm.errors import (
     ContextTooLong,
     ProviderError,
     ProviderNetworkError,

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import attrs
 import trio
 
-from klaw.errors import ProviderError
+from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, Completion, Delta, Image, Provider, Request, ToolDescription
 
 MAX_TOKENS = 512

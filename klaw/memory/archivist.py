@@ -23,15 +23,8 @@ from klaw.config.memory import TopicsConfig
 from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.topic import Topic, TopicCandidate, TopicId
-from klaw.errors import (
-    ActorStopped,
-    ConfigError,
-    EmbeddingUnavailable,
-    KlawError,
-    ProviderError,
-    StorageError,
-    TopicChanged,
-)
+from klaw.errors import ActorStopped, ConfigError, EmbeddingUnavailable, KlawError, StorageError, TopicChanged
+from klaw.llm.errors import ProviderError
 from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.merger import MAX_CANDIDATES, MIN_COSINE, candidates, decide

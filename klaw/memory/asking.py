@@ -18,9 +18,10 @@ from klaw.actor.failure import error_class
 from klaw.actor.supervisor import Vitals
 from klaw.domain import tokens
 from klaw.domain.names import ChatId, UserId
-from klaw.errors import KlawError, ProviderTimeout
+from klaw.errors import KlawError
 from klaw.llm.ask_json import ask_json
 from klaw.llm.client import LlmClient, Meter
+from klaw.llm.errors import ProviderTimeout
 from klaw.llm.router import Task
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Request, Route, ToolDescription

@@ -18,8 +18,9 @@ from klaw.context.pinned_facts import standing
 from klaw.domain.message import Kind, Role
 from klaw.domain.task import Run, RunKind, RunStatus
 from klaw.domain.text import clean
-from klaw.errors import ActorStopped, LimitReached, ProviderError
+from klaw.errors import ActorStopped, LimitReached
 from klaw.llm.client import Meter
+from klaw.llm.errors import ProviderError
 from klaw.llm.slots import Priority
 from klaw.llm.types import ChatMessage, Delta, Usage
 from klaw.runs import transcripts

@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
+from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.providers.http import HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect
 from klaw.llm.repetition import RepetitionStop

@@ -7,7 +7,7 @@ import attrs
 
 from klaw.domain import tokens
 from klaw.domain.text import one_line, quoted
-from klaw.errors import ContextTooLong
+from klaw.llm.errors import ContextTooLong
 from klaw.llm.types import ChatMessage, Model, Request
 
 IMAGE_TOKENS = 1_600

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from klaw.errors import ProviderError, ProviderMalformed
+from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers.dialect import (
     CODE,
     MAX_TOOL_CALLS,

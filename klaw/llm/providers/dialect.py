@@ -13,7 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from klaw.errors import ContextTooLong, OverQuota, ProviderMalformed, ProviderNetworkError, ProviderRefused, RateLimited
+from klaw.llm.errors import (
+    ContextTooLong,
+    OverQuota,
+    ProviderMalformed,
+    ProviderNetworkError,
+    ProviderRefused,
+    RateLimited,
+)
 from klaw.llm.types import Completion, Delta, Request, ToolCall, Usage
 
 MAX_REPLY_BYTES = 4 * 1024 * 1024

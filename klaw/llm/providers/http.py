@@ -25,7 +25,7 @@ import trio
 from klaw.actor.clock import new_id
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER
-from klaw.errors import (
+from klaw.llm.errors import (
     ProviderError,
     ProviderMalformed,
     ProviderNetworkError,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from klaw.errors import ProviderError, ProviderMalformed
+from klaw.llm.errors import ProviderError, ProviderMalformed
 from klaw.llm.providers.dialect import CODE, MAX_TOOL_CALLS, Assembly, CallInProgress, count, encode, parse, refused
 from klaw.llm.types import ChatMessage, Delta, ReasoningDelta, Request, TextDelta, Usage
 

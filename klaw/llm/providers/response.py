@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import httpx2
 import trio
 
-from klaw.errors import ProviderMalformed, ProviderTimeout
+from klaw.llm.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES, Assembly
 from klaw.llm.types import Completion, Delta, OnDelta
 

@@ -25,10 +25,8 @@ from klaw.domain.summary import NewSummary, Summary, SummaryState, ToolNote
 from klaw.errors import (
     ActorStopped,
     ConfigError,
-    ContextTooLong,
     KlawError,
     NoSummary,
-    ProviderError,
     SourceForgotten,
     StorageError,
     StorageFull,
@@ -36,6 +34,7 @@ from klaw.errors import (
 )
 from klaw.llm.ask_json import ask_json
 from klaw.llm.client import TokenCorrection
+from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.router import context_tokens_of
 from klaw.llm.types import ChatMessage, JsonSchema, Route
 from klaw.memory.asking import Asker

@@ -20,10 +20,10 @@ from klaw.errors import (
     EmbeddingUnavailable,
     NoSuchChange,
     NoSuchTopic,
-    ProviderError,
     TopicChanged,
     TopicRefused,
 )
+from klaw.llm.errors import ProviderError
 from klaw.memory.asking import Asker
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.topics.merger import MAX_MERGED_CHARS

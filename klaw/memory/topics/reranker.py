@@ -13,8 +13,9 @@ from klaw.domain.message import Message
 from klaw.domain.names import UserId
 from klaw.domain.text import one_line
 from klaw.domain.topic import Topic, TopicCandidate, TopicId
-from klaw.errors import BadAnswer, ConfigError, ProviderError
+from klaw.errors import BadAnswer, ConfigError
 from klaw.llm.ask_json import Text, Whole, ask_json
+from klaw.llm.errors import ProviderError
 from klaw.llm.types import ChatMessage, JsonSchema, ToolCall, ToolDescription
 from klaw.memory.asking import Asker, question
 from klaw.memory.topics.search import TopicMetrics

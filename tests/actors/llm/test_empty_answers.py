@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from klaw.domain.usage import Spent
-from klaw.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.client import Meter
+from klaw.llm.errors import ProviderMalformed, ProviderTimeout
 from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.types import ChatMessage, Completion, Model, Request, Route, Usage
 from tests.support.scripted import Scripted, TestClock, client

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from klaw.actor.threads import Threads
-from klaw.errors import (
+from klaw.llm.errors import (
     ContextTooLong,
     OverQuota,
     ProviderError,

@@ -11,7 +11,7 @@ from klaw.config.memory import TopicsConfig
 from klaw.domain.embedding import EmbedderState
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId
-from klaw.errors import ProviderNetworkError, ProviderTimeout
+from klaw.llm.errors import ProviderNetworkError, ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.embed.embedder import Embedder

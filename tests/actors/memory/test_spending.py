@@ -8,8 +8,8 @@ import trio
 
 from klaw.actor.clock import iso
 from klaw.domain.names import UserId, chat_id
-from klaw.errors import OverBudget, ProviderTimeout
 from klaw.llm.client import LlmClient
+from klaw.llm.errors import OverBudget, ProviderTimeout
 from klaw.llm.types import ChatMessage, Completion, Request, TextDelta, Usage
 from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts

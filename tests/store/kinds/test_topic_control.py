@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from klaw.actor.clock import SystemClock
 from klaw.domain.forget import MARK
 from klaw.domain.names import UserId, chat_id
-from klaw.errors import NoSuchChange, ProviderNetworkError, TopicChanged, TopicRefused
+from klaw.errors import NoSuchChange, TopicChanged, TopicRefused
+from klaw.llm.errors import ProviderNetworkError
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.forget.forget import NothingToForget
 from klaw.store.kinds import messages, topic_changes, topic_edits, topics

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from klaw.actor.clock import from_iso
 from klaw.domain.usage import NANO, Spent
-from klaw.errors import OverBudget
 from klaw.llm.budget import Budget
+from klaw.llm.errors import OverBudget
 
 
 class Hands:

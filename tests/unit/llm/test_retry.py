@@ -2,7 +2,7 @@
 
 import pytest
 
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
+from klaw.llm.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
 from klaw.llm.service import BACKOFF, parse_retry_after, pause_before_retry
 
 

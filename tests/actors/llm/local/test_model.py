@@ -18,7 +18,7 @@ import trio
 from klaw.actor.clock import SystemClock
 from klaw.actor.supervisor import Supervisor
 from klaw.config.llm import LocalModelConfig
-from klaw.errors import ProviderNetworkError
+from klaw.llm.errors import ProviderNetworkError
 from klaw.llm.local import server as child
 from klaw.llm.local.process import ACTOR_NAME, LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider

@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import klaw.llm.local.provider as local_provider
-from klaw.errors import ProviderError, ProviderNetworkError, ProviderTimeout
+from klaw.llm.errors import ProviderError, ProviderNetworkError, ProviderTimeout
 from klaw.llm.local.provider import Endpoint, LocalModel, LocalProvider, LocalState
 from klaw.llm.types import ChatMessage, Completion, Delta, JsonSchema, Request
 from tests.support.llm_server import Cut, Hang, LlmServer, Reply, Text, serve_llm, text_reply

@@ -14,7 +14,7 @@ import structlog
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from klaw.errors import (
+from klaw.llm.errors import (
     ContextTooLong,
     OverQuota,
     ProviderError,

@@ -9,7 +9,7 @@ import structlog
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
+from klaw.llm.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, ProviderTimeout
 from klaw.llm.providers.dialect import MAX_REPLY_BYTES
 from klaw.llm.providers.http import HttpProvider, HttpSettings
 from klaw.llm.providers.openai import OpenAiDialect

@@ -13,7 +13,7 @@ import pytest
 from klaw.domain.fact import Fact, FactSource, Origin
 from klaw.domain.message import Kind, Role
 from klaw.domain.names import UserId
-from klaw.errors import ProviderTimeout
+from klaw.llm.errors import ProviderTimeout
 from klaw.llm.types import Request
 from klaw.memory.archivist import Archivist
 from klaw.memory.facts.facts import Facts

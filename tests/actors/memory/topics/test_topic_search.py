@@ -15,7 +15,7 @@ from klaw.domain.message import Role
 from klaw.domain.names import UserId
 from klaw.domain.search import TopicResult
 from klaw.domain.topic import TopicCandidate, TopicId
-from klaw.errors import ProviderNetworkError
+from klaw.llm.errors import ProviderNetworkError
 from klaw.llm.types import Completion, Request, ToolCall
 from klaw.memory.embed.embedder import Embedder
 from klaw.memory.search.search import MemorySearch

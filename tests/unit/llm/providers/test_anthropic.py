@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, RateLimited
+from klaw.llm.errors import ProviderError, ProviderMalformed, ProviderNetworkError, ProviderRefused, RateLimited
 from klaw.llm.providers.anthropic import NO_BEGINNING, AnthropicAssembly, AnthropicDialect, closed_schema
 from klaw.llm.providers.dialect import MAX_TOOL_CALLS
 from klaw.llm.types import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klaw.errors import ProviderMalformed
+from klaw.llm.errors import ProviderMalformed
 from klaw.llm.providers.response import EventDecoder
 
 

@@ -1,0 +1,111 @@
+"""What goes wrong when a model is asked: one class for each situation that a caller can tell apart."""
+
+from klaw.errors import KlawError
+
+
+class ProviderError(KlawError):
+    """The LLM could not answer. ``retryable`` tells whether the same request may succeed later.
+
+    Its text may reach everybody and every log. What the provider itself said may not: that is in ``told``, which is for
+    the one whose call it was.
+    """
+
+    code = "llm_failed"
+    retryable = True
+    origin = ""
+    """Model and address."""
+    hint = ""
+    """What to look at."""
+    said = ""
+    """What the provider said, see ``klaw.llm.providers.dialect.shown``."""
+    known_words = ""
+    """What of it can hold nobody's message, see ``klaw.llm.providers.dialect.loggable``."""
+
+    def __str__(self) -> str:
+        return self._text(self.known_words)
+
+    def told(self) -> str:
+        """The text with all that the provider said."""
+        return self._text(self.said)
+
+    def _text(self, said: str) -> str:
+        text = super().__str__()
+        text = f'{text}: "{said}"' if said else text
+        text = f"{self.origin}: {text}" if self.origin else text
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class ProviderTimeout(ProviderError):
+    """The provider sent nothing for longer than the configured time."""
+
+    code = "llm_timeout"
+
+
+class ProviderNetworkError(ProviderError):
+    """The connection broke, or none could be made."""
+
+    code = "llm_unreachable"
+
+
+class ProviderUnreachable(ProviderNetworkError):
+    """No connection could be made."""
+
+
+class ProviderRefused(ProviderError):
+    """The provider answered with an error status. ``status`` is the HTTP status code."""
+
+    code = "llm_refused"
+
+    def __init__(self, message: str, *, status: int, retryable: bool, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(ProviderRefused):
+    """Too many requests or tokens in a short time; ``retry_after_s`` is how long the provider asks to wait."""
+
+    code = "llm_rate_limited"
+
+
+class OverQuota(ProviderRefused):
+    """The account has no credit or its spending limit is reached; no waiting cures that."""
+
+    code = "llm_over_quota"
+
+
+class ContextTooLong(ProviderRefused):
+    """The prompt does not fit into the model's context; a shorter one may.
+
+    ``context_tokens`` is the model's context length if it is not the one that the caller planned with.
+    """
+
+    code = "context_too_long"
+    context_tokens: int | None = None
+
+
+class ProviderPaused(ProviderError):
+    """The provider failed so often that it is left alone for a while; nothing was sent."""
+
+    code = "llm_paused"
+
+
+class ProviderNotSetUp(ProviderError):
+    """A key of the provider cannot be looked up; nothing was sent. The text names the key of the configuration."""
+
+    code = "llm_not_set_up"
+    retryable = False
+
+
+class ProviderMalformed(ProviderError):
+    """The provider's answer is not what its protocol promises."""
+
+    code = "llm_malformed"
+
+
+class OverBudget(ProviderError):
+    """A daily spending limit would be passed; nothing was sent."""
+
+    code = "llm_over_budget"
+    retryable = False
