@@ -17,9 +17,8 @@ from klaw.actor.clock import iso
 from klaw.actor.mailbox import Mailbox, Reply
 from klaw.actor.supervisor import Started, Vitals
 from klaw.agent.agent import Agent
-from klaw.chats import chat_info, commands
-from klaw.chats.chat_info import Done
-from klaw.chats.commands import Command, Given, SlashCommands, Unknown
+from klaw.chats import commands
+from klaw.chats.commands import Command, Given, SlashAnswer, SlashCommands, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
 from klaw.domain.events import Progressed, Step
@@ -27,7 +26,6 @@ from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
-from klaw.store.forget.derived import SHOWN
 from klaw.store.kinds import messages
 from klaw.store.kinds.messages import Appended
 from klaw.store.kinds.pending import read_rows
@@ -271,28 +269,22 @@ class _ChatActor:
         except KlawError as error:
             log.warning("command_failed", error=type(error).__name__)
 
-    async def _carry_out(self, asked: Given | Unknown) -> Done:
+    async def _carry_out(self, asked: Given | Unknown) -> SlashAnswer:
         if isinstance(asked, Unknown):
-            return Done(commands.unknown_text(asked, self.slash.meanings))
+            return SlashAnswer(commands.unknown_text(asked, self.slash.meanings))
         if asked.command in self.slash.meanings:
-            answer = await self.slash.run(asked.command, self.chat, asked.rest, self._stop)
-            return Done(answer.text, metadata={SHOWN: True} if answer.quotes else {})
+            return await self.slash.run(asked.command, self.chat, asked.rest, self._stop)
         match Command(asked.command):
             case Command.NEW:
                 await self._stop("/new")
                 text = "A new segment begins. What was said before is kept."
-                return Done(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
+                return SlashAnswer(text, before=(self._system(Kind.SESSION_BREAK, "", {}),))
             case Command.STOP:
-                return Done("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
+                return SlashAnswer("Stopped." if await self._stop("/stop") else "There was nothing to stop.")
             case Command.RETRY:
-                return Done(await self._retry())
-            case Command.MODEL:
-                return await chat_info.model(
-                    self.agent.llm, await self.agent.core.readers.run(messages.session, self.chat), asked.rest
-                )
-            case command:
-                state = self.handle.status()["state"]
-                return Done(await chat_info.show(command, self.agent, self.chat, state, self.slash.meanings))
+                return SlashAnswer(await self._retry())
+            case Command.HELP:
+                return SlashAnswer(commands.help_text(self.slash.meanings))
 
     async def _retry(self) -> str:
         if self.turn is not None:

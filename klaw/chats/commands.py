@@ -2,13 +2,13 @@
 
 import difflib
 import enum
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import attrs
 
+from klaw.domain.message import NewMessage
 from klaw.domain.names import ChatId
-from klaw.domain.text import plural
 
 
 class Command(enum.StrEnum):
@@ -17,10 +17,6 @@ class Command(enum.StrEnum):
     NEW = "/new"
     STOP = "/stop"
     RETRY = "/retry"
-    STATUS = "/status"
-    CONTEXT = "/context"
-    MODEL = "/model"
-    MODELS = "/models"
     HELP = "/help"
 
 
@@ -28,10 +24,6 @@ _MEANING: Mapping[str, str] = {
     Command.NEW: "begin a new segment: what was said before is kept, but no longer recalled automatically",
     Command.STOP: "stop the answer that is being made",
     Command.RETRY: "try again to answer what has no answer yet",
-    Command.STATUS: "show what this chat and the server do now",
-    Command.CONTEXT: "show what the last answer was made from",
-    Command.MODEL: "show this chat's model; /model NAME changes it, /model default takes it back",
-    Command.MODELS: "list the models with their context length and prices",
     Command.HELP: "show this list",
 }
 
@@ -81,64 +73,15 @@ def unknown_text(unknown: Unknown, others: Collection[str] = ()) -> str:
     return f"There is no command {word}.{f' Did you mean {close[0]}?' if close else ''} /help lists all commands."
 
 
-def status_text(chat: Mapping[str, Any], health: Mapping[str, Any]) -> str:
-    """Word the status of a chat and of the server."""
-    lines = [
-        f"Chat {chat['name']}: {chat['state']}, {plural(chat['messages'], 'message')}, segment {chat['segment'] + 1}.",
-        f"Model: {chat['model']}.",
-    ]
-    lines += [f"Degraded: {text}" for text in health.values()] or ["Everything works."]
-    return "\n".join(lines)
-
-
-def context_text(receipt: Mapping[str, Any] | None) -> str:
-    """Word a receipt in a few lines."""
-    if receipt is None:
-        return "Nothing was answered in this chat yet."
-    if "window" not in receipt:
-        return "No context was put together for the last turn: it was stopped, or failed, before that."
-    window, recall, budget = receipt["window"], receipt["recall"], receipt["budget"]
-    factor = budget["correction"]  # of Klaw's estimate; the person knows the model's own tokens
-    used, usable = (round(budget[name] * factor) for name in ("used_tokens", "usable_tokens"))
-    lines = [f"The last answer was made from {used} of {usable} tokens:"]
-    lines += [f"  {layer['name']:<13} {round(layer['tokens'] * factor):>6}" for layer in receipt["layers"]]
-    if window["messages"]:
-        lines.append(f"Window: messages {window['first_seq']} to {window['last_seq']}.")
-    lines.append(_recall_text(recall))
-    if "topics" in receipt:
-        lines.append(_topics_text(receipt["topics"]))
-    return "\n".join(lines)
-
-
-def _topics_text(topics: Mapping[str, Any]) -> str:
-    shown = sorted(
-        (each for each in topics["candidates"] if each["decision"] == "chosen"), key=lambda each: each["place"]
-    )
-    if not shown:
-        return "Topics: none fitted."
-    named = ", ".join(str(each["id"]) for each in shown)
-    return f"Topics: {named}, chosen by the {topics['chosen_by']}; /topics lists them."
-
-
-def _recall_text(recall: Mapping[str, Any]) -> str:
-    if recall["guard"] == "disabled":
-        return "Recall is switched off."
-    if recall["guard"] == "all_in_context":
-        return "Nothing had to be recalled: the whole segment was in the window."
-    degraded = f" (degraded: {', '.join(recall['degraded'])})" if recall["degraded"] else ""
-    kept: Sequence[int] = recall["kept"]
-    if not kept:
-        return f"Recalled: nothing relevant{degraded}."
-    return f"Recalled: messages {', '.join(map(str, kept))}{degraded}."
-
-
 @attrs.frozen
 class SlashAnswer:
     """What a slash command answers."""
 
     text: str
-    quotes: bool = False
-    """It quotes parts of what is stored, so it goes with what is forgotten next."""
+    metadata: dict[str, Any] = attrs.Factory(dict)
+    """Of the stored answer."""
+    before: tuple[NewMessage, ...] = ()
+    """What is stored before it."""
 
 
 class SlashCommands(Protocol):

@@ -43,6 +43,8 @@ def _instant(text: str) -> str:
 Instant: TypeAlias = Annotated[str, Check(_instant)]
 """ISO-8601, UTC with milliseconds where Klaw made it."""
 
+SHOWN = "forgetting"
+"""In the metadata of an answer that showed, in words, what would be forgotten: it goes with the next forgetting."""
 SESSION_PAUSE_S = 3600
 """After so long a pause two messages of a chat belong to different sessions (``topics.chunkInterval``) and do not
 explain each other."""

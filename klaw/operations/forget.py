@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from klaw.domain import message
 from klaw.domain.names import ChatId, UserId, name_of, user_of
 from klaw.operations.operation import Lines, Name, Noun, OfUser, Query, Scope, Slash, argument, required
 
@@ -263,7 +264,7 @@ async def forget(asked: Forget, user: UserId, forgetter: "Forgetter") -> dict[st
         word="/forget",
         rest="what",
         help="forget messages, a topic, a fact or a person for good: shows first what would go",
-        quotes=lambda answer: not answer.get("confirmed"),
+        metadata=lambda answer: {} if answer.get("confirmed") else {message.SHOWN: True},
     ),
 )
 async def forget_in_chat(

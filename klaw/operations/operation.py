@@ -266,8 +266,8 @@ class Slash:
     """Other arguments."""
     show: Callable[..., Lines | Shown] | None = None
     """None: as in the terminal."""
-    quotes: Callable[[dict[str, Any]], bool] = lambda _answer: False
-    """Whether an answer quotes parts of what is stored, so that it goes with what is forgotten next."""
+    metadata: Callable[[dict[str, Any]], dict[str, Any]] = lambda _answer: {}
+    """What the store reads of the stored answer: the chat's new model, or that it goes with what is forgotten next."""
 
 
 @attrs.frozen(kw_only=True)

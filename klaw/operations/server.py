@@ -1,19 +1,15 @@
-"""What whoever runs the server asks of it beside its status: health, log level, MCP servers, one chat, a reindex."""
+"""What whoever runs the server asks of it beside its status: health, log level, MCP servers, a reindex."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from klaw.domain.names import UserId
 from klaw.domain.text import plural, span
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument, chat_of, required
+from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Shown, argument
 
 if TYPE_CHECKING:
     from klaw.actor.supervisor import Supervisor
-    from klaw.chats.directory import ChatDirectory
     from klaw.core import HasProblems
-    from klaw.memory.coverage import Coverage
-    from klaw.store.engine.database import Readers
     from klaw.store.engine.writer import Writer
     from klaw.store.rebuild.actor import Reindexer, ReindexStatus
     from klaw.toolbox.mcp.servers import McpServers
@@ -21,7 +17,6 @@ if TYPE_CHECKING:
 HEALTH = Noun("health", "ask whether everything works, for monitoring")
 LOG = Noun("log", "show or set the level of the server's log")
 MCP = Noun("mcp", "show the MCP servers, whose tools models may call (docs/tools.md)")
-CHAT = Noun("chat", "show one chat")
 REINDEX = Noun("reindex", "rebuild the database from the logs")
 WRITER_PING_S = 5.0
 """A writer that has not committed an empty transaction after this time counts as stuck."""
@@ -132,44 +127,6 @@ async def servers(asked: Mcp, mcp: "McpServers") -> dict[str, Any]:
         text = f"there is no such MCP server; there are: {', '.join(known) or 'none'}"
         raise OperationError("unknown_server", text, field="names")
     return {"servers": [server for server in found if not asked.names or server["name"] in asked.names]}
-
-
-# -- one chat ---------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class OfChat:
-    chat: Name = required("its id, USER:NAME, or the name of a chat of the user local")
-
-
-@CHAT.operation("chat", OfChat, scope=Scope.OPERATOR)
-async def chat(
-    asked: OfChat,
-    user: UserId,
-    readers: "Readers",
-    chats: "ChatDirectory",
-    supervisor: "Supervisor",
-    coverage: "Coverage",
-) -> dict[str, Any]:
-    """Show a chat: its row, its actor, what waits for an answer, its last turn."""
-    from klaw.store import overview
-    from klaw.store.kinds import messages, turns
-
-    chat = chat_of(asked.chat, user, any_user=True)
-    assert chat is not None
-    session = await readers.run(messages.session, chat)
-    if session is None:
-        raise OperationError("unknown_chat", "there is no such chat", field="chat")
-    last = await readers.run(turns.last, chat)
-    actor = next((each for each in supervisor.report() if each.name == f"chat {chat}"), None)
-    return {
-        "session": session,
-        "now": chats.chat_status(chat),
-        "pending": await readers.run(overview.count_pending, chat),
-        "actor": actor,
-        "coverage": coverage.chat(chat),
-        "last_turn": last and attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
-    }
 
 
 # -- reindex ----------------------------------------------------------------------------------------------------------

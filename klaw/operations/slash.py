@@ -42,7 +42,7 @@ class OperationCommands:
         answer = await perform(call, Caller(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
         show = slash.show or operation.show
         lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw"}))
-        return SlashAnswer("\n".join(_written(lines)), slash.quotes(answer))
+        return SlashAnswer("\n".join(_written(lines)), slash.metadata(answer))
 
 
 def _written(lines: Lines | Shown) -> list[str]:

@@ -14,15 +14,13 @@ import apsw
 import attrs
 
 from klaw.domain.core_memory import Document
-from klaw.domain.message import Kind, Message, Role
+from klaw.domain.message import SHOWN, Kind, Message, Role
 from klaw.domain.names import UserId
 from klaw.domain.task import TaskName, task_name
 from klaw.domain.text import clean_output
 from klaw.errors import InvalidName
 from klaw.store.kinds import messages
 
-SHOWN = "forgetting"
-"""In the metadata of an answer that showed, in words, what would be forgotten: it goes with the next forgetting."""
 MAX_ROUNDS = 20
 """Of following: a run that spawned a run that sent a message …"""
 

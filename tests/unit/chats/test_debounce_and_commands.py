@@ -6,6 +6,7 @@ from klaw.chats import commands
 from klaw.chats.commands import Command, Given, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.llm.client import TokenCorrection
+from klaw.operations.chat import context_lines
 
 EMPTY = Debounce(quiet_s=1.5, longest_s=15)
 
@@ -41,8 +42,8 @@ def test_hurry_is_due_at_once_and_clear_forgets() -> None:
         ("/etc/hosts", None),
         ("/привет", Unknown("/привет")),
         ("/help", Given(Command.HELP)),
-        ("/Model  openai/gpt-5 ", Given(Command.MODEL, "openai/gpt-5")),
-        ("/model модель по умолчанию", Given(Command.MODEL, "модель по умолчанию")),
+        ("/Retry  openai/gpt-5 ", Given(Command.RETRY, "openai/gpt-5")),
+        ("/retry модель по умолчанию", Given(Command.RETRY, "модель по умолчанию")),
         ("/foo is a path I like", None),
         ("hello /new", None),
         ("/", None),
@@ -68,8 +69,8 @@ def test_a_typo_is_told_in_one_line_with_what_was_meant() -> None:
 
 
 def test_context_text_of_a_chat_without_turns() -> None:
-    assert "Nothing was answered" in commands.context_text(None)
-    assert "No context was put together" in commands.context_text({})  # stopped before
+    assert "Nothing was answered" in str(context_lines({"receipt": None}))
+    assert "No context was put together" in str(context_lines({"receipt": {}}))  # stopped before
 
 
 def test_token_correction_learns_and_stays_bounded() -> None:

@@ -125,7 +125,7 @@ async def test_slash_people_lists_and_tells(tmp_path: Path) -> None:
 
         async def tell(text: str) -> str:
             answer = await answers.run("/people", chat_id(ANNA, "main"), text, nothing_to_stop)
-            assert not answer.quotes
+            assert not answer.metadata
             return answer.text
 
         assert "klaw people add" in await tell("")

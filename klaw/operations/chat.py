@@ -1,0 +1,273 @@
+"""One chat: what it does, what its last answer was made from, and which model answers in it."""
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from klaw.config.llm import LOCAL_PROVIDER
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.text import plural
+from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, Slash, argument, chat_of, required
+from klaw.operations.server import listed
+
+if TYPE_CHECKING:
+    from klaw.actor.supervisor import Supervisor
+    from klaw.chats.directory import ChatDirectory
+    from klaw.core import HasProblems
+    from klaw.llm.client import Llm
+    from klaw.llm.prices import Rate
+    from klaw.memory.coverage import Coverage
+    from klaw.store.engine.database import Readers
+    from klaw.store.kinds.messages import Session
+
+NOUN = Noun("chat", "show one chat, and choose its model")
+DEFAULT = "default"
+"""The word that takes a choice back."""
+MAX_MODEL_NAME = 200
+
+
+@attrs.frozen(kw_only=True)
+class OfChat:
+    chat: Name = required("its id, USER:NAME, or the name of a chat of the user local")
+
+
+@attrs.frozen(kw_only=True)
+class Choice:
+    name: str | None = argument("PROVIDER/MODEL, or default; without it the model is only shown")
+
+
+# -- how it is shown --------------------------------------------------------------------------------------------------
+
+
+def _status(answer: dict[str, Any]) -> Lines:
+    messages, segment = plural(answer["messages"], "message"), answer["segment"] + 1
+    return [
+        f"Chat {answer['name']}: {answer['state']}, {messages}, segment {segment}.",
+        f"Model: {answer['model']}.",
+        *([f"Degraded: {each['text']}" for each in answer["degraded"]] or ["Everything works."]),
+    ]
+
+
+def context_lines(answer: dict[str, Any]) -> Lines:
+    """A receipt in a few lines."""
+    receipt = answer["receipt"]
+    if receipt is None:
+        return ["Nothing was answered in this chat yet."]
+    if "window" not in receipt:
+        return ["No context was put together for the last turn: it was stopped, or failed, before that."]
+    window, budget = receipt["window"], receipt["budget"]
+    factor = budget["correction"]  # of Klaw's estimate; the person knows the model's own tokens
+    used, usable = (round(budget[name] * factor) for name in ("used_tokens", "usable_tokens"))
+    return [
+        f"The last answer was made from {used} of {usable} tokens:",
+        *(f"  {layer['name']:<13} {round(layer['tokens'] * factor):>6}" for layer in receipt["layers"]),
+        *([f"Window: messages {window['first_seq']} to {window['last_seq']}."] if window["messages"] else []),
+        _recall(receipt["recall"]),
+        *([_topics(receipt["topics"])] if "topics" in receipt else []),
+    ]
+
+
+def _recall(recall: Mapping[str, Any]) -> str:
+    if recall["guard"] == "disabled":
+        return "Recall is switched off."
+    if recall["guard"] == "all_in_context":
+        return "Nothing had to be recalled: the whole segment was in the window."
+    degraded = f" (degraded: {', '.join(recall['degraded'])})" if recall["degraded"] else ""
+    kept = f"messages {', '.join(map(str, recall['kept']))}" if recall["kept"] else "nothing relevant"
+    return f"Recalled: {kept}{degraded}."
+
+
+def _topics(topics: Mapping[str, Any]) -> str:
+    shown = sorted(
+        (each for each in topics["candidates"] if each["decision"] == "chosen"), key=lambda each: each["place"]
+    )
+    if not shown:
+        return "Topics: none fitted."
+    named = ", ".join(str(each["id"]) for each in shown)
+    return f"Topics: {named}, chosen by the {topics['chosen_by']}; /topics lists them."
+
+
+def _model(answer: dict[str, Any]) -> Lines:
+    told = _line(answer["model"])
+    if not answer["changed"]:
+        where = "chosen for this chat; /model default takes that back"
+        return [f"Model: {told} ({where if answer['chosen'] else 'the default; /model NAME changes it'})."]
+    if not answer["chosen"]:
+        return [f"This chat uses the default model from now on: {told}."]
+    note = "" if answer["model"]["context_tokens"] else " Nothing is known of it, but it may work."
+    return [f"This chat uses {told} from now on.{note}"]
+
+
+def _models(answer: dict[str, Any]) -> Lines:
+    lines = ["Models (prices in US dollars for a million tokens):"]
+    for each in answer["models"]:
+        marks = [mark for mark in ("this chat", "default") if each["name"] == answer[mark.replace(" ", "_")]]
+        lines.append(f"  {_line(each)}" + (f"  <- {', '.join(marks)}" if marks else ""))
+    if answer["providers"]:
+        providers = ", ".join(answer["providers"])
+        lines.append(f"Any other model of {providers} works as well: /model PROVIDER/MODEL.")
+    return lines
+
+
+def _line(model: dict[str, Any]) -> str:
+    length = model["context_tokens"]
+    has = [word for word in ("tools", "images") if model[word]]
+    context = f"{length:,} tokens of context" if length else "context length unknown"
+    return f"{model['name']}: {', '.join([context, model['prices'], *has])}"
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+
+@NOUN.operation("chat", OfChat, scope=Scope.OPERATOR)
+async def chat(
+    asked: OfChat,
+    user: UserId,
+    readers: "Readers",
+    chats: "ChatDirectory",
+    supervisor: "Supervisor",
+    coverage: "Coverage",
+) -> dict[str, Any]:
+    """Show a chat: its row, its actor, what waits for an answer, its last turn."""
+    from klaw.store import overview
+    from klaw.store.kinds import messages, turns
+
+    chat = chat_of(asked.chat, user, any_user=True)
+    assert chat is not None
+    session = await readers.run(messages.session, chat)
+    if session is None:
+        raise OperationError("unknown_chat", "there is no such chat", field="chat")
+    last = await readers.run(turns.last, chat)
+    actor = next((each for each in supervisor.report() if each.name == f"chat {chat}"), None)
+    return {
+        "session": session,
+        "now": chats.chat_status(chat),
+        "pending": await readers.run(overview.count_pending, chat),
+        "actor": actor,
+        "coverage": coverage.chat(chat),
+        "last_turn": last and attrs.asdict(last, filter=lambda field, _value: field.name != "receipt"),
+    }
+
+
+_STATUS = Slash(word="/status", help="show what this chat and the server do now")
+_CONTEXT = Slash(word="/context", help="show what the last answer was made from")
+_MODEL = Slash(
+    word="/model",
+    help="show this chat's model; /model NAME changes it, /model default takes it back",
+    rest="name",
+    metadata=lambda answer: {"model": answer["chosen"]} if answer["changed"] else {},
+)
+_MODELS = Slash(word="/models", help="list the models with their context length and prices")
+
+
+@NOUN.operation("chat_status", show=_status, scope=Scope.CHAT, slash=_STATUS)
+async def status(
+    chat: ChatId, readers: "Readers", chats: "ChatDirectory", llm: "Llm", health: "HasProblems"
+) -> dict[str, Any]:
+    """Show what the chat where this is asked does now, and what is degraded."""
+    session = await _session(readers, chat)
+    return {
+        "name": session.name,
+        "state": chats.chat_status(chat)["state"],
+        "messages": session.last_seq,
+        "segment": session.segment,
+        "model": session.model or llm.core.config.routing.default,
+        "degraded": listed(health),
+    }
+
+
+@NOUN.operation("chat_context", show=context_lines, scope=Scope.CHAT, slash=_CONTEXT)
+async def context(chat: ChatId, readers: "Readers") -> dict[str, Any]:
+    """Show what the last answer of the chat where this is asked was made from."""
+    from klaw.store.kinds import turns
+
+    last = await readers.run(turns.last, chat)
+    return {"receipt": last.receipt if last else None}
+
+
+@NOUN.operation("chat_model", Choice, show=_model, scope=Scope.CHAT, changes=True, slash=_MODEL)
+async def model(asked: Choice, chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]:
+    """Show the model of the chat where this is asked, or choose it: the slash command's answer stores the choice."""
+    default, wanted = llm.core.config.routing.default, asked.name
+    chosen = (await _session(readers, chat)).model if wanted is None else None
+    if wanted is not None and wanted.lower() != DEFAULT:
+        _check(llm, wanted)
+        chosen = wanted
+    await llm.registry.know(chosen or default)
+    return {"model": _known(llm, chosen or default), "chosen": chosen, "changed": wanted is not None}
+
+
+@NOUN.operation("chat_models", show=_models, scope=Scope.CHAT, slash=_MODELS)
+async def models(chat: ChatId, llm: "Llm", readers: "Readers") -> dict[str, Any]:
+    """List all models that the configuration names, and that of the chat where this is asked."""
+    from klaw.llm.registry import configured_models
+
+    config = llm.core.config
+    used = (await _session(readers, chat)).model or config.routing.default
+    names = list(dict.fromkeys([*configured_models(config), used]))
+    await llm.registry.know(*names)
+    return {
+        "models": [_known(llm, name) for name in names],
+        "this_chat": used,
+        "default": config.routing.default,
+        "providers": sorted(config.providers),
+    }
+
+
+async def _session(readers: "Readers", chat: ChatId) -> "Session":
+    from klaw.store.kinds import messages
+
+    session = await readers.run(messages.session, chat)
+    assert session is not None  # the command itself is a message of it
+    return session
+
+
+def _check(llm: "Llm", wanted: str) -> None:
+    """Raises OperationError: a name cannot be used."""
+    from klaw.errors import ConfigError
+    from klaw.llm.registry import configured_models
+
+    config, known = llm.core.config, configured_models(llm.core.config)
+    inside = [name for name in known if name.lower().endswith(f"/{wanted.lower()}")]
+    close = inside or difflib.get_close_matches(wanted.lower(), known, n=1)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    provider, _, name = wanted.partition("/")
+    problem = None
+    if len(wanted) > MAX_MODEL_NAME or any(not letter.isprintable() or letter.isspace() for letter in wanted):
+        problem = f"The name of a model has no spaces and at most {MAX_MODEL_NAME} characters."
+    elif not provider or not name:
+        problem = f"A model is named provider/model.{meant}"
+    elif provider == LOCAL_PROVIDER and not llm.router.uses_local:
+        problem = "The built-in model is not running: no route of the configuration names it."
+    else:
+        try:
+            llm.router.route(wanted, key="/model")
+        except ConfigError:
+            providers = ", ".join(sorted([LOCAL_PROVIDER, *config.providers]))
+            problem = f"There is no provider {provider!r}; known are {providers}.{meant}"
+            if provider == LOCAL_PROVIDER:
+                problem = f"The built-in model is {LOCAL_PROVIDER}/{config.local_model.model}."
+    if problem is not None:
+        text = f"{problem} The model stays as it is; /models lists what is configured."
+        raise OperationError("unknown_model", text, field="name")
+
+
+def _known(llm: "Llm", name: str) -> dict[str, Any]:
+    """What is known of a model."""
+    facts = llm.registry.facts(name)
+    known = {"context_tokens": facts.context_tokens, "tools": facts.tools, "images": facts.images}
+    prices = facts.prices
+    if prices is None:
+        return {"name": name, **known, "prices": "price unknown"}
+    rates = (prices.input, prices.output, prices.cached_input, prices.cache_write)
+    if not any(rate is not None and (rate.base or rate.tiers) for rate in rates):
+        return {"name": name, **known, "prices": "free"}
+    cached = f", {_rate(prices.cached_input)} cached" if prices.cached_input else ""
+    return {"name": name, **known, "prices": f"{_rate(prices.input)} in{cached}, {_rate(prices.output)} out"}
+
+
+def _rate(rate: "Rate") -> str:
+    more = " (more for long prompts)" if rate.tiers else ""
+    return f"${rate.base.normalize():f}{more}"
