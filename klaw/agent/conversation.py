@@ -17,15 +17,16 @@ from klaw.actor.failure import error_class
 from klaw.agent.agent import Agent
 from klaw.agent.claims import Claims
 from klaw.context.inputs import Budget
-from klaw.context.request import make_room, message_tokens, request_tokens
+from klaw.context.request import make_room
 from klaw.domain import tokens
 from klaw.errors import ConfigError, KlawError, StorageFull
 from klaw.llm.client import Meter
 from klaw.llm.errors import ContextTooLong, ProviderError
+from klaw.llm.providers.adapt import message_tokens, request_tokens, tools_tokens
 from klaw.llm.types import ChatMessage, Completion, Delta, Request, Route, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall, prepare
 from klaw.toolbox.executor import MAX_CALLS, CallResult, Executor
-from klaw.toolbox.spec import ToolContext, tools_tokens
+from klaw.toolbox.spec import ToolContext
 
 LAST_ROUND = "[No more tools can be used now. Answer with what you have.]"
 """Stands behind the last result of the request that must be answered without tools. Not stored."""

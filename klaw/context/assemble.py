@@ -13,7 +13,7 @@ import attrs
 
 from klaw.context.inputs import Snapshot
 from klaw.context.repair import repair, spoken
-from klaw.context.request import make_room, request_tokens, shorten
+from klaw.context.request import make_room, shorten
 from klaw.context.topics import NO_TOPICS, PackedTopics, Present, pack, without
 from klaw.context.window import cost, fit, is_tool
 from klaw.domain import tokens
@@ -21,6 +21,7 @@ from klaw.domain.message import Message
 from klaw.domain.search import NOTHING, Decision, Recalled
 from klaw.domain.text import CORE_MEMORY_HEADER, RECALL_HEADER, SUMMARY_HEADER, hanging, prose, quoted
 from klaw.domain.topic import ChosenTopics
+from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage
 
 FIXED_SHARE = 0.2

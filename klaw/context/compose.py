@@ -6,10 +6,10 @@ from typing import Any
 import attrs
 
 from klaw.actor.clock import Clock, iso
-from klaw.context.request import call_tokens
 from klaw.domain import tokens
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, user_of
+from klaw.llm.providers.adapt import call_tokens
 from klaw.llm.types import ToolCall
 
 OWN_CHANNEL = "klaw"

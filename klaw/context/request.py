@@ -1,4 +1,4 @@
-"""How large a request's messages are, and making room in them. Pure."""
+"""Making room in the messages of a request. Pure."""
 
 import json
 import math
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.domain import tokens
+from klaw.llm.providers.adapt import message_tokens, request_tokens
 from klaw.llm.types import ChatMessage, ToolCall
 
 MARK = "\n[… {count} characters left out …] "
@@ -28,20 +29,6 @@ def shorten(text: str, max_tokens: int) -> str:
 
 LEAST_RESULT_TOKENS = 48
 """A shortened result or argument keeps at least so much: its beginning and its end."""
-
-
-def call_tokens(calls: Sequence[ToolCall]) -> int:
-    """Estimated tokens of tool calls: their names and arguments are part of the prompt."""
-    return sum(tokens.estimate(call.name + call.arguments) + tokens.PER_MESSAGE for call in calls)
-
-
-def message_tokens(message: ChatMessage) -> int:
-    return tokens.estimate(message.content) + call_tokens(message.tool_calls) + tokens.PER_MESSAGE
-
-
-def request_tokens(messages: Sequence[ChatMessage]) -> int:
-    """Estimated tokens of a request's messages."""
-    return sum(map(message_tokens, messages))
 
 
 def make_room(messages: Sequence[ChatMessage], first: int, max_tokens: int) -> tuple[ChatMessage, ...]:

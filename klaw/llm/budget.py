@@ -68,14 +68,23 @@ class Budget:
             worst: the most that it may spend; None asks whether a limit is used up already.
         """
         self._turn_the_day()
-        held = self._held()
+        held = sum(self._reserved.values(), self._spent)
         wanted = worst or Spent(cost_nano=1, unpriced_tokens=1)
-        if self._limit_nano is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > self._limit_nano:
-            return self._dollars_text(worst)
-        tokens = held.unpriced_tokens + wanted.unpriced_tokens
-        if self._limit_tokens is not None and wanted.unpriced_tokens and tokens > self._limit_tokens:
-            return self._tokens_text(worst)
-        return None
+        if (limit := self._limit_nano) is not None and wanted.cost_nano and held.cost_nano + wanted.cost_nano > limit:
+            budget = f"the daily budget of {dollars(limit)} (llm.dailyBudget)"
+            left = limit - held.cost_nano
+            asked = f"may cost {dollars(wanted.cost_nano)}, and {dollars(left)} of {budget} is left"
+        elif (
+            (limit := self._limit_tokens) is not None
+            and wanted.unpriced_tokens
+            and held.unpriced_tokens + wanted.unpriced_tokens > limit
+        ):
+            budget = f"the daily budget of {limit:,} tokens (llm.dailyTokens)"
+            left = limit - held.unpriced_tokens
+            asked = f"may take {wanted.unpriced_tokens:,} tokens, and {left:,} of {budget} are left"
+        else:
+            return None
+        return f"this request {asked}. {_RENEWED}" if worst and left > 0 else f"{budget} is used up. {_RENEWED}"
 
     @contextmanager
     def reserved(self, worst: Spent) -> Iterator[None]:
@@ -164,9 +173,6 @@ class Budget:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _held(self) -> Spent:
-        return sum(self._reserved.values(), self._spent)
-
     def _share(self) -> float | None:
         shares = []
         if self._limit_nano is not None:
@@ -181,19 +187,3 @@ class Budget:
         if today > self._day:
             self._spent, self._told, self._refused = Spent(), False, 0
         self._day = today
-
-    def _dollars_text(self, worst: Spent | None) -> str:
-        assert self._limit_nano is not None
-        left = max(0, self._limit_nano - self._held().cost_nano)
-        limit = f"the daily budget of {dollars(self._limit_nano)} (llm.dailyBudget)"
-        if not worst or not left:
-            return f"{limit} is used up. {_RENEWED}"
-        return f"this request may cost {dollars(worst.cost_nano)}, and {dollars(left)} of {limit} is left. {_RENEWED}"
-
-    def _tokens_text(self, worst: Spent | None) -> str:
-        assert self._limit_tokens is not None
-        left = max(0, self._limit_tokens - self._held().unpriced_tokens)
-        limit = f"the daily budget of {self._limit_tokens:,} tokens (llm.dailyTokens)"
-        if not worst or not left:
-            return f"{limit} is used up. {_RENEWED}"
-        return f"this request may take {worst.unpriced_tokens:,} tokens, and {left:,} of {limit} are left. {_RENEWED}"

@@ -21,7 +21,7 @@ from klaw.llm.errors import ContextTooLong, ProviderError
 from klaw.llm.local.process import LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.prices import spent_of
-from klaw.llm.providers.adapt import estimate_tokens, fitted, tools_tokens
+from klaw.llm.providers.adapt import fitted, request_tokens, tools_tokens
 from klaw.llm.providers.dialect import EmptyAnswer
 from klaw.llm.registry import Registry
 from klaw.llm.router import Router
@@ -84,7 +84,7 @@ class Meter:
         """
         models: tuple[Model, ...] = (route, *route.stand_ins)
         await self._registry.know(*(model.name for model in models))
-        prompt = estimate_tokens(request) + tools_tokens(request)
+        prompt = request_tokens(request.messages) + tools_tokens(request.tools)
         most = request.max_tokens if request.max_tokens is not None else route.max_output_tokens
         worst = self._worst(models, Usage(prompt_tokens=prompt, completion_tokens=most))
         first: ProviderError | None = None

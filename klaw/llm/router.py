@@ -11,7 +11,7 @@ from klaw.actor.threads import Threads
 from klaw.config.document import join_path
 from klaw.config.llm import LOCAL_PROVIDER, ProviderConfig
 from klaw.config.schema import EngineConfig
-from klaw.errors import ConfigError, Problem
+from klaw.errors import ConfigError
 from klaw.llm.errors import ProviderNotSetUp
 from klaw.llm.providers.anthropic import AnthropicDialect
 from klaw.llm.providers.openai import OpenAiDialect
@@ -113,13 +113,13 @@ class Router:
     def _model(self, name: str, key: str) -> Model:
         provider, slash, model = name.partition("/")
         if not provider or not slash or not model:
-            raise _problem(key, "must have the form provider/model")
+            raise ConfigError.of("must have the form provider/model", key)
         if provider == LOCAL_PROVIDER:
             return self._local_model(name, model, key)
         settings = self._config.providers.get(provider)
         if settings is None:
             known = ", ".join(sorted([LOCAL_PROVIDER, *self._config.providers]))
-            raise _problem(key, f"names a provider that is not configured; known are {known}")
+            raise ConfigError.of(f"names a provider that is not configured; known are {known}", key)
         if provider not in self._services:
             self._services[provider] = Service(provider, partial(_make, provider, settings), self._threads)
         known_model = settings.models.get(model)
@@ -138,7 +138,7 @@ class Router:
     def _local_model(self, name: str, model: str, key: str) -> Model:
         local = self._config.local_model
         if model != local.model:
-            raise _problem(key, f"names a local model that is not localModel.model, which is {local.model}")
+            raise ConfigError.of(f"names a local model that is not localModel.model, which is {local.model}", key)
         if self._local is None:
             self._local = self._make_local()
         return Model(
@@ -181,7 +181,3 @@ def _make(name: str, config: ProviderConfig) -> Provider:
         max_retries=config.max_retries,
     )
     return HttpProvider(settings, AnthropicDialect() if config.type == "anthropic" else OpenAiDialect())
-
-
-def _problem(key: str, message: str) -> ConfigError:
-    return ConfigError([Problem(path=key, message=message)])

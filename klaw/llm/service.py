@@ -10,6 +10,7 @@ import email.utils
 import enum
 import math
 from collections.abc import Callable
+from typing import NewType
 
 import attrs
 import structlog
@@ -71,18 +72,12 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        return _until(value, now)
+        try:
+            moment = email.utils.parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return None
+        seconds = (moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)).timestamp() - now
     return max(0.0, seconds) if math.isfinite(seconds) else None
-
-
-def _until(date: str, now: float) -> float | None:
-    try:
-        moment = email.utils.parsedate_to_datetime(date)
-    except (ValueError, OverflowError):
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.UTC)
-    return max(0.0, moment.timestamp() - now)
 
 
 class BreakerState(enum.StrEnum):
@@ -93,11 +88,8 @@ class BreakerState(enum.StrEnum):
     HALF_OPEN = "half_open"
 
 
-@attrs.frozen
-class Permit:
-    """Leave to make one call. Its outcome is told with it, so that a late one does not count for a later state."""
-
-    generation: int
+Permit = NewType("Permit", int)
+"""Leave to make one call. Its outcome is told with it, so that a late one does not count for a later state."""
 
 
 @attrs.frozen(kw_only=True)
@@ -116,7 +108,7 @@ class Breaker:
 
     def __init__(self) -> None:
         self._state = BreakerState.CLOSED
-        self._generation = 0
+        self._generation = Permit(0)
         self._failures = 0
         self._openings = 0
         self._until = 0.0
@@ -129,19 +121,19 @@ class Breaker:
         """
         if self._state is BreakerState.OPEN and now >= self._until:
             self._move(BreakerState.HALF_OPEN)
-            return Permit(self._generation)
-        return Permit(self._generation) if self._state is BreakerState.CLOSED else None
+            return self._generation
+        return self._generation if self._state is BreakerState.CLOSED else None
 
     def succeeded(self, permit: Permit) -> None:
         """The provider answered, be it with a refusal that shows that it lives."""
-        if permit.generation == self._generation:
+        if permit == self._generation:
             self._failures = self._openings = 0
             if self._state is not BreakerState.CLOSED:
                 self._move(BreakerState.CLOSED)
 
     def failed(self, permit: Permit, now: float, asked_s: float = 0.0) -> None:
         """The provider did not answer. ``asked_s`` is the pause that it asks for."""
-        if permit.generation != self._generation:
+        if permit != self._generation:
             return
         self._failures += 1
         if self._state is BreakerState.HALF_OPEN or self._failures >= FAILURES_TO_OPEN:
@@ -151,7 +143,7 @@ class Breaker:
 
     def abandoned(self, permit: Permit) -> None:
         """The call was cancelled: nothing is known. If it was the one that should tell, the next one is."""
-        if permit.generation == self._generation and self._state is BreakerState.HALF_OPEN:
+        if permit == self._generation and self._state is BreakerState.HALF_OPEN:
             self._move(BreakerState.OPEN)
 
     def report(self, now: float) -> BreakerReport:
@@ -160,7 +152,7 @@ class Breaker:
 
     def _move(self, state: BreakerState) -> None:
         self._state = state
-        self._generation += 1
+        self._generation = Permit(self._generation + 1)
 
 
 log = structlog.get_logger("klaw.llm")
@@ -233,7 +225,10 @@ class Service:
             if _is_outage(error):
                 asked_s = (error.retry_after_s if isinstance(error, ProviderRefused) else None) or 0.0
                 self._breaker.failed(permit, trio.current_time(), asked_s)
-                self._log_if_open()
+                report = self._breaker.report(trio.current_time())
+                if report.state is BreakerState.OPEN:
+                    count = report.failures
+                    log.warning("llm_provider_paused", provider=self._name, count=count, retry_s=report.retry_in_s)
             else:
                 self._breaker.succeeded(permit)
             raise
@@ -279,11 +274,6 @@ class Service:
                 status=error.status if isinstance(error, ProviderRefused) else None,
                 at=trio.current_time(),
             )
-
-    def _log_if_open(self) -> None:
-        report = self._breaker.report(trio.current_time())
-        if report.state is BreakerState.OPEN:
-            log.warning("llm_provider_paused", provider=self._name, count=report.failures, retry_s=report.retry_in_s)
 
 
 def _is_outage(error: ProviderError) -> bool:

@@ -41,16 +41,6 @@ class SlotsReport:
     """Slots given since the process started."""
 
 
-class _Waiter:
-    """One call in the queue."""
-
-    __slots__ = ("event", "granted")
-
-    def __init__(self) -> None:
-        self.event = trio.Event()
-        self.granted = False
-
-
 class Slots:
     """A fixed number of slots with a first-in first-out queue per priority.
 
@@ -63,7 +53,7 @@ class Slots:
             raise ValueError("total must be at least 1")
         self._total = total
         self._busy = 0
-        self._queues: dict[Priority, deque[_Waiter]] = {priority: deque() for priority in Priority}
+        self._queues: dict[Priority, deque[trio.Event]] = {priority: deque() for priority in Priority}
         self._high_water = 0
         self._granted = 0
 
@@ -108,27 +98,23 @@ class Slots:
             self._take()
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
-        waiter = _Waiter()
-        self._queues[priority].append(waiter)
+        granted = trio.Event()
+        self._queues[priority].append(granted)
         self._high_water = max(self._high_water, self._waiting())
         before = vitals.activity if vitals is not None else ""
         if vitals is not None:
             vitals.doing("waiting for an LLM slot")
         try:
-            await waiter.event.wait()
-        except BaseException:
-            self._withdraw(priority, waiter)
+            await granted.wait()
+        except BaseException:  # perhaps cancelled in the same tick in which it was granted
+            if granted.is_set():
+                self._release()
+            else:
+                self._queues[priority].remove(granted)
             raise
         finally:
             if vitals is not None:
                 vitals.doing(before)
-
-    def _withdraw(self, priority: Priority, waiter: _Waiter) -> None:
-        """Undo a wait that ended in cancellation, whether or not the slot was granted in the same tick."""
-        if waiter.granted:
-            self._release()
-        else:
-            self._queues[priority].remove(waiter)
 
     def _take(self) -> None:
         self._busy += 1
@@ -138,10 +124,8 @@ class Slots:
         self._busy -= 1
         for queue in self._queues.values():
             if queue:
-                waiter = queue.popleft()
-                waiter.granted = True
                 self._take()
-                waiter.event.set()
+                queue.popleft().set()
                 return
 
     def _waiting(self) -> int:

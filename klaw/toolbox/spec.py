@@ -15,14 +15,13 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 import attrs
 
 from klaw.convert import Converter
-from klaw.domain import tokens
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import TaskName
 from klaw.errors import ToolRefused
@@ -311,15 +310,3 @@ class Toolbox:
 
     def _is_offered(self, spec: ToolSpec, context: ToolContext) -> bool:
         return not self.is_disabled(spec.name) and (spec.when is None or spec.when(context))
-
-
-PER_TOOL = 8
-"""Estimated tokens of what a chat template puts around a tool."""
-
-
-def tools_tokens(tools: Sequence[ToolDescription]) -> int:
-    """Estimated tokens of a request's tool list."""
-    return sum(
-        tokens.estimate(tool.name + tool.description + json.dumps(tool.parameters, ensure_ascii=False)) + PER_TOOL
-        for tool in tools
-    )

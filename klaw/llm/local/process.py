@@ -93,7 +93,7 @@ class LocalProcess:
     async def _wait_until_installed(self, vitals: Vitals) -> None:
         while (missing := self._missing()) is not None:
             what, reason = missing
-            if self._model.report().reason != reason:
+            if self._model.reason != reason:
                 log.warning("local_model_missing", model=self._settings.model, missing=what)
             self._model.not_ready(LocalState.MISSING, reason)
             vitals.doing(f"degraded: no {what}")

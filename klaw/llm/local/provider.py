@@ -38,40 +38,25 @@ class Endpoint:
     key: str = attrs.field(repr=False)
 
 
-@attrs.frozen(kw_only=True)
-class LocalReport:
-    """What status and admin socket show."""
-
-    state: LocalState
-    reason: str
-    """What is wrong and what to do, for people; empty when ready."""
-
-
 class LocalModel:
     """The cell. Starts as STARTING."""
 
     def __init__(self) -> None:
-        self._state = LocalState.STARTING
-        self._reason = "the local model has not been started yet"
-        self._endpoint: Endpoint | None = None
+        self.state = LocalState.STARTING
+        self.reason = "the local model has not been started yet"
+        """What is wrong and what to do, for people; empty when ready."""
+        self.endpoint: Endpoint | None = None
+        """Where it listens; None unless READY."""
         self._changed = trio.Event()
 
-    @property
-    def state(self) -> LocalState:
-        return self._state
-
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """Where it listens; None unless READY."""
-        return self._endpoint
-
-    def report(self) -> LocalReport:
-        return LocalReport(state=self._state, reason=self._reason)
+    def report(self) -> dict[str, str]:
+        """What status shows."""
+        return {"state": self.state, "reason": self.reason}
 
     def problems(self, *, only: bool) -> dict[str, str]:
         """Why it cannot answer now, for users. ``only``: chats have no other model first."""
         code = "no_llm" if only else "no_local_llm"
-        return {} if self._state is LocalState.READY else {code: self._reason}
+        return {} if self.state is LocalState.READY else {code: self.reason}
 
     def ready(self, endpoint: Endpoint) -> None:
         """Record that it listens."""
@@ -85,21 +70,21 @@ class LocalModel:
         """Wait while it is starting.
 
         Returns:
-            Where it listens, or None when it will not soon (see ``report``).
+            Where it listens, or None when it will not soon (see ``reason``).
         """
         await trio.lowlevel.checkpoint()
-        while self._state is LocalState.STARTING:
+        while self.state is LocalState.STARTING:
             await self._changed.wait()
-        return self._endpoint
+        return self.endpoint
 
     async def wait_gone(self, endpoint: Endpoint) -> None:
         """Wait until it is known not to listen there any more."""
         await trio.lowlevel.checkpoint()
-        while self._endpoint is endpoint:
+        while self.endpoint is endpoint:
             await self._changed.wait()
 
     def _change(self, state: LocalState, reason: str, endpoint: Endpoint | None) -> None:
-        self._state, self._reason, self._endpoint = state, reason, endpoint
+        self.state, self.reason, self.endpoint = state, reason, endpoint
         self._changed.set()
         self._changed = trio.Event()
 
@@ -171,9 +156,9 @@ class LocalProvider:
         with trio.move_on_after(self._ready_within_s):
             endpoint = await self._model.wait_settled()
             if endpoint is None:
-                raise ProviderError(self._model.report().reason)
+                raise ProviderError(self._model.reason)
             return endpoint
-        raise ProviderTimeout(self._model.report().reason)
+        raise ProviderTimeout(self._model.reason)
 
     async def _client_of(self, endpoint: Endpoint) -> HttpProvider:
         """The client for this start of the process. An earlier one's connections died with their process."""

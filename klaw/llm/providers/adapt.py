@@ -1,4 +1,4 @@
-"""Making a request fit for another model than it was made for. Pure."""
+"""How large a request is, and making it fit for another model than it was made for. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import attrs
 from klaw.domain import tokens
 from klaw.domain.text import one_line, quoted
 from klaw.llm.errors import ContextTooLong
-from klaw.llm.types import ChatMessage, Model, Request
+from klaw.llm.types import ChatMessage, Model, Request, ToolCall, ToolDescription
 
 IMAGE_TOKENS = 1_600
 """What the largest image costs with the providers that say so; smaller ones cost less."""
@@ -32,7 +32,7 @@ def fitted(request: Request, model: Model, *, stands_in: bool) -> Request:
             request = without_tools(request)
         if not model.images and any(message.images for message in request.messages):
             request = without_images(request)
-        if estimate_tokens(request) > model.context_tokens:
+        if request_tokens(request.messages) > model.context_tokens:
             raise ContextTooLong("the prompt is too long for the model that stands in", status=400, retryable=False)
         most = request.max_tokens if request.max_tokens is not None else model.max_output_tokens
         request = attrs.evolve(request, model=model.model, max_tokens=min(most, model.max_output_tokens))
@@ -92,17 +92,28 @@ def schema_in_prompt(request: Request) -> Request:
     return attrs.evolve(request, messages=(*request.messages[:-1], asked), json_schema=None)
 
 
-def estimate_tokens(request: Request) -> int:
-    """About how many tokens the prompt takes; schemas of tools are left out."""
+def call_tokens(calls: Sequence[ToolCall]) -> int:
+    """Estimated tokens of tool calls: their names and arguments are part of the prompt."""
+    return sum(tokens.estimate(call.name + call.arguments) + tokens.PER_MESSAGE for call in calls)
+
+
+def message_tokens(message: ChatMessage) -> int:
+    images = IMAGE_TOKENS * len(message.images)
+    return tokens.estimate(message.content) + call_tokens(message.tool_calls) + images + tokens.PER_MESSAGE
+
+
+def request_tokens(messages: Sequence[ChatMessage]) -> int:
+    """Estimated tokens of a request's messages."""
+    return sum(map(message_tokens, messages))
+
+
+PER_TOOL = 8
+"""Estimated tokens of what a chat template puts around a tool."""
+
+
+def tools_tokens(tools: Sequence[ToolDescription]) -> int:
+    """Estimated tokens of a request's tool list."""
     return sum(
-        tokens.estimate(message.content)
-        + sum(tokens.estimate(call.arguments) for call in message.tool_calls)
-        + IMAGE_TOKENS * len(message.images)
-        + tokens.PER_MESSAGE
-        for message in request.messages
+        tokens.estimate(tool.name + tool.description + json.dumps(tool.parameters, ensure_ascii=False)) + PER_TOOL
+        for tool in tools
     )
-
-
-def tools_tokens(request: Request) -> int:
-    """About how many tokens the offered tools take."""
-    return sum(tokens.estimate(f"{tool.name}{tool.description}{tool.parameters}") for tool in request.tools)

@@ -203,13 +203,10 @@ class HttpProvider:
         after = parse_retry_after(response.headers.get("retry-after"), time.time())
         return refused(response.status_code, payload, after)
 
-    def _secrets(self) -> list[str]:
-        return [*filter(None, (self._settings.api_key, *self._settings.headers.values()))]
-
     def _explain(self, error: ProviderError, request: Request) -> None:
         """Say whose error it is and what to look at, and make what the provider said fit to be shown."""
         settings = self._settings
-        secrets = self._secrets()
+        secrets = [*filter(None, (settings.api_key, *settings.headers.values()))]
         error.said = shown(error.said, secrets)
         error.known_words = loggable(error.said)
         if isinstance(error, ProviderRefused):  # its text has the provider's code in it

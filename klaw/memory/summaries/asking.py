@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from klaw.actor.supervisor import Vitals
-from klaw.context.request import request_tokens
 from klaw.domain import tokens
 from klaw.domain.text import clean_output
 from klaw.errors import NoSummary
 from klaw.llm.client import TokenCorrection
 from klaw.llm.errors import ProviderMalformed
+from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, Completion, JsonSchema, Route, Usage
 from klaw.memory.asking import Asker
 from klaw.memory.summaries import rendering

@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from klaw.agent.conversation import LAST_ROUND, Ending, Loop, Outcome, Prompt
-from klaw.context.request import request_tokens
 from klaw.domain.names import LOCAL_USER
 from klaw.llm.errors import ContextTooLong, ProviderNetworkError
+from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, Completion, ToolCall, ToolDescription, Usage
 from klaw.toolbox.calls import PreparedCall
 from klaw.toolbox.executor import CallResult, Executor

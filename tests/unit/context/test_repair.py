@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from klaw.context.assemble import plan
 from klaw.context.inputs import Budget, Settings, Snapshot
 from klaw.context.repair import INTERRUPTED, OPENING, repair, spoken
-from klaw.context.request import LEAST_RESULT_TOKENS, make_room, request_tokens
+from klaw.context.request import LEAST_RESULT_TOKENS, make_room
 from klaw.context.window import exchanges, fit, is_tool
 from klaw.domain.message import Kind, Message, Role
+from klaw.llm.providers.adapt import request_tokens
 from klaw.llm.types import ChatMessage, ToolCall
 from tests.support.stores import dialogue, stored
 

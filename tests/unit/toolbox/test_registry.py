@@ -6,7 +6,8 @@ import attrs
 import pytest
 
 from klaw.domain.names import LOCAL_USER, chat_id
-from klaw.toolbox.spec import Permission, Toolbox, ToolContext, ToolSpec, tool, tools_tokens
+from klaw.llm.providers.adapt import tools_tokens
+from klaw.toolbox.spec import Permission, Toolbox, ToolContext, ToolSpec, tool
 
 CONTEXT = ToolContext(user=LOCAL_USER, chat=chat_id(LOCAL_USER, "main"))
 

@@ -121,7 +121,7 @@ async def test_a_failed_start_is_a_crash(make: Make, model: LocalModel, script: 
     """And callers are told at once, without waiting for the next attempt."""
     assert says in await failure(make(script))
     assert model.state is LocalState.BROKEN
-    assert "does not start" in model.report().reason
+    assert "does not start" in model.reason
 
 
 async def test_why_llama_cpp_does_not_load_a_file_is_told(
@@ -175,7 +175,7 @@ async def test_a_missing_model_is_no_crash_and_is_found_when_it_comes(
         async with running(make(SERVES, installed=False)) as vitals:
             while model.state is not LocalState.MISSING:
                 await trio.lowlevel.checkpoint()
-            assert "klaw models pull" in model.report().reason
+            assert "klaw models pull" in model.reason
             assert vitals.activity == "degraded: no model file"
             (tmp_path / "model.gguf").touch()
             while model.state is not LocalState.READY:
@@ -190,7 +190,7 @@ async def test_a_missing_package_names_the_command(
     async with running(make(SERVES)):
         while model.state is not LocalState.MISSING:
             await trio.lowlevel.checkpoint()
-        assert "pip install --require-hashes -r requirements.txt" in model.report().reason
+        assert "pip install --require-hashes -r requirements.txt" in model.reason
 
 
 async def test_the_supervisor_starts_it_again(make: Make, model: LocalModel) -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from klaw.llm.providers.adapt import NO_IMAGE, estimate_tokens, schema_in_prompt, without_images, without_tools
+from klaw.llm.providers.adapt import NO_IMAGE, request_tokens, schema_in_prompt, without_images, without_tools
 from klaw.llm.types import ChatMessage, Image, JsonSchema, Request, ToolCall, ToolDescription
 
 PNG = Image(data=b"x", media_type="image/png")
@@ -60,6 +60,6 @@ def test_a_schema_goes_to_the_end_of_the_prompt() -> None:
 
 def test_the_estimate_counts_texts_arguments_and_images() -> None:
     short = Request(model="m", messages=(ChatMessage(role="user", content="x"),))
-    assert 0 < estimate_tokens(short) < 10
+    assert 0 < request_tokens(short.messages) < 10
     image = Request(model="m", messages=(ChatMessage(role="user", content="x", images=(PNG,)),))
-    assert estimate_tokens(image) > 1000
+    assert request_tokens(image.messages) > 1000
