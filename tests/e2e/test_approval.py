@@ -6,6 +6,7 @@ import shutil
 import pytest
 import trio
 
+from klaw.client.questions import READ_S
 from klaw.toolbox.exec.tool import RISK
 from klaw.wire.frames import Approval, ApprovalEnded, Approve, Tool
 from tests.actors.client.test_chat_command import desk
@@ -69,7 +70,7 @@ async def test_user_answers_in_klaw_chat(tmp_path, typed, happens):
             at.type("please\r")
             await at.see("host_exec wants to run, allow it? y/n, until")
             await at.see("made.txt")  # the line may be wrapped before it
-            await trio.sleep(0.6)  # a person needs longer to read it; a quicker yes does not count
+            await trio.sleep(READ_S + 0.1)  # a person needs longer to read it; a quicker yes does not count
             at.type(typed)
             await at.see("[allowed]" if happens else "[not allowed]")
             await at.see("It is settled.")

@@ -112,7 +112,7 @@ async def test_degraded_to_full_text_while_another_model_embeds_anew(tmp_path, e
     embed = worker._Worker._embed_passages
 
     def hold(worker, texts):
-        assert held.wait(60)
+        assert held.wait(HANG_S)
         return embed(worker, texts)
 
     other = write_tiny_model(tmp_path / "other", embedding_model_dir)

@@ -11,6 +11,7 @@ from tests.support.server import served, write_home
 from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
+CHATS = ("main", "другой")
 QUESTION = "the question before the flood / вопрос до потока"
 
 
@@ -61,12 +62,20 @@ async def test_one_turn_at_a_time_under_a_steady_flood(tmp_path):
 
 async def _flood_two_chats(llm, home):
     async with served(home) as server:
-        llm.respond = lambda _request: Reply(steps=(Text("so"), Pause(0.03), Text(" so")))
+        both = trio.Event()
+
+        def respond(request):
+            if all(_asked(llm, chat) for chat in CHATS):
+                both.set()
+            return Reply(steps=(Text("so"), Wait(both), Pause(0.03), Text(" so")))
+
+        llm.respond = respond
         async with talking(server.url) as one, talking(server.url) as two, trio.open_nursery() as nursery:
-            for talk, chat in ((one, "main"), (two, "main"), (one, "другой"), (two, "другой")):
-                nursery.start_soon(_talk_slowly, talk, chat, 30)
+            for talk in (one, two):
+                for chat in CHATS:
+                    nursery.start_soon(_talk_on, talk, chat, llm)
         async with talking(server.url) as talk:
-            for chat in ("main", "другой"):
+            for chat in CHATS:
                 await talk.settled(await talk.send("last one", chat), chat)
         await server.terminate()
         with sqlite3.connect(server.database) as database:
@@ -75,8 +84,8 @@ async def _flood_two_chats(llm, home):
             ).fetchall()
             asked = database.execute("SELECT chat_id, seq FROM messages WHERE role = 'user'").fetchall()
         database.close()
-    for chat in ("local:main", "local:другой"):
-        assert sum(row[0] == chat for row in rows) > 3, "the flood was longer than one turn"
+    for chat in CHATS:
+        assert sum(row[0] == f"local:{chat}" for row in rows) > 3, "the flood was longer than one turn"
     for before, after in pairwise(rows):
         if before[0] == after[0]:
             assert before[2] <= after[1], "a turn began before the one before it had ended"
@@ -87,10 +96,15 @@ async def _flood_two_chats(llm, home):
     assert overlapping, "different chats do not wait for each other"
 
 
-async def _talk_slowly(talk, chat, count):
-    for number in range(count):
-        await talk.send(f"message {number}", chat)
-        await trio.sleep(0.01)  # so that the flood lasts for several turns
+def _asked(llm, chat):
+    """How many turns of the chat have begun."""
+    return sum(request.last_user.endswith(f" in {chat}") for request in llm.requests)
+
+
+async def _talk_on(talk, chat, llm):
+    """Send messages until the flood has lasted for several turns."""
+    while _asked(llm, chat) < 5:
+        await talk.send(f"message in {chat}", chat)
 
 
 async def test_stop_cancels_within_the_stub(tmp_path):

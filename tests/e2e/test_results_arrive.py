@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,8 @@ async def test_a_local_subagents_answer_arrives_live_on_resume_and_after_restart
         # Its moment passes while the server is down; and everything is there after a kill.
         await server.terminate()
         await _plan(home, {"down": 4.0})
-        await trio.sleep(4.5)
+        fires_at = time.time() + 4.0
+        await until(lambda: time.time() > fires_at)
         await server.start()
         down = await _delivered(server, "down")
         await server.kill()

@@ -109,6 +109,7 @@ async def world(
             "routing": {"default": "stub/model"},
             "processing": {"debounceMs": 30},
             "embedding": {"enabled": False},
+            "autoRag": {"timeBudgetMs": 5000},
             "shutdown": {"graceSeconds": 5},
         }
         for name, section in sections.items():

@@ -29,6 +29,7 @@ from klaw.wire.frames import (
     Watch,
     Welcome,
 )
+from tests.support.server import free_port
 
 MAX_FRAME_BYTES = 65_536
 
@@ -78,7 +79,8 @@ class FakeServer:
         self.hide: set[int] = set()
         """Seqs that are not sent live, as if a frame had been lost."""
         self.state = "idle"
-        self.port = 0
+        self.port = free_port()
+        """The same when it serves again; nothing else takes it meanwhile."""
         self._ids = itertools.count(1)
 
     @property
@@ -126,7 +128,6 @@ class FakeServer:
     async def serving(self) -> AsyncIterator["FakeServer"]:
         async with trio.open_nursery() as nursery:
             listeners = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
-            self.port = listeners[0].socket.getsockname()[1]
             nursery.start_soon(trio.serve_listeners, self._connection, listeners)
             try:
                 yield self

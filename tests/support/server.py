@@ -59,7 +59,8 @@ def free_port() -> int:
 def write_home(
     home: Path, *, llm: str | None = None, models: Path | None = None, **sections: Mapping[str, Any]
 ) -> Path:
-    """Make a home folder with an engine.json that suits tests, and return it.
+    """Make a home folder with an engine.json that suits tests, and return it. Recall has the time of a busy machine: no
+    test depends on whether it was quick.
 
     Args:
         home: made if it is not there; an engine.json in it is replaced.
@@ -73,6 +74,7 @@ def write_home(
         "routing": {"default": "stub/echo"},
         "providers": {"stub": {"baseUrl": llm or "http://127.0.0.1:9/v1", "maxRetries": 0, "timeoutSeconds": 20}},
         "embedding": {"enabled": models is not None},
+        "autoRag": {"timeBudgetMs": 5000},
         "logging": {"format": "json"},
     }
     for name, section in sections.items():

@@ -13,6 +13,16 @@ No test says with it how quick something is."""
 T = TypeVar("T")
 
 
+async def first_line(stream: trio.abc.ReceiveStream) -> bytes:
+    """What a process says first, up to its line end or to its own end: one reading may bring less."""
+    said = b""
+    async for part in stream:
+        said += part
+        if b"\n" in said:
+            break
+    return said
+
+
 async def until(found: Callable[[], T | Awaitable[T]]) -> T:
     """Wait for what another process, a thread or an actor does without telling the test: until ``found`` says something
     true, and return that."""

@@ -256,7 +256,7 @@ async def test_a_patient_client_waits_for_the_server() -> None:
     async with trio.open_nursery() as nursery:
 
         async def talk() -> None:
-            async with connect(server.url, first_s=20, backoff=FAST) as client:
+            async with connect(server.url, first_s=HANG_S, backoff=FAST) as client:
                 assert await client.send("main", "hi") == 1
             nursery.cancel_scope.cancel()
 
@@ -297,7 +297,7 @@ async def test_a_refused_token_is_final() -> None:
     server.on_hello = refuse
     async with server.serving():
         with pytest.raises(ServerRefused) as refused:
-            async with connect(server.url, token="wrong", first_s=60):
+            async with connect(server.url, token="wrong", first_s=HANG_S):
                 pass
     assert refused.value.code == "unauthorized"
     assert len(server.hellos) == 1

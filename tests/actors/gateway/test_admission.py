@@ -252,15 +252,14 @@ async def test_a_user_with_too_many_connections_is_told_so_and_others_are_not(tm
 
 
 async def test_the_frames_of_a_user_are_limited_on_all_connections_together(tmp_path):
-    config = attrs.evolve(QUICK, user_messages_per_second=1.0)
+    config = attrs.evolve(QUICK, user_messages_per_second=0.001)
     async with world(tmp_path, config) as w, w.client() as one, w.client() as other:
-        for number in range(5):
-            await one.say("send", id=f"m{number}", chat="main", text="x")
-            await one.get("ack")
+        await one.say("send", id="m1", chat="main", text="x")
+        await one.get("ack")
         await other.say("send", id="n1", chat="main", text="x")
         refused = await other.hear()
         assert (refused["code"], refused["id"], refused["retryable"]) == ("rate_limited", "n1", True)
-        assert 0 < refused["retry_after_ms"] <= 1000
+        assert 0 < refused["retry_after_ms"] <= 1_000_000
 
 
 async def test_a_flood_of_frames_is_read_no_faster_than_it_may_be(tmp_path):

@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 import pytest
 import trio
-import trio.testing
 
 from klaw.actor.clock import iso
 from klaw.domain.message import Kind, Role
@@ -209,9 +208,10 @@ async def test_a_task_never_runs_beside_itself_and_two_run_at_most(tmp_path: Pat
             await add(here, name)
         here.llm.replies += [Reply(steps=(Wait(gate), Text("ok"))) for _ in range(4)]
         begun = [await here.app.tasks.scheduling.run_now(LOCAL_USER, name) for name in ("one", "one", "two", "three")]
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        assert {job.run.task for job in here.app.tasks.scheduler.live.values()} == {"one", "two"}
-        assert [job.run.task for job in here.app.tasks.scheduler.queued] == ["one", "three"]
+        scheduler = here.app.tasks.scheduler
+        await until(lambda: len(scheduler.live) + len(scheduler.queued) == 4 and len(here.llm.requests) == 2)
+        assert {job.run.task for job in scheduler.live.values()} == {"one", "two"}
+        assert [job.run.task for job in scheduler.queued] == ["one", "three"]
         gate.set()
         assert [(await ended(here, run.id)).status for run in begun] == [RunStatus.DONE] * 4
 

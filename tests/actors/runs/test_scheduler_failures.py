@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import pytest
 import trio
-import trio.testing
 from trio.testing import MockClock
 
 import klaw.runs.scheduler as scheduler_module
@@ -366,7 +365,7 @@ async def test_a_task_waits_for_its_turn_once(tmp_path: Path) -> None:
         await add(here, "day")
         here.llm.replies.append(Reply(steps=(Hang(),)))
         first = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
-        await trio.testing.wait_all_tasks_blocked(0.05)
+        await here.llm.wait_for_requests(1)
         second = await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")
         with pytest.raises(NotStarted, match="already"):
             await here.app.tasks.scheduling.run_now(LOCAL_USER, "day")

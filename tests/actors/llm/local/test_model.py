@@ -24,7 +24,7 @@ from klaw.llm.local.process import ACTOR_NAME, LocalProcess
 from klaw.llm.local.provider import LocalModel, LocalProvider
 from klaw.llm.types import ChatMessage, Delta, JsonSchema, Request, ToolCall, ToolDescription
 from tests.support.repository import REPOSITORY
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, first_line
 
 pytest.importorskip("xllamacpp")
 
@@ -204,9 +204,9 @@ async def test_a_file_that_is_no_model_is_said_in_one_line(tmp_path: Path) -> No
     assert process.stdout is not None
     assert process.stderr is not None
     with trio.fail_after(HANG_S):
-        answer = json.loads(await process.stdout.receive_some())
+        answer = json.loads(await first_line(process.stdout))
         assert (answer["error"], answer["reason"].partition(":")[0]) == ("RuntimeError", "gguf_init_from_reader")
-        assert await process.stderr.receive_some() == b""
+        assert [part async for part in process.stderr] == []
         assert await process.wait() == 1
 
 
@@ -240,10 +240,7 @@ async def test_kill_9_of_the_parent_ends_the_child(local_llm_dir: Path) -> None:
             [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, cwd=REPOSITORY
         )
         assert parent.stdout is not None
-        said = b""
-        while not said.endswith(b"\n") and (more := await parent.stdout.receive_some()):
-            said += more
-        assert said == b"ready\n"
+        assert await first_line(parent.stdout) == b"ready\n"
         (pid,) = children(parent.pid)
         pidfd = os.pidfd_open(pid)
         parent.kill()

@@ -43,7 +43,7 @@ def make(tmp_path: Path, model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(local_process, "RECHECK_S", 0.01)
     monkeypatch.setattr(local_process, "STOP_BUDGET_S", 0.2)
 
-    def process(script: str, *, installed: bool = True, start_timeout_s: float = 20) -> LocalProcess:
+    def process(script: str, *, installed: bool = True, start_timeout_s: float = HANG_S) -> LocalProcess:
         file, program = tmp_path / "model.gguf", tmp_path / "child.py"
         program.write_text(textwrap.dedent(script))
         if installed:

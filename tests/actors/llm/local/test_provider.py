@@ -31,7 +31,7 @@ async def model() -> LocalModel:
 
 @pytest.fixture
 async def provider(model: LocalModel) -> AsyncIterator[LocalProvider]:
-    made = LocalProvider(model, ready_within_s=10)
+    made = LocalProvider(model, ready_within_s=HANG_S)
     yield made
     await made.aclose()
 
