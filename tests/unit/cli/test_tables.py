@@ -295,7 +295,7 @@ def test_mcp_servers_as_text(golden: Golden) -> None:
 
 def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:
     """Klaw estimates more tokens than this model counts, so in its own measure there is room for more than 8192."""
-    from klaw.chats.commands import context_text
+    from klaw.operations.chat import context_lines
     from klaw.operations.explain.receipt_text import _budget
 
     budget = {
@@ -311,7 +311,7 @@ def test_a_receipt_never_tells_of_more_room_than_the_context_has() -> None:
     assert "estimates" not in " ".join(_budget(budget | {"correction": 1.0, "usable_tokens": 6348}))
     recall = {"guard": "disabled", "kept": [], "degraded": []}
     receipt = {"budget": budget, "layers": [], "window": {"messages": 0}, "recall": recall}
-    assert context_text(receipt).startswith("The last answer was made from 200 of 6348 tokens:")
+    assert context_lines({"receipt": receipt})[0] == "The last answer was made from 200 of 6348 tokens:"
 
 
 def test_one_is_no_plural() -> None:

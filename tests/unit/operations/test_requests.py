@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klaw.admin.socket import parse
+from klaw.operations.chat import OfChat
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Call, operations
 from klaw.operations.receipt import Receipt
-from klaw.operations.server import Log, OfChat, Reindex
+from klaw.operations.server import Log, Reindex
 
 SLOW_S = {"forget": 600, "topics_split": 600, "topics_merge": 60, "topics_rebuild": 60, "topics_undo": 60}
 """Those that read all files, ask a model, or make vectors; the command line waits as long."""
@@ -73,6 +74,10 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "person_find",
         "topics_search",
         "chat_forget",
+        "chat_status",
+        "chat_context",
+        "chat_model",
+        "chat_models",
         "recall_replay",
     }
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
