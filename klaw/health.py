@@ -1,14 +1,16 @@
 """What is degraded now, in words for users, and the actor that tells the clients when that changes."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import trio
 
-from klaw.actor.supervisor import ActorReport, Started, State, Supervisor, Vitals
+from klaw.actor.supervisor import ActorReport, ActorSpec, Started, State, Supervisor, Vitals
 from klaw.chats.directory import PARENT as CHATS
 from klaw.core import HasProblems
 from klaw.domain.events import EventSink, Noticed
 
+ACTOR_NAME = "health.watch"
 WATCH_S = 2.0
 """How often the parts are asked whether anything changed."""
 
@@ -51,6 +53,11 @@ def supervisor_problems(supervisor: Supervisor) -> Mapping[str, str]:
 
 def _public_name(report: ActorReport) -> str:
     return "a chat" if report.parent == CHATS else report.name
+
+
+def spec(health: HasProblems, events: EventSink) -> ActorSpec:
+    """How the supervisor runs ``watch``."""
+    return ActorSpec(name=ACTOR_NAME, run=partial(watch, health=health, events=events), stop_budget_s=1)
 
 
 async def watch(vitals: Vitals, task_status: Started, *, health: HasProblems, events: EventSink) -> None:

@@ -7,14 +7,14 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 import structlog
 import trio
 
 from klaw.actor.failure import error_class
-from klaw.actor.supervisor import Started, Vitals
-from klaw.store.engine.writer import Writer
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 
 ACTOR_NAME = "systemd.watchdog"
 CHECK_S = 5.0
@@ -39,42 +39,19 @@ class Notifier:
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> "Notifier":
         return cls(environ.get("NOTIFY_SOCKET"))
 
-    @property
-    def enabled(self) -> bool:
-        return bool(self._address)
-
     def send(self, *assignments: str) -> bool:
-        """Send assignments such as ``READY=1``. Never waits and never raises. Returns whether they were sent."""
+        """Send assignments such as ``READY=1`` or ``STATUS=TEXT``, each a line. Never waits and never raises. Returns
+        whether they were sent."""
         if not self._address:
             return False
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
                 out.setblocking(False)
-                out.sendto("\n".join(assignments).encode(), self._address)
+                out.sendto("\n".join(" ".join(each.split()) for each in assignments).encode(), self._address)
         except OSError as error:
             log.warning("notify_failed", error=error_class(error))
             return False
         return True
-
-    def ready(self) -> bool:
-        """Say that the service is up."""
-        return self.send("READY=1")
-
-    def starting(self, text: str, seconds: int) -> bool:
-        """Say how far a long start is, and that it may take so many seconds more until it says so again."""
-        return self.send(f"EXTEND_TIMEOUT_USEC={seconds * 1_000_000}", "STATUS=" + " ".join(text.split()))
-
-    def stopping(self) -> bool:
-        """Say that the service is going down."""
-        return self.send("STOPPING=1")
-
-    def status(self, text: str) -> bool:
-        """Set the line that ``systemctl status`` shows."""
-        return self.send("STATUS=" + " ".join(text.split()))
-
-    def alive(self) -> bool:
-        """Feed the watchdog."""
-        return self.send("WATCHDOG=1")
 
 
 def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None:
@@ -99,25 +76,14 @@ class Check:
     prove: Callable[[], Awaitable[None]]
 
 
-def writer_check(writer: Writer) -> Check:
-    """The writer commits an empty transaction."""
-    return Check(name="writer", prove=writer.ping)
-
-
-def listener_check(address: Callable[[], tuple[str, int] | None]) -> Check:
-    """The listener accepts a connection.
-
-    Args:
-        address: where it listens; None when it does not.
-    """
-    return Check(name="listener", prove=partial(_accepted, address))
-
-
-async def _accepted(address: Callable[[], tuple[str, int] | None]) -> None:
-    """Connect, end our side, and wait until the server ends its own.
+async def accepts(address: Callable[[], tuple[str, int] | None]) -> None:
+    """Prove that the listener accepts a connection: connect, end our side, and wait until the server ends its own.
 
     The connect alone proves nothing: the kernel completes it for a process that never accepts. Only an accepted
     connection is answered or closed.
+
+    Args:
+        address: where it listens; None when it does not.
     """
     place = address()
     if place is None:
@@ -131,6 +97,11 @@ async def _accepted(address: Callable[[], tuple[str, int] | None]) -> None:
         pass  # reset by the server: it was accepted
     finally:
         await trio.aclose_forcefully(stream)
+
+
+def spec(**how: Any) -> ActorSpec:
+    """How the supervisor runs it; ``how``: see ``run``."""
+    return ActorSpec(name=ACTOR_NAME, run=partial(run, **how), stop_budget_s=1)
 
 
 async def run(
@@ -149,7 +120,7 @@ async def run(
             await trio.sleep(interval_s * RETRY_SHARE)
         else:
             vitals.doing("feeding")
-            notifier.alive()
+            notifier.send("WATCHDOG=1")
             await trio.sleep(interval_s)
 
 

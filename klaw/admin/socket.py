@@ -12,6 +12,7 @@ import socket as stdlib_socket
 import stat
 import struct
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -19,7 +20,7 @@ import structlog
 import trio
 
 from klaw.actor.failure import error_class, where
-from klaw.actor.supervisor import Started, Vitals
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
 from klaw.config.paths import ensure_private_dir
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError, Problem, StorageError
 from klaw.operations.operation import OperationError
@@ -36,8 +37,6 @@ WRITE_S = 10.0
 """A peer that does not take its answer in this time is closed."""
 PROBE_S = 2.0
 """How long a server that may live behind an existing socket has to accept."""
-ACCEPT_PAUSE_S = 0.5
-"""After a failed accept (no file descriptors are left, for instance)."""
 _BACKLOG = 16
 _READ_BYTES = 16_384
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -49,6 +48,11 @@ log = structlog.get_logger("klaw.admin")
 
 class SocketTaken(KlawError):
     """A live server answers on the socket's path, or something that is no socket is there."""
+
+
+def spec(path: Path, perform: Perform) -> ActorSpec:
+    """How the supervisor runs it."""
+    return ActorSpec(name=ACTOR_NAME, run=partial(run, path=path, perform=perform))
 
 
 async def run(vitals: Vitals, task_status: Started, *, path: Path, perform: Perform) -> None:
@@ -67,13 +71,10 @@ async def run(vitals: Vitals, task_status: Started, *, path: Path, perform: Perf
         log.info("stale_socket_removed", path=str(path))
     listener, inode = _listen(path)
     try:
-        server = _Server(vitals, perform)
         task_status.started()
         log.info("admin_listening", path=str(path))
-        async with trio.open_nursery() as nursery:
-            await server.accept(listener, nursery)
+        await trio.serve_listeners(_Server(vitals, perform).serve, [listener])
     finally:
-        listener.close()
         _remove(path, inode)
 
 
@@ -99,15 +100,15 @@ async def _answers(path: Path) -> bool:
     return True
 
 
-def _listen(path: Path) -> tuple[trio.socket.SocketType, int]:
-    """The listening socket, and the inode of its file."""
+def _listen(path: Path) -> tuple[trio.SocketListener, int]:
+    """The listener, and the inode of its file."""
     listener = stdlib_socket.socket(stdlib_socket.AF_UNIX, stdlib_socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
         # The folder keeps others out in the moment before this; umask would change the whole process.
         path.chmod(0o600)
         listener.listen(_BACKLOG)
-        return trio.socket.from_stdlib_socket(listener), path.stat().st_ino
+        return trio.SocketListener(trio.socket.from_stdlib_socket(listener)), path.stat().st_ino
     except BaseException:
         listener.close()
         raise
@@ -134,62 +135,51 @@ def _peer_uid(connection: trio.socket.SocketType) -> int:
 
 
 class _Server:
-    """The accept loop and the connections of one incarnation."""
+    """The connections of one incarnation."""
 
     def __init__(self, vitals: Vitals, perform: Perform) -> None:
         self._vitals = vitals
         self._perform = perform
         self._open = 0
 
-    async def accept(self, listener: trio.socket.SocketType, nursery: trio.Nursery) -> None:
-        while True:
-            self._vitals.doing(f"{self._open} connections")
-            try:
-                connection, _ = await listener.accept()
-            except OSError as error:
-                log.warning("admin_accept_failed", error=error_class(error))
-                await trio.sleep(ACCEPT_PAUSE_S)
-                continue
-            uid = _peer_uid(connection)
-            if uid not in allowed_uids():
-                log.warning("admin_peer_refused", uid=uid)
-                connection.close()
-                continue
-            full = self._open >= MAX_CONNECTIONS
-            self._open += 1
-            nursery.start_soon(self._serve, trio.SocketStream(connection), full, name="admin connection")
-
-    async def _serve(self, stream: trio.SocketStream, full: bool) -> None:
+    async def serve(self, stream: trio.SocketStream) -> None:
         """One connection. Whatever happens on it concerns nobody else."""
+        self._count(1)
         try:
-            if full:
+            if (uid := _peer_uid(stream.socket)) not in allowed_uids():
+                log.warning("admin_peer_refused", uid=uid)
+            elif self._open > MAX_CONNECTIONS:
                 await _send(stream, _refusal("busy", f"at most {MAX_CONNECTIONS} connections at the same time"))
-                return
-            lines = Lines(stream)
-            while True:
-                with trio.move_on_after(IDLE_S) as idle:
-                    line = await lines.next()
-                if idle.cancelled_caught or line is None:
-                    return
-                if not await _send(stream, await self._answer(line)):
-                    return
+            else:
+                await self._talk(stream)
         except trio.BrokenResourceError:
             pass  # the peer has gone
         except Exception as error:  # noqa: BLE001 - a connection's failure is not the socket's
             log.error("admin_connection_failed", error=error_class(error), where=where(error))
         finally:
-            self._open -= 1
-            self._vitals.doing(f"{self._open} connections")
+            self._count(-1)
             await trio.aclose_forcefully(stream)
+
+    def _count(self, more: int) -> None:
+        self._open += more
+        self._vitals.doing(f"{self._open} connections")
+
+    async def _talk(self, stream: trio.SocketStream) -> None:
+        lines, line = Lines(stream), None
+        while True:
+            with trio.move_on_after(IDLE_S) as idle:
+                line = await lines.next()
+            if idle.cancelled_caught or line is None or not await _send(stream, await self._answer(line)):
+                return
 
     async def _answer(self, line: bytes) -> dict[str, Any]:
         if len(line) > MAX_LINE_BYTES:
             return _refusal("line_too_long", f"a request has at most {MAX_LINE_BYTES} bytes")
         try:
             request = parse(line)
-            with trio.move_on_after(request.deadline_s):
+            with trio.move_on_after(request.operation.deadline_s):
                 return {"ok": True, "result": await self._perform(request)}
-            return _refusal("too_slow", f"no answer within {request.deadline_s:g} s")
+            return _refusal("too_slow", f"no answer within {request.operation.deadline_s:g} s")
         except OperationError as error:
             return _refusal(error.code, str(error), error.problems)
         except (trio.TooSlowError, ActorTooSlow):

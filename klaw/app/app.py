@@ -16,6 +16,7 @@ import attrs
 import structlog
 import trio
 
+from klaw import health
 from klaw.actor.clock import Clock, SystemClock, iso
 from klaw.actor.supervisor import ActorSpec, Restart, Supervisor
 from klaw.agent import agent
@@ -28,7 +29,6 @@ from klaw.core import Core
 from klaw.domain.events import MessageStored
 from klaw.domain.message import Message
 from klaw.gateway.hub import Hub
-from klaw.health import supervisor_problems, watch
 from klaw.llm import client as llm_client
 from klaw.llm.client import Llm
 from klaw.memory import parts as memory_parts
@@ -46,8 +46,6 @@ from klaw.store.rebuild.values import Progress
 from klaw.store.store import open_store
 from klaw.toolbox import parts as tool_parts
 from klaw.toolbox.parts import Tools
-
-HEALTH = "health.watch"
 
 log = structlog.get_logger("klaw.app")
 
@@ -108,7 +106,7 @@ async def running(
 
 def build(core: Core, hub: Hub) -> App:
     """Make every part; nothing runs yet."""
-    core.health.add(partial(supervisor_problems, core.supervisor))
+    core.health.add(partial(health.supervisor_problems, core.supervisor))
     reindexer, tasks, llm = Reindexer(), task_parts.build(core), llm_client.build(core)
     memory = memory_parts.build(
         core, llm, reindexer, stop_run=tasks.scheduling.end, tasks_changed=tasks.scheduler.nudge
@@ -147,8 +145,7 @@ async def _start(app: App) -> None:
     await app.tools.start()
     await app.tasks.start(app.agent)
     await app.memory.start()
-    run = partial(watch, health=app.core.health, events=app.hub)
-    await app.core.supervisor.start(ActorSpec(name=HEALTH, run=run, stop_budget_s=1))
+    await app.core.supervisor.start(health.spec(app.core.health, app.hub))
 
 
 async def _start_store(app: App) -> None:
@@ -206,7 +203,7 @@ async def _stop(app: App) -> None:
         nursery.start_soon(supervisor.stop, app.tasks.scheduler.mailbox.name, "shutdown")
         for name in app.chats.close("the server is shutting down"):
             nursery.start_soon(supervisor.stop, name, "shutdown")
-    await supervisor.stop(HEALTH, "shutdown")
+    await supervisor.stop(health.ACTOR_NAME, "shutdown")
     await app.tools.stop()
     await app.memory.stop()
     await app.llm.stop()

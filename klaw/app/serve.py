@@ -13,12 +13,11 @@ import structlog
 import trio
 
 from klaw import __version__
-from klaw.actor.supervisor import ActorSpec
 from klaw.admin import notify
 from klaw.admin import socket as admin_socket
 from klaw.admin.notify import Notifier
 from klaw.app.app import App, operation_parts, recover_chats, running
-from klaw.config.paths import Paths, ensure_private_dir
+from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.gateway.auth import Authenticator, tokens_file
 from klaw.gateway.listener import Gateway
@@ -64,7 +63,8 @@ async def serve(
 
 def _tell(notifier: Notifier, step: Progress) -> None:
     """Tell systemd that the start goes on, and how far it is."""
-    notifier.starting(f"making klaw.db from the logs: {step.phase}, {step.percent} %", EXTEND_S)
+    text = f"making klaw.db from the logs: {step.phase}, {step.percent} %"
+    notifier.send(f"EXTEND_TIMEOUT_USEC={EXTEND_S * 1_000_000}", f"STATUS={text}")
 
 
 async def _serve(
@@ -78,11 +78,10 @@ async def _serve(
         nursery.start_soon(recover_chats, app)
         settle_garbage_collector()
         on_ready(listener.url)
-        notifier.status(f"listening on {listener.url}")
-        notifier.ready()
+        notifier.send("READY=1", f"STATUS=listening on {listener.url}")
         log.info("ready", version=__version__, pid=os.getpid())
         await _wait_for_signal(signals)
-        notifier.stopping()
+        notifier.send("STOPPING=1")
         nursery.cancel_scope.cancel(reason="shutdown")
 
 
@@ -118,24 +117,20 @@ class _Listener:
 
 
 async def _start_admin(app: App, listener: _Listener) -> None:
-    ensure_private_dir(app.core.paths.runtime_dir)
     parts = {**operation_parts(app), "connections": listener.gateway.connections, "address": lambda: listener.url}
     ask = partial(perform, caller=OPERATOR, parts=parts)
-    run = partial(admin_socket.run, path=app.core.paths.admin_socket, perform=ask)
-    await app.core.supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run))
+    await app.core.supervisor.start(admin_socket.spec(app.core.paths.admin_socket, ask))
 
 
 async def _start_watchdog(app: App, listener: _Listener, notifier: Notifier) -> None:
-    interval_s = notify.watchdog_interval_s()
-    if interval_s is None:
-        return
-    checks = [
-        notify.writer_check(app.core.writer),
-        notify.Check(name="gateway", prove=listener.gateway.ping),
-        notify.listener_check(lambda: listener.address),
-    ]
-    run = partial(notify.run, notifier=notifier, interval_s=interval_s, checks=checks)
-    await app.core.supervisor.start(ActorSpec(name=notify.ACTOR_NAME, run=run, stop_budget_s=1))
+    if (interval_s := notify.watchdog_interval_s()) is not None:
+        checks = [
+            notify.Check(name="writer", prove=app.core.writer.ping),
+            notify.Check(name="gateway", prove=listener.gateway.ping),
+            notify.Check(name="listener", prove=partial(notify.accepts, lambda: listener.address)),
+        ]
+        watchdog = notify.spec(notifier=notifier, interval_s=interval_s, checks=checks)
+        await app.core.supervisor.start(watchdog)
 
 
 def settle_garbage_collector() -> None:

@@ -74,12 +74,6 @@ def line(text: str) -> str:
     return " ".join(harmless(text).split("\n"))
 
 
-def fail(error: KlawError) -> int:
-    """Say what went wrong; returns the exit code."""
-    print(f"klaw: {line(str(error))}", file=sys.stderr)
-    return 1
-
-
 def table(rows: list[list[str]], *, right: frozenset[int] = frozenset()) -> list[str]:
     """Lines with aligned columns; ``right`` names the columns that are flush right. The last column is not padded."""
     if not rows:

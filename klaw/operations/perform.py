@@ -45,11 +45,6 @@ class Call:
     operation: Operation
     asked: Any
 
-    @property
-    def deadline_s(self) -> float:
-        """How long it may take."""
-        return self.operation.deadline_s
-
 
 def read(operation: Operation, given: Mapping[str, Any]) -> Call:
     """Check arguments as JSON has them. Raises OperationError: ``bad_args``, or the noun's own code for its fields."""

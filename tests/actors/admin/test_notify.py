@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import trio
 import trio.testing
 
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, Supervisor
+from klaw.actor.supervisor import Supervisor
 from klaw.admin import notify
-from klaw.admin.notify import Check, Notifier, listener_check, watchdog_interval_s, writer_check
+from klaw.admin.notify import Check, Notifier, accepts, watchdog_interval_s
 from klaw.app.app import App
 from klaw.app.serve import _tell
 from klaw.errors import ActorStopped
@@ -52,9 +53,8 @@ def systemd(home: Path) -> Any:
 
 def test_notifications(systemd: Systemd) -> None:
     notifier = systemd.notifier
-    assert notifier.enabled
-    assert all([notifier.ready(), notifier.status("listening on\n127.0.0.1"), notifier.alive(), notifier.stopping()])
-    assert systemd.told() == ["READY=1", "STATUS=listening on 127.0.0.1", "WATCHDOG=1", "STOPPING=1"]
+    assert all([notifier.send("READY=1", "STATUS=listening on\n127.0.0.1"), notifier.send("WATCHDOG=1")])
+    assert systemd.told() == ["READY=1\nSTATUS=listening on 127.0.0.1", "WATCHDOG=1"]
 
 
 def test_a_long_start_asks_for_more_time_and_says_how_far_it_is(systemd: Systemd) -> None:
@@ -65,7 +65,7 @@ def test_a_long_start_asks_for_more_time_and_says_how_far_it_is(systemd: Systemd
 def test_abstract_address() -> None:
     receiver = Systemd(f"@klaw-test-{os.getpid()}")
     try:
-        assert receiver.notifier.ready()
+        assert receiver.notifier.send("READY=1")
         assert receiver.told() == ["READY=1"]
     finally:
         receiver.socket.close()
@@ -74,16 +74,15 @@ def test_abstract_address() -> None:
 def test_without_systemd_nothing_happens() -> None:
     for environ in ({}, {"NOTIFY_SOCKET": ""}):
         notifier = Notifier.from_environ(environ)
-        assert not notifier.enabled
-        assert not notifier.ready()
+        assert not notifier.send("READY=1")
 
 
 def test_a_deaf_systemd_neither_blocks_nor_raises(systemd: Systemd, home: Path) -> None:
     """Its queue is full, or it is gone."""
     notifier = systemd.notifier
-    assert not all(notifier.alive() for _ in range(10_000))
-    assert not Notifier(str(home / "nobody")).ready()
-    assert not Notifier("vsock:2:1234").ready()
+    assert not all(notifier.send("WATCHDOG=1") for _ in range(10_000))
+    assert not Notifier(str(home / "nobody")).send("READY=1")
+    assert not Notifier("vsock:2:1234").send("READY=1")
 
 
 @pytest.mark.parametrize(
@@ -118,11 +117,7 @@ class Part:
 async def watching(notifier: Notifier, *checks: Check) -> AsyncIterator[Supervisor]:
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, SystemClock())
-
-        async def run(vitals: Any, started: Any) -> None:
-            await notify.run(vitals, started, notifier=notifier, interval_s=INTERVAL_S, checks=checks)
-
-        await supervisor.start(ActorSpec(name=notify.ACTOR_NAME, run=run))
+        await supervisor.start(notify.spec(notifier=notifier, interval_s=INTERVAL_S, checks=checks))
         yield supervisor
         await supervisor.stop(notify.ACTOR_NAME, "the test is over")
 
@@ -163,10 +158,10 @@ async def test_a_part_without_a_sign_of_life_starves_it(
 
 
 async def test_the_writer_proves_its_life_by_a_transaction(app: App) -> None:
-    await writer_check(app.core.writer).prove()
+    await app.core.writer.ping()
     await app.core.supervisor.stop("store.writer", "the test")
     with pytest.raises(ActorStopped):
-        await writer_check(app.core.writer).prove()
+        await app.core.writer.ping()
 
 
 async def test_the_listener_proves_its_life_by_accepting() -> None:
@@ -175,7 +170,7 @@ async def test_the_listener_proves_its_life_by_accepting() -> None:
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             port = listener.socket.getsockname()[1]
-            check = listener_check(lambda: ("0.0.0.0", port))
+            check = Check(name="listener", prove=partial(accepts, lambda: ("0.0.0.0", port)))
             with trio.move_on_after(0.1) as stuck:
                 await check.prove()
             assert stuck.cancelled_caught
@@ -189,4 +184,4 @@ async def test_the_listener_proves_its_life_by_accepting() -> None:
         with pytest.raises(OSError, match="connect"):
             await check.prove()
         with pytest.raises(ConnectionRefusedError):
-            await listener_check(lambda: None).prove()
+            await accepts(lambda: None)

@@ -18,7 +18,7 @@ import trio.testing
 
 import klaw.admin.socket as admin_socket
 from klaw.actor.clock import SystemClock
-from klaw.actor.supervisor import ActorSpec, State, Supervisor, Vitals
+from klaw.actor.supervisor import State, Supervisor, Vitals
 from klaw.admin.socket import SocketTaken
 from klaw.errors import ActorStopped, StorageError
 from klaw.operations.perform import Call, operations
@@ -51,11 +51,7 @@ async def serving(path: Path, *, guard_s: float = HANG_S) -> AsyncIterator[Super
     with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(nursery, SystemClock())
-
-            async def run(vitals: Vitals, started: Any) -> None:
-                await admin_socket.run(vitals, started, path=path, perform=Answers().run)
-
-            await supervisor.start(ActorSpec(name=admin_socket.ACTOR_NAME, run=run, stop_budget_s=2))
+            await supervisor.start(admin_socket.spec(path, Answers().run))
             yield supervisor
             await supervisor.stop(admin_socket.ACTOR_NAME, "the test is over")
 
