@@ -1,4 +1,4 @@
-"""``klaw chat``: talk to a running server, at a terminal or in a pipe."""
+"""``klaw chat``: talk to a running server, at a terminal or in a pipe, or ask it once."""
 
 import argparse
 import ipaddress
@@ -12,15 +12,15 @@ from klaw.cli.output import warn
 
 if TYPE_CHECKING:
     from klaw.client.client import Client
+    from klaw.wire.frames import ChatMessage
 
 PIPE_PATIENCE_S = 60.0
 """How long a pipe tries to get a lost connection back."""
 _STDIN = 0
-_EXIT_INTERRUPTED = 130
 
 
 def chat_command(args: argparse.Namespace) -> int:
-    """Talk. Returns 0; 1 when there is no server or a message got no answer; 2 for wrong arguments."""
+    """Talk. Returns 0; 1: no server, or a message got no answer; 2: wrong arguments; 130: Ctrl-C ended it."""
     import trio
 
     from klaw.actor.log import configure
@@ -54,9 +54,10 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 
     import trio
 
+    from klaw.client.ask import EXIT_STOPPED
     from klaw.client.link import run_until_first_ends
 
-    code = _EXIT_INTERRUPTED
+    code = EXIT_STOPPED
 
     async def talk() -> None:
         nonlocal code
@@ -73,21 +74,26 @@ async def _chat(args: argparse.Namespace, url: str, token: str | None, chat: str
 
 async def _connected(args: argparse.Namespace, url: str, token: str | None, chat: str) -> int:
     from klaw import __version__
-    from klaw.client.connection import connect
-    from klaw.client.pipe import Messages, run_pipe
+    from klaw.client.connection import connect, open_chat
+    from klaw.client.pipe import Messages, Pipe
     from klaw.errors import ConnectionLost, InputError, RequestRefused, ServerRefused, ServerUnreachable
 
-    at_terminal = not (args.json or args.whole) and _has_terminal()
+    once = args.question is not None
+    keyboard = None if args.json or (args.whole and not once) else _keyboard(once=once)
     welcomed = False
     try:
-        again_s = math.inf if at_terminal else PIPE_PATIENCE_S
+        question = await _with_input(args.question) if once else ""
+        if once and not question:
+            return _complain("there is nothing to ask: QUESTION and standard input are empty", 2)
+        again_s = PIPE_PATIENCE_S if keyboard is None else math.inf
         async with connect(url, token=token, name=f"klaw chat {__version__}", again_s=again_s) as client:
             welcomed = True
-            if at_terminal:
-                await _at_terminal(client, chat, 0 if args.no_history else args.history)
-                return 0
-            messages = Messages(_STDIN, whole=args.whole)
-            return await run_pipe(client, chat, messages, sys.stdout, sys.stderr, as_json=args.json)
+            history = 0 if once or keyboard is None or args.no_history else args.history
+            earlier = await open_chat(client, chat, history)
+            if keyboard is not None:
+                return await _at_terminal(client, chat, keyboard, question, earlier)
+            pipe = Pipe(client, chat, sys.stdout, sys.stderr, as_json=args.json)
+            return await (pipe.ask_once(question) if once else pipe.converse(Messages(_STDIN, whole=args.whole)))
     except (ServerUnreachable, ConnectionLost) as exc:
         reason = f"the server at {url} is gone" if welcomed else f"no server at {url}: start it with `klaw serve`"
         return _complain(f"{reason} ({exc})", 1)
@@ -97,21 +103,48 @@ async def _connected(args: argparse.Namespace, url: str, token: str | None, chat
         return _complain(str(exc), 1)
 
 
-def _has_terminal() -> bool:
-    """Whether both ends are a terminal that can be drawn on."""
+async def _with_input(question: str) -> str:
+    """The question, and below it what standard input holds, if that is no terminal."""
+    from klaw.client.pipe import Messages
+
+    beside = None
+    if sys.stdin is not None and not sys.stdin.isatty():
+        beside = await Messages(_STDIN, whole=True).next()
+    return "\n\n".join(filter(None, (question.strip(), beside)))
+
+
+def _keyboard(*, once: bool) -> int | None:
+    """Where to read keys while the output is drawn on a terminal; None: the output is no such terminal, or nobody can
+    type. For one question that is the controlling terminal where the input is something else."""
     from klaw.client.terminal import is_usable
 
-    streams = (sys.stdin, sys.stdout)
-    return all(each is not None and each.isatty() for each in streams) and is_usable(os.environ.get("TERM"))
+    if sys.stdout is None or not sys.stdout.isatty() or not is_usable(os.environ.get("TERM")):
+        return None
+    at_hand = sys.stdin is not None and sys.stdin.isatty()
+    if not once:
+        return _STDIN if at_hand else None
+    try:
+        keyboard = _STDIN if at_hand else os.open(os.ctermid(), os.O_RDWR | os.O_CLOEXEC)
+        return keyboard if os.tcgetpgrp(keyboard) == os.getpgrp() else None  # a job in the background cannot ask
+    except OSError:
+        return None
 
 
-async def _at_terminal(client: "Client", chat: str, history: int) -> None:
+async def _at_terminal(client: "Client", chat: str, keyboard: int, question: str, earlier: "list[ChatMessage]") -> int:
+    from klaw.client.ask import EXIT_STOPPED, Failed
     from klaw.client.screen import Screen
     from klaw.client.terminal import Terminal, borrowed_terminal, size_of
 
     screen = Screen(sys.stdout, lambda: size_of(sys.stdout.fileno()), colours="NO_COLOR" not in os.environ)
-    with borrowed_terminal(_STDIN, sys.stdout):
-        await Terminal(client, chat, screen, _STDIN).run(history)
+    terminal = Terminal(client, chat, screen, keyboard)
+    with borrowed_terminal(keyboard, sys.stdout):
+        if not question:
+            await terminal.run(earlier)
+            return 0
+        verdict = await terminal.ask(question)
+    if isinstance(verdict, Failed):
+        return _complain(f"{verdict.text} ({verdict.code})", EXIT_STOPPED if verdict.code == "stopped" else 1)
+    return 0
 
 
 def _configured_url(args: argparse.Namespace) -> str:

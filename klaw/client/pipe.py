@@ -1,29 +1,30 @@
 """``klaw chat`` in a pipe: messages in, one a line (or all of it as one), and only the answers out."""
 
 import json
-import math
 import os
+import signal
+from contextlib import suppress
 from typing import TextIO
 
 import attrs
 import trio
 
-from klaw.actor.clock import new_id
 from klaw.actor.threads import Threads
+from klaw.client.ask import EXIT_STOPPED, INTERRUPTED, Failed, ask
 from klaw.client.client import Client
-from klaw.client.connection import QUIT, open_chat
-from klaw.client.events import Failed, Waiter
+from klaw.client.connection import QUIT
+from klaw.client.events import Event
+from klaw.client.link import run_until_first_ends
 from klaw.client.text_width import harmless
-from klaw.errors import InputError, RequestRefused
-from klaw.wire.frames import Approval, ChatMessage
+from klaw.client.transcript import ShownAnswer
+from klaw.domain.message import Kind
+from klaw.errors import ConnectionLost, InputError
+from klaw.wire.frames import Approval, Approve, ChatMessage, Delta, Stop
 
-ATTEMPTS = 5
-"""How often a message is offered to a busy server."""
-PAUSE_S = 1.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Input without a line end is not collected beyond this."""
-DOUBT_S = 5.0
-"""How long a chat without an answer may do nothing before that counts as failed."""
+STOP_S = 3.0
+"""How long a stopped answer's end is waited for."""
 
 
 class Messages:
@@ -40,7 +41,7 @@ class Messages:
         """The next message that is not blank; None at the end.
 
         Raises:
-            InputError: it is no UTF-8 text, or too long.
+            InputError: it is not UTF-8 text, or too long.
         """
         while True:
             line, mark, rest = self._held.partition(b"\n")
@@ -56,7 +57,9 @@ class Messages:
             try:
                 text = line.decode().strip()
             except UnicodeDecodeError:
-                raise InputError("standard input is not UTF-8 text") from None
+                text = "\0"
+            if "\0" in text:
+                raise InputError("standard input is not UTF-8 text")
             if text:
                 return text
 
@@ -72,55 +75,106 @@ class Messages:
             raise InputError("a message on standard input is too long")
 
 
-async def run_pipe(client: Client, chat: str, messages: Messages, out: TextIO, errors: TextIO, *, as_json: bool) -> int:
-    """Send each message after the answer to the one before, up to ``/quit``. Returns 1 if one got no answer, else 0.
+class Pipe:
+    """The answers of one chat on an output that is no terminal, and what else there is to say on another.
 
-    Raises:
-        InputError
-        BrokenPipeError: nobody reads the answers any more.
-        RequestRefused, ServerRefused, ServerUnreachable
+    Args:
+        client: connected; the chat is watched.
+        chat: the chat's name.
+        out: gets the answers.
+        errors: gets what went wrong.
+        as_json: each answer is one JSON object.
     """
-    await open_chat(client, chat, 0)
-    failed = False
-    while (text := await messages.next()) is not None and text.lower() not in QUIT:
-        verdict = await _ask(client, chat, text, errors)
-        if isinstance(verdict, Failed):
-            failed = True
-            errors.write(f"klaw: {harmless(verdict.text)} ({harmless(verdict.code)})\n")
-            errors.flush()
-        else:
-            _print_answer(verdict, out, as_json=as_json)
-    return 1 if failed else 0
 
+    def __init__(self, client: Client, chat: str, out: TextIO, errors: TextIO, *, as_json: bool) -> None:
+        self._client = client
+        self._chat = chat
+        self._out = out
+        self._errors = errors
+        self._as_json = as_json
+        self._once = False
+        self._answer = ShownAnswer("")
 
-async def _ask(client: Client, chat: str, text: str, errors: TextIO) -> ChatMessage | Failed:
-    waiter = Waiter(chat, message_id := new_id(), answered_later=text.lower() == "/retry")
-    for attempt in range(ATTEMPTS):
-        try:
-            await client.send(chat, text, message_id)
-            break
-        except RequestRefused as exc:
-            if not exc.retryable or attempt == ATTEMPTS - 1:
-                return Failed(exc.code, str(exc))
-            await trio.sleep((exc.retry_after_ms or PAUSE_S * 1000) / 1000)
-    while True:
-        with trio.move_on_after(DOUBT_S if waiter.in_doubt else math.inf):
-            event = await client.next_event()
-            if isinstance(event, Approval) and event.chat == chat:
-                errors.write(f"klaw: waits for permission (klaw chat {harmless(chat)}): {harmless(event.what)}\n")
-                errors.flush()
-            verdict = waiter.see(event)
-            if verdict is not None:
-                return verdict
-            continue
-        return waiter.settle()
+    async def converse(self, messages: Messages) -> int:
+        """Send each message after the answer to the one before, up to ``/quit``. Returns the exit code: 1 if one got
+        no answer, 130 after Ctrl-C, else 0.
 
+        Raises:
+            InputError
+            BrokenPipeError: nobody reads the answers any more.
+            ServerRefused, ServerUnreachable
+        """
+        code = 0
+        while (text := await messages.next()) is not None and text.lower() not in QUIT:
+            code = max(code, await self._exchange(text))
+            if code == EXIT_STOPPED:
+                break
+        return code
 
-def _print_answer(entry: ChatMessage, out: TextIO, *, as_json: bool) -> None:
-    if as_json:
-        text = json.dumps({**attrs.asdict(entry), "replayed": bool(entry.replayed)}, ensure_ascii=False)
-    else:
-        text = harmless(entry.content) if out.isatty() else entry.content
-    if text.strip():
-        out.write(f"{text}\n")
-        out.flush()
+    async def ask_once(self, text: str) -> int:
+        """Send one message; its answer is written while it comes. Nobody is there to be asked for permission.
+
+        Returns and raises as ``converse``.
+        """
+        self._once = True
+        return await self._exchange(text)
+
+    async def _exchange(self, text: str) -> int:
+        verdict: ChatMessage | Failed = INTERRUPTED
+        interrupted = False
+
+        async def send() -> None:
+            nonlocal verdict
+            verdict = await ask(self._client, self._chat, text, self._see)
+
+        async def heed_control_c() -> None:
+            nonlocal interrupted
+            with trio.open_signal_receiver(signal.SIGINT) as signals:
+                await anext(signals)
+                interrupted = True
+                with suppress(ConnectionLost):
+                    self._client.post(Stop(chat=self._chat))
+                with trio.move_on_after(STOP_S):
+                    await anext(signals)
+
+        await run_until_first_ends(send, heed_control_c)
+        if isinstance(verdict, ChatMessage):
+            self._end(verdict)
+            return 0
+        if self._answer.begun:
+            self._write("\n")
+        self._complain(f"{verdict.text} ({verdict.code})")
+        return EXIT_STOPPED if interrupted else 1
+
+    def _see(self, event: Event) -> None:
+        match event:
+            case Approval(turn=str()) if self._once:
+                with suppress(ConnectionLost):  # it is asked again with the next one
+                    self._client.post(Approve(id=event.id, allow=False))
+                self._complain(f"not allowed, since no terminal is there to ask you: {event.tool}: {event.what}")
+            case Approval():
+                self._complain(f"waits for permission (klaw chat {self._chat}): {event.what}")
+            case Delta() if self._once and not self._as_json:
+                if event.turn != self._answer.turn:
+                    self._answer = ShownAnswer(event.turn)
+                self._write(self._answer.piece(event.offset, event.text))
+            case ChatMessage(kind=Kind.TOOL_CALL) if self._answer.begun:
+                self._write(f"{self._answer.rest(event.content)}\n")
+                self._answer = ShownAnswer("")
+            case _:
+                pass
+
+    def _end(self, entry: ChatMessage) -> None:
+        if self._as_json:
+            message = {**attrs.asdict(entry), "replayed": bool(entry.replayed)}
+            self._write(f"{json.dumps(message, ensure_ascii=False)}\n")
+        elif entry.content.strip():
+            self._write(f"{self._answer.rest(entry.content)}\n")
+
+    def _write(self, text: str) -> None:
+        self._out.write(harmless(text) if self._out.isatty() else text)
+        self._out.flush()
+
+    def _complain(self, text: str) -> None:
+        self._errors.write(f"klaw: {harmless(text)}\n")
+        self._errors.flush()

@@ -36,6 +36,11 @@ class Questions:
         self._open.clear()
         self._shown = None
 
+    @property
+    def standing(self) -> bool:
+        """Whether a question is shown."""
+        return self._shown is not None
+
     def next(self, now: float) -> Approval | None:
         """The question to show now; None if one stands there already, or there is none. ``now`` in seconds."""
         if self._shown is not None or not self._open:

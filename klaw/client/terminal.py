@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import termios
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -14,14 +14,16 @@ import trio
 
 from klaw.actor.clock import new_id
 from klaw.client.activity import SENDING, SLOW_SPIN_S, SPIN_S, Activity
+from klaw.client.ask import INTERRUPTED, Failed, ask
 from klaw.client.client import Client
-from klaw.client.connection import QUIT, open_chat
+from klaw.client.connection import QUIT
 from klaw.client.editor import Key, LineEditor, Submitted
+from klaw.client.events import Event
 from klaw.client.link import run_until_first_ends
 from klaw.client.screen import PASTE_OFF, PASTE_ON, Foot, Screen
 from klaw.client.transcript import PROMPT, Transcript
 from klaw.errors import ClientClosed, ConnectionLost, RequestRefused, ServerRefused, ServerUnreachable
-from klaw.wire.frames import ClientFrame, Stop
+from klaw.wire.frames import ChatMessage, ClientFrame, Stop
 
 _LOCAL_FLAGS = 3
 _CONTROL_CHARACTERS = 6
@@ -117,7 +119,7 @@ class Terminal:
     """One conversation at a terminal.
 
     Args:
-        client: connected.
+        client: connected; the chat is watched.
         chat: the chat's name.
         screen: where everything is shown.
         fd: the terminal's input, giving key by key.
@@ -131,31 +133,54 @@ class Terminal:
         self._editor = LineEditor()
         self._transcript = Transcript(screen, chat)
         self._interrupts = Interrupts()
+        self._once = False
         self._activity = Activity()
         self._spinning = trio.Event()
         """Set while the row of the activity is shown."""
+        self._typing = trio.Event()
+        """Set when keys are read; before that, what is typed is left to the shell."""
         self._outgoing, self._typed = trio.open_memory_channel[tuple[str, str]](MAX_WAITING)
 
-    async def run(self, history: int) -> None:
+    async def run(self, earlier: Sequence[ChatMessage]) -> None:
         """Talk until the user leaves.
 
         Args:
-            history: messages to show at the beginning.
+            earlier: messages to show at the beginning.
 
         Raises:
-            RequestRefused: the chat cannot be opened.
             ServerRefused, ServerUnreachable: there is no connection any more.
 
         Cancellation: what was typed last may not have been sent.
         """
-        for entry in await open_chat(self._client, self._chat, history):
+        for entry in earlier:
             self._transcript.entry(entry)
             if entry.role == "user":
                 self._editor.remember(entry.content)
         self._transcript.say(KEYS)
+        self._typing.set()
+        await self._until_first_ends(self._send, self._show_events)
+
+    async def ask(self, text: str) -> ChatMessage | Failed:
+        """Send one message to a watched chat, show its answer, and return it. Keys are read only for permissions.
+
+        Raises:
+            ServerRefused, ServerUnreachable: there is no connection any more.
+        """
+        verdict: ChatMessage | Failed = INTERRUPTED
+        self._once = True
+
+        async def send() -> None:
+            nonlocal verdict
+            verdict = await ask(self._client, self._chat, text, self._see)
+
+        self._activity.sent(text, trio.current_time())
+        await self._until_first_ends(send)
+        return verdict
+
+    async def _until_first_ends(self, *tasks: Callable[[], Awaitable[None]]) -> None:
         self._refresh()
         try:
-            await run_until_first_ends(self._read_keys, self._send, self._show_events, self._heed_signals, self._spin)
+            await run_until_first_ends(self._read_keys, self._heed_signals, self._spin, *tasks)
         finally:
             self._screen.show(None)
             self._screen.end_line()
@@ -163,6 +188,7 @@ class Terminal:
     # -- tasks -----------------------------------------------------------------------------------------------------
 
     async def _read_keys(self) -> None:
+        await self._typing.wait()
         while keys := await read_keys(self._fd):
             for happened in self._editor.feed(keys):
                 if self._on_key(happened):
@@ -189,12 +215,7 @@ class Terminal:
 
     async def _show_events(self) -> None:
         while True:
-            event = await self._client.next_event()
-            if getattr(event, "chat", None) in (None, self._chat):
-                self._activity.see(event, trio.current_time())
-            self._transcript.show(event)
-            self._transcript.ask(trio.current_time())
-            self._refresh()
+            self._see(await self._client.next_event())
 
     async def _spin(self) -> None:
         """Turn the spinner while something is being done; slowly while something is typed: a terminal that is just
@@ -205,6 +226,15 @@ class Terminal:
             self._refresh()
 
     # -- what happens ----------------------------------------------------------------------------------------------
+
+    def _see(self, event: Event) -> None:
+        if getattr(event, "chat", None) in (None, self._chat):
+            self._activity.see(event, trio.current_time())
+        self._transcript.show(event)
+        self._transcript.ask(trio.current_time())
+        if self._transcript.questions.standing:
+            self._typing.set()
+        self._refresh()
 
     def _on_key(self, happened: Submitted | Key) -> bool:
         """Returns whether the user leaves."""
@@ -227,6 +257,8 @@ class Terminal:
             self._post(answer, "not connected: cannot answer")
         elif self._transcript.questions.too_soon(text, now):
             self._transcript.say("read the question first; nothing was sent")
+        elif self._once:
+            self._transcript.say("answer y or n")
         elif text:
             message_id = new_id()
             try:
@@ -278,8 +310,8 @@ class Terminal:
             self._spinning.set()
         elif self._spinning.is_set():
             self._spinning = trio.Event()
-        if self._transcript.streaming and not self._editor.text:
-            self._screen.show(None)
-        else:
+        foot = None
+        if (status or self._typing.is_set()) and (self._editor.text or not self._transcript.streaming):
             view = self._editor.view(max(self._screen.columns - len(PROMPT), 2))
-            self._screen.show(Foot(prompt=PROMPT, view=view, status=status))
+            foot = Foot(prompt=PROMPT if self._typing.is_set() else "", view=view, status=status)
+        self._screen.show(foot)

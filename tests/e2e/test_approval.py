@@ -12,7 +12,7 @@ from klaw.wire.frames import Approval, ApprovalEnded, Approve, Tool
 from tests.actors.client.test_chat_command import desk
 from tests.support import llm_server
 from tests.support.llm_server import serve_llm, text_reply, tool_reply
-from tests.support.server import served, write_home
+from tests.support.server import run_klaw, served, write_home
 from tests.support.talking import talking
 from tests.support.waiting import HANG_S
 
@@ -78,6 +78,16 @@ async def test_user_answers_in_klaw_chat(tmp_path, typed, happens):
             assert await at.leave() == 0
         assert bool(list(tmp_path.rglob("made.txt"))) is happens
         assert len(llm.requests) == 2
+
+
+async def test_one_question_without_a_terminal_is_not_allowed_anything(tmp_path):
+    """The model is told no, answers, and the person reads why."""
+    async with serve_llm() as llm, served(home_for(tmp_path, llm)) as server:
+        llm.replies += [command("touch made.txt"), text_reply("Не вышло.")]
+        code, out, errors = await run_klaw("chat", "--url", server.url, "Создай файл")
+        assert (code, out) == (0, "Не вышло.\n")
+        assert "klaw: not allowed, since no terminal is there to ask you: host_exec" in errors
+        assert not list(tmp_path.rglob("made.txt"))
 
 
 async def test_shutdown_does_not_wait_for_an_answer(tmp_path):

@@ -91,3 +91,18 @@ async def test_chat_without_auto_rag_recalls_nothing(tmp_path, embedding_model_d
             recall = (await _receipt(server, "main"))["receipt"]["recall"]
             assert recall["kept"] == recall["candidates"] == []
             assert texts[2] not in str(llm.requests[-1].messages)
+
+
+@pytest.mark.parametrize(
+    ("question", "text"), [("Summarise this:", "The gate is shut.\n"), ("Перескажи:", "Калитка закрыта.\n")]
+)
+async def test_one_question_with_a_file(tmp_path, question, text):
+    """Asked, answered, stored; a second one goes on in the same chat."""
+    async with serve_llm() as llm, served(write_home(tmp_path, llm=llm.url)) as server:
+        llm.replies += [text_reply("Gate ", "shut."), text_reply("Да.")]
+        first = await run_klaw("chat", "--url", server.url, question, stdin=text.encode())
+        second = await run_klaw("chat", "--url", server.url, "Sure?")
+        assert first == (0, "Gate shut.\n", "")
+        assert second == (0, "Да.\n", "")
+        assert f"{question}\n\n{text.strip()}" in str(llm.requests[0].messages[-1]["content"])
+        assert "Gate shut." in str(llm.requests[1].messages)

@@ -11,6 +11,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_st
 from klaw.wire.codec import decode_client, encode
 from klaw.wire.frames import (
     Ack,
+    Approve,
     CaughtUp,
     ChatMessage,
     Degraded,
@@ -69,6 +70,7 @@ class FakeServer:
         self.hellos: list[Hello] = []
         self.sends: list[Send] = []
         self.stops = 0
+        self.approvals: list[Approve] = []
         self.degraded: list[Degraded] = []
         self.frame_budget: Callable[[], int] = lambda: 1_000_000
         self.on_hello: Callable[[Link, Hello], Awaitable[bool]] | None = None
@@ -199,6 +201,8 @@ class FakeServer:
             case Stop():
                 self.stops += 1
                 await link.give(Stopped(chat=frame.chat, running=True, ref=frame.ref))
+            case Approve():
+                self.approvals.append(frame)
             case GetStatus():
                 await link.give(Status(state=self.state, chat=frame.chat, ref=frame.ref))
             case _:

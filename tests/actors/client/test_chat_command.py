@@ -151,8 +151,8 @@ SPINNER = tuple("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 class Desk:
     """A person at a pseudo terminal."""
 
-    def __init__(self, master: int, process: trio.Process) -> None:
-        self.master = master
+    def __init__(self, master: int, process: trio.Process, slave: int) -> None:
+        self.master, self.slave = master, slave
         self.process = process
         self.seen = ""
         self.screen = SmallTerminal(80, 24)
@@ -230,20 +230,24 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(server: FakeServer, *arguments: str) -> AsyncIterator[Desk]:
+async def desk(server: FakeServer, *arguments: str, stdin: bytes | None = None) -> AsyncIterator[Desk]:
+    """The program at a terminal; with ``stdin``, its input comes from a pipe."""
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
     process = await trio.lowlevel.open_process(
         [*COMMAND, "--url", server.url, *arguments],
-        stdin=slave,
+        stdin=slave if stdin is None else subprocess.PIPE,
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=lambda: fcntl.ioctl(1, termios.TIOCSCTTY, 0),
         env=environment(),
     )
     try:
-        yield Desk(master, process)
+        if process.stdin is not None:
+            await process.stdin.send_all(stdin or b"")
+            await process.stdin.aclose()
+        yield Desk(master, process, slave)
         assert termios.tcgetattr(slave) == before, "the terminal was not put back"
     finally:
         if process.returncode is None:

@@ -1,6 +1,6 @@
 """Which event is the answer to a message in a pipe."""
 
-from klaw.client.events import Failed, Waiter
+from klaw.client.ask import Failed, Waiter
 from klaw.wire.frames import ChatMessage, Delta, Error, Status
 
 MINE = ChatMessage(chat="main", seq=5, id="mine", role="user", kind="text", content="question")

@@ -1,0 +1,140 @@
+"""One message and what comes of it: ``ask`` sends it, and ``Waiter`` tells which event is its answer."""
+
+import math
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from klaw.actor.clock import new_id
+from klaw.client.client import Client
+from klaw.client.events import Event
+from klaw.errors import RequestRefused
+from klaw.wire.frames import ChatMessage, Delta, Error, Status, Tool
+
+ATTEMPTS = 5
+"""How often a message is offered to a busy server."""
+PAUSE_S = 1.0
+DOUBT_S = 5.0
+"""How long a chat without an answer may do nothing before that counts as failed."""
+
+
+EXIT_STOPPED = 130
+"""Of a program that Ctrl-C ended."""
+
+
+@attrs.frozen
+class Failed:
+    """There will be no answer."""
+
+    code: str
+    text: str
+
+
+INTERRUPTED = Failed("stopped", "the answer was not waited for")
+
+
+class Waiter:
+    """Watches the events of one chat for what becomes of one message. Pure.
+
+    A turn answers what was there when it began; another one may be running when the message arrives, and other clients
+    may talk in the same chat. So the answer is the first one, after the message, of a turn that was not running before
+    it.
+
+    Args:
+        chat: its chat.
+        message_id: its id.
+        answered_later: it is a command whose reply may be followed by an answer (``/retry``).
+    """
+
+    def __init__(self, chat: str, message_id: str, *, answered_later: bool = False) -> None:
+        self._chat = chat
+        self._id = message_id
+        self._answered_later = answered_later
+        self._stored = False
+        self._reply: ChatMessage | None = None
+        self._older: set[str] = set()
+        self.in_doubt = False
+        """Perhaps there will be no answer: the chat does nothing. If that stays so for a while, see ``settle``."""
+
+    def see(self, event: Event) -> ChatMessage | Failed | None:
+        """Take the next event; returns the answer (or a command's reply) once it is there."""
+        if getattr(event, "chat", None) != self._chat:
+            return None
+        match event:
+            case ChatMessage():
+                return self._see_entry(event)
+            case Error(turn=str(turn)) if self.concerns(turn):
+                return Failed(event.code, event.message)
+            case Status(ended="stopped", turn=str(turn)) if self.concerns(turn):
+                return Failed("stopped", "the answer was stopped")
+            case Status(ended=None, state="idle" | "failed"):
+                # Told after a reconnect. A server that has just started may yet take up what is unanswered.
+                self.in_doubt = self._stored
+            case Status(turn=str(turn)) | Delta(turn=turn) | Tool(turn=turn):
+                self._see_turn(turn)
+            case _:
+                pass
+        return None
+
+    def settle(self) -> ChatMessage | Failed:
+        """What it comes to when the doubt has lasted long enough."""
+        return self._reply or Failed("no_answer", "the server made no answer; /retry tries again")
+
+    def _see_turn(self, turn: str) -> None:
+        if not self._stored:
+            self._older.add(turn)
+        elif turn not in self._older:
+            self.in_doubt = False
+
+    def _see_entry(self, entry: ChatMessage) -> ChatMessage | None:
+        if entry.id == self._id:
+            self._stored = True
+            return None
+        if not self._stored:
+            return None
+        if entry.role == "system" and entry.kind == "command":
+            self._reply = entry
+            self.in_doubt = self._answered_later
+            return None if self._answered_later else entry
+        return entry if entry.is_answer and entry.turn is not None and self.concerns(entry.turn) else None
+
+    def concerns(self, turn: str) -> bool:
+        """Whether a turn may be the one that answers."""
+        return self._stored and turn not in self._older
+
+
+async def ask(client: Client, chat: str, text: str, see: Callable[[Event], None]) -> ChatMessage | Failed:
+    """Send a message to a watched chat and wait for its answer (or a command's reply).
+
+    Args:
+        client: connected.
+        chat: the chat's name.
+        text: not blank.
+        see: gets what is told meanwhile, but for the message itself, and for what belongs to other turns.
+
+    Raises:
+        ServerRefused, ServerUnreachable, ClientClosed: the client ended.
+    """
+    waiter = Waiter(chat, message_id := new_id(), answered_later=text.lower() == "/retry")
+    for attempt in range(ATTEMPTS):
+        try:
+            await client.send(chat, text, message_id)
+            break
+        except RequestRefused as exc:
+            if not exc.retryable or attempt == ATTEMPTS - 1:
+                return Failed(exc.code, str(exc))
+            await trio.sleep((exc.retry_after_ms or PAUSE_S * 1000) / 1000)
+    while True:
+        with trio.move_on_after(DOUBT_S if waiter.in_doubt else math.inf):
+            event = await client.next_event()
+            verdict = waiter.see(event)
+            turn = getattr(event, "turn", None)
+            if isinstance(verdict, Failed):
+                return verdict
+            if (turn is None or waiter.concerns(turn)) and getattr(event, "id", None) != message_id:
+                see(event)
+            if verdict is not None:
+                return verdict
+            continue
+        return waiter.settle()
