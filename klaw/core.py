@@ -12,6 +12,7 @@ from klaw.actor.threads import Threads
 from klaw.config.paths import Paths
 from klaw.config.schema import EngineConfig
 from klaw.domain.events import EventSink
+from klaw.store.attachments import Attachments
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
 from klaw.store.store import Store
@@ -58,6 +59,12 @@ class Core:
     metrics: Metrics = attrs.Factory(Metrics)
     files: Threads = attrs.Factory(lambda: Threads("files", 2))
     """For small work on Klaw's own files."""
+    attachments: Attachments = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: Attachments(self.paths.data_dir, self.config.attachments, self.clock), takes_self=True
+        ),
+    )
     started_at: float = attrs.field(init=False, default=attrs.Factory(lambda self: self.clock.now(), takes_self=True))
     """Unix seconds."""
 

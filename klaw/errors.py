@@ -309,6 +309,14 @@ class HttpRefusal(KlawError):
         self.status = status
 
 
+class AttachmentRefused(KlawError):
+    """A file of a message is not taken, or is not there; ``code`` says why in a word."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class TooManyChats(KlawError):
     """The user has ``chats.maxPerUser`` chats already."""
 

@@ -175,6 +175,7 @@ async def _start_store(app: App) -> None:
             run=write,
         )
     )
+    await supervisor.start(app.core.attachments.spec())
     await app.llm.remember()
     reindex = partial(
         reindex_actor.run,
@@ -208,6 +209,7 @@ async def _stop(app: App) -> None:
     await app.memory.stop()
     await app.llm.stop()
     await app.memory.stop_embedder()
+    await supervisor.stop(app.core.attachments.spec().name, "shutdown")
     await supervisor.stop(app.reindexer.mailbox.name, "shutdown")
     await supervisor.stop(app.core.writer.mailbox.name, "shutdown")
     log.info("stopped")

@@ -21,12 +21,13 @@ from klaw.chats import commands
 from klaw.chats.commands import Command, Given, SlashAnswer, SlashCommands, Unknown
 from klaw.chats.debounce import Debounce
 from klaw.chats.turn import Turn, leave_unanswered
+from klaw.domain.attachment import Named
 from klaw.domain.events import Progressed, Step
 from klaw.domain.message import Kind, NewMessage, Role
 from klaw.domain.names import ChatId, UserId, user_of
 from klaw.domain.turn import TurnStatus
 from klaw.errors import KlawError
-from klaw.store.kinds import messages
+from klaw.store.kinds import attachments, messages
 from klaw.store.kinds.messages import Appended
 from klaw.store.kinds.pending import read_rows
 
@@ -45,6 +46,8 @@ class Submit:
     text: str
     channel: str
     reply: Reply[Appended]
+    files: tuple[Named, ...] = ()
+    """A message with files is never a command."""
 
 
 @attrs.frozen(kw_only=True)
@@ -202,11 +205,18 @@ class _ChatActor:
             await self._settle()
         for submit in submits:
             new = self._message(submit, Kind.TEXT)
-            self._follow(submit, await self.agent.core.writer.begin(messages.append, [new]))
+            if submit.files:
+                limits = self.agent.core.config.attachments
+                storing = await self.agent.core.writer.begin(attachments.append, new, submit.files, limits)
+            else:
+                storing = await self.agent.core.writer.begin(messages.append, [new])
+            self._follow(submit, storing)
 
     def _take_at_once(self, message: Msg) -> bool:
         """Hand a plain message to the writer without waking the actor, which waits for nothing else."""
-        if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or self._parse(message) is not None:
+        if self.unstored >= MAX_BATCH or not isinstance(message, Submit) or message.files:
+            return False
+        if self._parse(message) is not None:
             return False
         try:
             storing = self.agent.core.writer.offer(messages.append, [self._message(message, Kind.TEXT)])
@@ -244,7 +254,7 @@ class _ChatActor:
                 await self.storing.wait()
 
     def _parse(self, submit: Submit) -> Given | Unknown | None:
-        return commands.parse(submit.text, self.slash.meanings)
+        return None if submit.files else commands.parse(submit.text, self.slash.meanings)
 
     def _is_plain(self, message: Msg) -> bool:
         return isinstance(message, Submit) and self._parse(message) is None

@@ -15,6 +15,7 @@ from klaw.chats import chat as chat_actor
 from klaw.chats.chat import ChatHandle, Recover, StopTurn, Submit
 from klaw.chats.commands import SlashCommands
 from klaw.domain import names
+from klaw.domain.attachment import Named
 from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
@@ -53,28 +54,32 @@ class ChatDirectory:
         """
         await self._handle(names.chat_id(user, name))
 
-    def submit(self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended]) -> None:
+    def submit(
+        self, chat: ChatId, message_id: str, text: str, reply: Reply[Appended], files: tuple[Named, ...] = ()
+    ) -> None:
         """Hand a user's message, or a slash command, to a chat that runs; without waiting.
 
-        The reply comes when it is durable, or with IdConflict, StorageFull or ActorStopped. ``MessageStored`` was
-        emitted before, unless ``repeated``.
+        The reply comes when it is durable, or with IdConflict, AttachmentRefused, StorageFull or ActorStopped.
+        ``MessageStored`` was emitted before, unless ``repeated``.
 
         Raises:
             ChatBusy, ActorStopped: nothing was stored.
         """
         self._refuse_if_closing()
-        submit = Submit(id=message_id, text=text, channel="websocket", reply=reply)
+        submit = Submit(id=message_id, text=text, channel="websocket", reply=reply, files=files)
         if not self._handles[chat].mailbox.tell(submit):
             raise ChatBusy("too many messages wait for this chat: send again a little later")
 
-    async def send(self, user: UserId, name: str, message_id: str, text: str) -> Appended:
+    async def send(
+        self, user: UserId, name: str, message_id: str, text: str, files: tuple[Named, ...] = ()
+    ) -> Appended:
         """``start`` the chat, ``submit`` the message and wait until it is durable.
 
         Cancellation: it may or may not be stored; the id makes a repetition safe.
         """
         await self.start(user, name)
         reply = Reply[Appended]()
-        self.submit(names.chat_id(user, name), message_id, text, reply)
+        self.submit(names.chat_id(user, name), message_id, text, reply, files)
         return await reply.wait()
 
     async def stop(self, user: UserId, name: str) -> bool:

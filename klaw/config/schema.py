@@ -189,6 +189,20 @@ class GatewayConfig:
 
 
 @attrs.frozen(kw_only=True)
+class AttachmentsConfig:
+    """Files of messages."""
+
+    max_file_bytes: int = key("Bytes of one file.", 20_000_000, minimum=1, maximum=1_000_000_000)
+    max_message_bytes: int = key("Bytes of all files of one message.", 50_000_000, minimum=1, maximum=10_000_000_000)
+    max_user_bytes: int = key(
+        "Bytes of all files of one user, those too that were not sent.",
+        2_000_000_000,
+        minimum=1,
+        maximum=1_000_000_000_000_000,
+    )
+
+
+@attrs.frozen(kw_only=True)
 class StoreConfig:
     """The database."""
 
@@ -243,6 +257,7 @@ class EngineConfig:
     embedding: EmbeddingConfig = section(EmbeddingConfig)
     gateway: GatewayConfig = section(GatewayConfig)
     chats: ChatsConfig = section(ChatsConfig)
+    attachments: AttachmentsConfig = section(AttachmentsConfig)
     store: StoreConfig = section(StoreConfig)
     subagents: SubagentsConfig = section(SubagentsConfig)
     heartbeat: HeartbeatConfig = section(HeartbeatConfig)

@@ -10,6 +10,7 @@ import attrs
 import structlog
 
 from klaw.actor.failure import error_class, where
+from klaw.domain.attachment import Attachment, files_of
 from klaw.domain.events import (
     Approval,
     ApprovalAsked,
@@ -36,7 +37,7 @@ from klaw.errors import (
 )
 from klaw.wire import frames
 from klaw.wire.codec import encode
-from klaw.wire.frames import ChatMessage, Degraded, Error, Receipt, Status, StoredMessage, Tool
+from klaw.wire.frames import ChatMessage, Degraded, Error, File, Receipt, Status, StoredMessage, Tool
 
 HISTORY_CHARS = 500_000
 """A page of history is cut at this many characters of content, so that its frame stays near 1 MiB."""
@@ -78,8 +79,13 @@ def _told(message: Message) -> dict[str, Any]:
         "kind": message.type,
         "content": message.content,
         "created_at": message.created_at,
+        "files": [frame_of(each) for each in files_of(message.metadata)] or None,
         **{name: text for name, text in texts.items() if isinstance(text, str)},
     }
+
+
+def frame_of(file: Attachment) -> File:
+    return File(sha256=file.sha256, name=file.name, type=file.type, bytes=file.bytes)
 
 
 def event_texts(

@@ -185,6 +185,16 @@ class Ack:
 
 
 @attrs.frozen(kw_only=True)
+class File:
+    """A file of a message. ``type`` is the media type by its content; its name is data and never a path."""
+
+    sha256: str
+    name: str
+    type: str
+    bytes: int
+
+
+@attrs.frozen(kw_only=True)
 class StoredMessage:
     """One message in a ``history``. ``role`` is user, assistant, tool or system, ``turn`` the one that made it."""
 
@@ -198,6 +208,7 @@ class StoredMessage:
     """ISO-8601 UTC; empty for what a client sent itself and was told no more about than its ``seq``."""
     turn: str | None = None
     task: str | None = None
+    files: list[File] | None = None
 
     @property
     def is_answer(self) -> bool:
@@ -217,7 +228,7 @@ class ChatMessage(StoredMessage):
     @classmethod
     def of(cls, chat: str, stored: StoredMessage) -> "ChatMessage":
         """A message of a chat's history, as if it were sent again."""
-        return cls(**attrs.asdict(stored), chat=chat, replayed=True)
+        return cls(**attrs.asdict(stored, recurse=False), chat=chat, replayed=True)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,128 @@
+"""Files of messages: what is known of one, what it is by its first bytes, and what of it a model reads. Pure."""
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any
+
+import attrs
+
+from klaw.convert import JOURNAL, OMIT, Bounds
+from klaw.domain import tokens
+from klaw.domain.text import clean_output, normalized
+from klaw.errors import BadValue
+
+FILES = "files"
+"""In the metadata of a message: its files."""
+MAX_FILES = 10
+"""Of one message."""
+DOCUMENT_TOKENS = 2_000
+"""So much of the text of its documents belongs to a message, of all of them together (estimated)."""
+HEAD_BYTES = 65_536
+"""Of a file that are looked at: enough for ``DOCUMENT_TOKENS`` in any script."""
+MAX_NAME = 120
+"""Characters of a file's name."""
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+TEXT = "text/plain"
+OTHER = "application/octet-stream"
+
+Sha256 = Annotated[str, Bounds(pattern="[0-9a-f]{64}")]
+
+
+def clean_name(name: str) -> str:
+    """A name from outside as data: its last part, without what does not print, at most ``MAX_NAME`` long; the end of
+    the name, which tells its kind, is kept."""
+    last = re.split(r"[/\\]", normalized("NFC", name))[-1]
+    plain = " ".join("".join(c if c.isprintable() else " " for c in last if unicodedata.category(c) != "Cf").split())
+    if len(plain) > MAX_NAME:
+        plain = f"{plain[: MAX_NAME - 21]}…{plain[-20:]}"
+    return plain if plain.strip(". ") else "file"
+
+
+@attrs.frozen(kw_only=True)
+class Named:
+    """A file that was kept before, as the sender of a message names it."""
+
+    sha256: Sha256
+    name: Annotated[str, Bounds(0, 1_000)] = attrs.field(default="file", converter=clean_name)
+
+
+@attrs.frozen(kw_only=True)
+class Attachment:
+    """A file of a message."""
+
+    sha256: Sha256
+    name: str
+    """Data: it is never a path."""
+    type: str
+    """Media type, by its content: one of ``PICTURES``, ``application/pdf``, ``TEXT`` or ``OTHER``."""
+    bytes: int
+    text: Annotated[str, OMIT] = attrs.field(default="", repr=False)
+    """Of a text the beginning."""
+    cut: Annotated[bool, OMIT] = False
+    """Whether the text goes on."""
+
+    @property
+    def is_picture(self) -> bool:
+        return self.type in PICTURES
+
+
+def files_of(metadata: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    """The files in a message's metadata; what is none is left out."""
+    found = []
+    listed = metadata.get(FILES)
+    for each in listed if isinstance(listed, list) else ():
+        with suppress(BadValue):
+            found.append(JOURNAL.read(each, Attachment))
+    return tuple(found)
+
+
+def names_of(metadata: Mapping[str, Any]) -> list[str]:
+    """The files in a message's metadata, each as one line."""
+    return [f"[{'picture' if each.is_picture else 'file'} {each.name}]" for each in files_of(metadata)]
+
+
+_MAGIC = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"%PDF-"), "application/pdf"),
+)
+
+
+def sniff(head: bytes) -> str:
+    """The media type of a file, by its first ``HEAD_BYTES``; whatever its name says."""
+    for magic, kind in _MAGIC:
+        if magic.match(head):
+            return kind
+    return OTHER if _decoded(head) is None else TEXT
+
+
+def _decoded(head: bytes) -> str | None:
+    """The text that a file begins with; None when it is none. The last character may be cut off."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
+    except UnicodeDecodeError:
+        return None
+    return None if any(c < " " and c not in "\t\n\r\f\x1b" for c in text) else text
+
+
+def beginning(head: bytes, size: int, max_tokens: int) -> tuple[str, bool]:
+    """The beginning of a text in at most so many tokens (estimated), and whether it goes on.
+
+    Args:
+        head: its first bytes.
+        size: of the whole file, in bytes.
+        max_tokens: at least 0.
+    """
+    text = clean_output(_decoded(head) or "").strip()
+    estimated = tokens.estimate(text)
+    if estimated > max_tokens:
+        text = text[: len(text) * max_tokens // estimated]
+        while tokens.estimate(text) > max_tokens:
+            text = text[: len(text) * 9 // 10]
+        return text, True
+    return text, size > len(head)

@@ -1,0 +1,289 @@
+"""Files of messages on the disk: kept by their SHA-256 in ``attachments/`` below each user's part of the data folder.
+
+A file that was kept and not sent yet is called ``SHA256.new``; the message that refers to it makes it ``SHA256``. What
+was not sent within ``UNSENT_S`` is removed, drafts of broken uploads too, by the actor ``store.attachments``. Nobody
+sends to it.
+"""
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import AsyncIterable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+import structlog
+import trio
+
+from klaw import atomic_file
+from klaw.actor.clock import Clock
+from klaw.actor.failure import error_class
+from klaw.actor.supervisor import ActorSpec, Started, Vitals
+from klaw.actor.threads import Threads
+from klaw.config import guarded
+from klaw.config.guarded import Opened
+from klaw.config.paths import USERS_FOLDER, below_of_user
+from klaw.config.schema import AttachmentsConfig
+from klaw.domain.attachment import HEAD_BYTES, Attachment, clean_name, sniff
+from klaw.domain.names import UserId
+from klaw.errors import AttachmentRefused, StorageFull
+
+FOLDER = "attachments"
+UNSENT_S = 86_400.0
+SWEEP_S = 3_600.0
+"""Between two looks for what was not sent."""
+DISCARD_S = 5.0
+NEW, PART = ".new", ".part"
+_HEX = frozenset("0123456789abcdef")
+_DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+log = structlog.get_logger("klaw.attachments")
+
+
+def unknown() -> AttachmentRefused:
+    """The same whether somebody else has such a file or nobody."""
+    return AttachmentRefused("unknown_file", "you have no such file, or it was removed: upload it again")
+
+
+@contextmanager
+def opened(data_dir: Path, user: UserId, sha256: str) -> Iterator[Opened]:
+    """A user's file, sent or not. Blocks. Raises AttachmentRefused: ``unknown_file``; OSError."""
+    if len(sha256) != 64 or not _HEX.issuperset(sha256):
+        raise unknown()
+    with ExitStack() as stack:
+        for name in (sha256, sha256 + NEW):
+            with suppress(FileNotFoundError):
+                file = stack.enter_context(guarded.opened(data_dir, below_of_user(user, f"{FOLDER}/{name}")))
+                break
+        else:
+            raise unknown()
+        yield file
+
+
+def mark_sent(data_dir: Path, user: UserId, sha256: str) -> None:
+    """A message refers to the file. Blocks. Raises AttachmentRefused: ``unknown_file``; OSError."""
+    with _folder(data_dir, user) as folder:
+        try:
+            os.rename(sha256 + NEW, sha256, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileNotFoundError:
+            if not _size(folder, sha256):
+                raise unknown() from None
+            return
+        os.fsync(folder)
+
+
+def remove(data_dir: Path, user: UserId, sha256: str) -> None:
+    """Remove a file, durably. Blocks. Raises OSError."""
+    with suppress(FileNotFoundError), guarded.opened_folder(data_dir, below_of_user(user, FOLDER)) as folder:
+        for name in (sha256, sha256 + NEW):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+class Draft:
+    """A file that is being kept. Its methods block; ``Attachments`` calls them in threads."""
+
+    def __init__(self, data_dir: Path, user: UserId, name: str, limits: AttachmentsConfig) -> None:
+        """Raises AttachmentRefused: ``files_full``; OSError."""
+        self._data_dir, self._user, self._limits = data_dir, user, limits
+        self.name = clean_name(name)
+        self.size = 0
+        self._digest = hashlib.sha256()
+        self._head = b""
+        self._file = secrets.token_hex(16) + PART
+        with _folder(data_dir, user) as folder:
+            with os.scandir(folder) as entries:
+                self._used = sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+            self._fd = os.open(self._file, _DRAFT, 0o600, dir_fd=folder)
+
+    def add(self, piece: bytes) -> None:
+        """Raises AttachmentRefused: ``file_too_large``, ``files_full``; OSError."""
+        size = self.size + len(piece)
+        if size > self._limits.max_file_bytes:
+            most = self._limits.max_file_bytes
+            raise AttachmentRefused(
+                "file_too_large", f"a file has at most {most:,} bytes here (attachments.maxFileBytes)"
+            )
+        if self._used + size > self._limits.max_user_bytes:
+            raise AttachmentRefused(
+                "files_full",
+                f"your files may take {self._limits.max_user_bytes:,} bytes here (attachments.maxUserBytes): forget"
+                " messages with files that you do not need",
+            )
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(self._fd, view) :]
+        self._digest.update(piece)
+        self._head += piece[: HEAD_BYTES - len(self._head)]
+        self.size = size
+
+    def keep(self) -> Attachment:
+        """Make it durable under its SHA-256. Raises AttachmentRefused: ``empty_file``; OSError."""
+        if not self.size:
+            raise AttachmentRefused("empty_file", "the file is empty")
+        sha256 = self._digest.hexdigest()
+        os.fsync(self._fd)
+        with _folder(self._data_dir, self._user) as folder:
+            if _size(folder, sha256) != self.size:
+                os.rename(self._file, sha256 + NEW, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        for path in Path(below_of_user(self._user, FOLDER)).parents:  # the folder itself may be new
+            atomic_file.sync(self._data_dir / path)
+        return Attachment(sha256=sha256, name=self.name, type=sniff(self._head), bytes=self.size)
+
+    def discard(self) -> None:
+        """Whatever became of it, nothing is left open and no draft is left. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            with suppress(OSError), _folder(self._data_dir, self._user) as folder:
+                os.unlink(self._file, dir_fd=folder)
+
+
+class Attachments:
+    """Keeps and gives files of all users; what takes a user reaches that user's alone.
+
+    Args:
+        data_dir: the data folder.
+        limits: of sizes.
+        clock: says what is old.
+    """
+
+    def __init__(self, data_dir: Path, limits: AttachmentsConfig, clock: Clock) -> None:
+        self.limits = limits
+        self._data_dir, self._clock = data_dir, clock
+        self._threads = Threads("attachments", 2)
+
+    async def keep(self, user: UserId, name: str, pieces: AsyncIterable[bytes]) -> Attachment:
+        """Keep a file, durably; a message may refer to it for a day. The same file again is kept once.
+
+        Args:
+            user: whose.
+            name: as the sender calls it; data.
+            pieces: of its content.
+
+        Raises:
+            AttachmentRefused: ``file_too_large``, ``files_full``, ``empty_file``.
+            StorageFull
+
+        Cancellation: nothing is kept.
+        """
+        draft = await self.begin(user, name)
+        try:
+            async for piece in pieces:
+                await self.add(draft, piece)
+            return await self.finish(draft)
+        finally:
+            with trio.move_on_after(DISCARD_S, shield=True):
+                await self.discard(draft)
+
+    async def begin(self, user: UserId, name: str) -> Draft:
+        """Begin to keep a file that comes in pieces; ``discard`` it in the end.
+
+        Raises:
+            AttachmentRefused: ``files_full``.
+            StorageFull
+        """
+        return await self._run(Draft, self._data_dir, user, name, self.limits)
+
+    async def add(self, draft: Draft, piece: bytes) -> None:
+        """Raises AttachmentRefused, StorageFull."""
+        await self._run(draft.add, piece)
+
+    async def finish(self, draft: Draft) -> Attachment:
+        """All of it is there: keep it, durably. Raises AttachmentRefused, StorageFull."""
+        return await self._run(draft.keep)
+
+    async def discard(self, draft: Draft) -> None:
+        """Leave nothing open; what was finished stays. Idempotent."""
+        await self._threads.run(draft.discard)
+
+    async def find(self, user: UserId, sha256: str, name: str = "") -> Attachment:
+        """A user's file, sent or not; the disk does not know what its sender called it.
+
+        Raises:
+            AttachmentRefused: ``unknown_file``.
+        """
+
+        def look() -> Attachment:
+            with opened(self._data_dir, user, sha256) as file:
+                kind = sniff(file.head(HEAD_BYTES))
+                return Attachment(sha256=sha256, name=clean_name(name), type=kind, bytes=file.info.st_size)
+
+        return await self._run(look)
+
+    async def read(self, user: UserId, sha256: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """The bytes of a user's file from an offset, at most ``limit``; all there are without.
+
+        Raises:
+            AttachmentRefused: ``unknown_file``.
+        """
+
+        def read() -> bytes:
+            with opened(self._data_dir, user, sha256) as file:
+                os.lseek(file.fd, min(offset, file.info.st_size), os.SEEK_SET)
+                return file.head(file.info.st_size if limit is None else limit)
+
+        return await self._run(read)
+
+    async def _run(self, function: Callable[[*Args], T], *args: *Args) -> T:
+        try:
+            return await self._threads.run(function, *args)
+        except OSError as error:
+            log.warning("attachment_failed", error=error_class(error))
+            raise StorageFull("the disk is full, read-only or damaged: the file cannot be kept or read") from error
+
+    # -- the actor -------------------------------------------------------------------------------------------------
+
+    def spec(self) -> ActorSpec:
+        """How the supervisor is to run it."""
+        return ActorSpec(name="store.attachments", run=self.run, stop_budget_s=1)
+
+    async def run(self, vitals: Vitals, task_status: Started) -> None:
+        """Remove what was never sent, until cancelled."""
+        task_status.started()
+        while True:
+            vitals.doing("looking for files that were never sent")
+            try:
+                removed = await self._threads.run(sweep, self._data_dir, self._clock.now() - UNSENT_S)
+            except OSError as error:
+                log.warning("sweep_failed", error=error_class(error))
+            else:
+                if removed:
+                    log.info("unsent_files_removed", count=removed)
+            vitals.doing("idle")
+            await trio.sleep(SWEEP_S)
+
+
+def sweep(data_dir: Path, before: float) -> int:
+    """Remove what was kept before a time and not sent. Returns how many files that were. Blocks. Raises OSError."""
+    removed = 0
+    for below in (FOLDER, *(f"{USERS_FOLDER}/{each.name}/{FOLDER}" for each in data_dir.glob(f"{USERS_FOLDER}/*"))):
+        with suppress(FileNotFoundError, guarded.NotPlain), guarded.opened_folder(data_dir, below) as folder:
+            for name in os.listdir(folder):  # noqa: PTH208  a descriptor has no other way
+                with suppress(FileNotFoundError):  # it is being sent
+                    old = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before
+                    if old and name.endswith((NEW, PART)):
+                        os.unlink(name, dir_fd=folder)
+                        removed += 1
+    return removed
+
+
+def _size(folder: int, name: str) -> int:
+    """Of a regular file; 0 when there is none."""
+    with suppress(FileNotFoundError):
+        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return info.st_size if stat.S_ISREG(info.st_mode) else 0
+    return 0
+
+
+@contextmanager
+def _folder(data_dir: Path, user: UserId) -> Iterator[int]:
+    with guarded.opened_folder(data_dir, below_of_user(user, FOLDER), make=True) as folder:
+        yield folder

@@ -1,0 +1,84 @@
+"""Storing a message that refers to files, and which files of a user nothing else refers to."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import apsw
+import attrs
+
+from klaw.config.schema import AttachmentsConfig
+from klaw.convert import JOURNAL
+from klaw.domain import tokens
+from klaw.domain.attachment import (
+    DOCUMENT_TOKENS,
+    FILES,
+    HEAD_BYTES,
+    TEXT,
+    Attachment,
+    Named,
+    beginning,
+    files_of,
+    sniff,
+)
+from klaw.domain.message import Message, NewMessage
+from klaw.domain.names import UserId
+from klaw.errors import AttachmentRefused, StorageError
+from klaw.store import attachments
+from klaw.store.engine.transaction import Transaction
+from klaw.store.kinds import messages
+from klaw.store.kinds.messages import Appended
+
+
+def append(tx: Transaction, new: NewMessage, files: Sequence[Named], limits: AttachmentsConfig) -> tuple[Appended, ...]:
+    """Store a message with files that were kept before; see ``messages.append``.
+
+    Raises:
+        IdConflict
+        AttachmentRefused: ``unknown_file``, ``files_too_large``.
+        StorageError: a file cannot be read.
+    """
+    if messages.find(tx.connection, new.user, new.id) is None:
+        try:
+            found = _looked_up(tx.data_dir, new.user, files, limits)
+        except OSError as error:
+            raise StorageError("a file of the message cannot be read: it was not stored") from error
+        new = attrs.evolve(new, metadata={**new.metadata, FILES: [JOURNAL.write(each) for each in found]})
+    return messages.append(tx, [new])
+
+
+def _looked_up(data_dir: Path, user: UserId, files: Sequence[Named], limits: AttachmentsConfig) -> list[Attachment]:
+    found, room, left = [], DOCUMENT_TOKENS, limits.max_message_bytes
+    for named in files:
+        with attachments.opened(data_dir, user, named.sha256) as file:
+            head, size = file.head(HEAD_BYTES), file.info.st_size
+        left -= size
+        if left < 0:
+            most = limits.max_message_bytes
+            raise AttachmentRefused(
+                "files_too_large",
+                f"the files of a message have at most {most:,} bytes here (attachments.maxMessageBytes)",
+            )
+        kind = sniff(head)
+        text, cut = beginning(head, size, room) if kind == TEXT else ("", False)
+        room = max(0, room - tokens.estimate(text))
+        found.append(Attachment(sha256=named.sha256, name=named.name, type=kind, bytes=size, text=text, cut=cut))
+    for named in files:
+        attachments.mark_sent(data_dir, user, named.sha256)
+    return found
+
+
+_OTHERS = """
+SELECT DISTINCT f.value ->> '$.sha256' FROM messages AS m, json_each(m.metadata, '$.files') AS f
+WHERE m.user_id = ?1 AND instr(m.metadata, '"files":') > 0 AND m.rowid NOT IN (SELECT value FROM json_each(?2))
+"""
+
+
+def only_of(connection: apsw.Connection, user: UserId, own: Sequence[Message]) -> list[Attachment]:
+    """The files of a user's messages that no other message of the user refers to, each once."""
+    found = {each.sha256: each for message in own for each in files_of(message.metadata)}
+    if not found:
+        return []
+    others = connection.execute(_OTHERS, (user, json.dumps([message.rowid for message in own])))
+    kept = {row[0] for row in others}
+    return [each for each in found.values() if each.sha256 not in kept]

@@ -1,0 +1,94 @@
+"""Files of messages: names as data, what a file is by its bytes, what of a text belongs to a message."""
+
+import pytest
+
+from klaw.domain import tokens
+from klaw.domain.attachment import (
+    DOCUMENT_TOKENS,
+    FILES,
+    HEAD_BYTES,
+    Attachment,
+    Named,
+    beginning,
+    clean_name,
+    files_of,
+    names_of,
+    sniff,
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("отпуск в Крыму.jpg", "отпуск в Крыму.jpg"),
+        ("holiday.png", "holiday.png"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Users\\Анна\\фото.jpg", "фото.jpg"),
+        ("a\nb\tc\x00\x1b[31m.txt", "a b c [31m.txt"),
+        ("invoice\u202egpj.exe", "invoicegpj.exe"),
+        ("\u0438\u0306.txt", "й.txt"),
+        ("..", "file"),
+        ("a/", "file"),
+        ("", "file"),
+        (" \u200b ", "file"),
+    ],
+)
+def test_a_name_is_data(given: str, kept: str) -> None:
+    assert clean_name(given) == kept
+    assert Named(sha256="0" * 64, name=given).name == kept
+
+
+def test_a_long_name_keeps_its_end() -> None:
+    kept = clean_name("я" * 500 + ".отчёт.pdf")
+    assert len(kept) == 120
+    assert kept.endswith("я.отчёт.pdf")
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "image/png"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "image/jpeg"),
+        (b"GIF89a\1\0", "image/gif"),
+        (b"RIFF\x24\0\0\0WEBPVP8 ", "image/webp"),
+        (b"RIFF\x24\0\0\0WAVEfmt ", "application/octet-stream"),
+        (b"%PDF-1.7\n", "application/pdf"),
+        ("Договор аренды".encode(), "text/plain"),
+        ("\ufeffwith a mark".encode(), "text/plain"),
+        (b"<html><script>alert(1)</script>", "text/plain"),
+        ("Договор аренды".encode("cp1251"), "application/octet-stream"),
+        ("Договор".encode("utf-16"), "application/octet-stream"),
+        (b"text\0binary", "application/octet-stream"),
+        (b"PK\3\4", "application/octet-stream"),
+        ("я".encode() * 10 + "я".encode()[:1], "text/plain"),  # cut inside a character
+    ],
+)
+def test_the_type_is_told_by_the_content(head: bytes, kind: str) -> None:
+    assert sniff(head) == kind
+
+
+@pytest.mark.parametrize("words", ["Анна приедет в четверг. ", "Anna comes on Thursday. "])
+def test_of_a_long_text_the_beginning_is_taken_and_the_cut_told(words: str) -> None:
+    whole = (words * 3).encode()
+    assert beginning(whole, len(whole), DOCUMENT_TOKENS) == ((words * 3).strip(), False)
+    long = (words * 10_000).encode()
+    text, cut = beginning(long[:HEAD_BYTES], len(long), DOCUMENT_TOKENS)
+    assert cut
+    assert DOCUMENT_TOKENS * 0.8 < tokens.estimate(text) <= DOCUMENT_TOKENS
+    assert beginning(long[:HEAD_BYTES], len(long), 0) == ("", True)
+
+
+def test_a_head_of_nothing_but_marks_is_bounded() -> None:
+    head = ("\u0301" * (HEAD_BYTES // 2)).encode()
+    text, cut = beginning(head, len(head), 100)
+    assert cut
+    assert tokens.estimate(text) <= 100
+
+
+def test_what_is_no_file_in_the_metadata_is_left_out() -> None:
+    good = {"sha256": "0" * 64, "name": "фото.jpg", "type": "image/jpeg", "bytes": 5}
+    metadata = {FILES: [good, {"sha256": "no"}, 5, None]}
+    assert files_of(metadata) == (Attachment(sha256="0" * 64, name="фото.jpg", type="image/jpeg", bytes=5),)
+    assert names_of(metadata) == ["[picture фото.jpg]"]
+    assert files_of({FILES: "x"}) == ()
+    assert files_of({}) == ()
