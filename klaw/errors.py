@@ -233,7 +233,9 @@ class CoreNotChanged(StorageError):
 
 
 class NoSuchChat(StorageError):
-    """The chat that a run is to speak in does not exist, or is not its user's. ``chat`` is its name."""
+    """The chat does not exist, or is not its user's. ``chat`` is its name."""
+
+    code, argument = "unknown_chat", "chat"
 
     def __init__(self, chat: str) -> None:
         super().__init__("the chat does not exist")

@@ -20,7 +20,8 @@ from klaw.domain.message import Message
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.turn import TurnRecord
 from klaw.errors import ActorStopped, ChatBusy, TooManyChats
-from klaw.store.kinds import messages, turns
+from klaw.store.kinds import chats, messages, turns
+from klaw.store.kinds.chats import Chat
 from klaw.store.kinds.messages import Appended, Session
 
 PARENT = "chats"
@@ -97,9 +98,9 @@ class ChatDirectory:
         """A chat's row; None for an unknown chat. Raises InvalidName."""
         return await self._agent.core.readers.run(messages.session, names.chat_id(user, name))
 
-    async def sessions(self, user: UserId, limit: int) -> list[Session]:
-        """The user's chats, the last used first."""
-        return await self._agent.core.readers.run(messages.sessions, user, limit)
+    async def listed(self, user: UserId, limit: int, *, archived: bool) -> list[Chat]:
+        """The user's chats, the last used first: those that are archived, or those that are not."""
+        return await self._agent.core.readers.run(chats.listed, user, limit, archived=archived)
 
     async def after(self, chat: ChatId, seq: int, limit: int) -> list[Message]:
         """Messages of a chat after a seq, oldest first."""
@@ -171,8 +172,8 @@ class ChatDirectory:
 
     async def _refuse_too_many(self, chat: ChatId) -> None:
         user, limit = names.user_of(chat), self._agent.core.config.chats.max_per_user
-        if await self._agent.core.readers.run(messages.session, chat) is None:
-            known = await self._agent.core.readers.run(messages.count_sessions, user)
+        if await self._agent.core.readers.run(chats.get, user, chat) is None:
+            known = await self._agent.core.readers.run(chats.count, user)
             starting = sum(names.user_of(other) == user for other in self._handles)
             if max(known, starting) >= limit:
                 raise TooManyChats(f"there are {limit} chats already (chats.maxPerUser)")

@@ -42,12 +42,18 @@ async def answer(request: RequestFrame, user: UserId, chats: ChatDirectory) -> A
     match request:
         case GetHistory():
             return await _history(request, user, chats)
-        case GetChats(ref=ref):
-            listed = await chats.sessions(user, MAX_LISTED_CHATS)
+        case GetChats(ref=ref, archived=archived):
+            listed = await chats.listed(user, MAX_LISTED_CHATS, archived=archived)
             return ChatList(
                 ref=ref,
                 chats=[
-                    ChatInfo(name=each.name, last_seq=each.last_seq, segment=each.segment, updated_at=each.updated_at)
+                    ChatInfo(
+                        name=each.name,
+                        last_seq=each.last_seq,
+                        segment=each.segment,
+                        updated_at=each.updated_at,
+                        title=each.title or None,
+                    )
                     for each in listed
                 ],
             )

@@ -262,6 +262,8 @@ class Slash:
     """One line of /help."""
     rest: str | None = None
     """The argument that the text behind the word becomes."""
+    of_chat: str | None = None
+    """The argument that the name of the chat becomes in which it is given."""
     given: Mapping[str, Any] = attrs.field(factory=dict)
     """Other arguments."""
     show: Callable[..., Lines | Shown] | None = None

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from klaw.chats.commands import SlashAnswer
-from klaw.domain.names import ChatId, user_of
+from klaw.domain.names import ChatId, name_of, user_of
 from klaw.errors import ActorStopped, ActorTooSlow, KlawError
 from klaw.operations.operation import Lines, Marked, Operation, OperationError, Shown, Table, supplied
 from klaw.operations.perform import Caller, operations, perform, read
@@ -38,7 +38,8 @@ class OperationCommands:
     ) -> SlashAnswer:
         slash = operation.slash
         assert slash is not None
-        call = read(operation, {**slash.given, **({slash.rest: rest} if slash.rest and rest else {})})
+        own = {slash.rest: rest or None, slash.of_chat: name_of(chat)}
+        call = read(operation, {**slash.given, **{name: each for name, each in own.items() if name and each}})
         answer = await perform(call, Caller(user=user_of(chat), chat=chat), {**self.parts, "stop": stop})
         show = slash.show or operation.show
         lines = show(**supplied(show, {"answer": answer, "again": lambda **_changed: "klaw"}))

@@ -27,7 +27,7 @@ from klaw.runs.due import next_fire
 from klaw.runs.run_state import NO_SUCH_CHAT
 from klaw.runs.scheduler import CancelRun, Msg, RunNow, Scheduler
 from klaw.runs.triggers import next_fires, shown
-from klaw.store.kinds import messages, runs
+from klaw.store.kinds import chats, runs
 from klaw.store.kinds import tasks as stored_tasks
 
 _T = TypeVar("_T")
@@ -321,7 +321,7 @@ class Scheduling:
     async def _warning(self, task: Task) -> str | None:
         if task.inject_into is None:
             return None
-        if await self._readers.run(messages.session, chat_id(task.user, task.inject_into)) is None:
+        if await self._readers.run(chats.get, task.user, chat_id(task.user, task.inject_into)) is None:
             return f"there is no chat {task.inject_into} yet: until there is, results stay in the records of the runs"
         return None
 

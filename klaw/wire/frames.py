@@ -89,9 +89,10 @@ class GetHistory:
 
 @attrs.frozen(kw_only=True)
 class GetChats:
-    """Ask for the user's chats."""
+    """Ask for the user's chats: for those that are not archived, or with ``archived`` for the others."""
 
     type: ClassVar[str] = "chats"
+    archived: bool = False
     ref: Ref | None = None
 
 
@@ -323,6 +324,7 @@ class ChatInfo:
     last_seq: int
     segment: int
     updated_at: str
+    title: str | None = None
 
 
 @attrs.frozen(kw_only=True)

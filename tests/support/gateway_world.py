@@ -21,6 +21,7 @@ from klaw.gateway.auth import Authenticator
 from klaw.gateway.hub import Hub
 from klaw.gateway.listener import Gateway
 from klaw.gateway.session import Services
+from klaw.store.kinds.chats import Chat
 from klaw.store.kinds.messages import Appended, Session
 from klaw.toolbox.approvals import Approvals
 from tests.support.waiting import HANG_S
@@ -126,9 +127,16 @@ class FakeChats:
         chat = chat_id(user, name)
         return self._session(chat) if chat in self.rows else None
 
-    async def sessions(self, user, limit):
+    async def listed(self, user, limit, *, archived):
         await trio.lowlevel.checkpoint()
-        return [self._session(chat) for chat, rows in self.rows.items() if rows[0].user == user][:limit]
+        found = [self._session(chat) for chat, rows in self.rows.items() if rows[0].user == user][:limit]
+        return [
+            Chat(
+                chat=each.chat, user=user, name=each.name, title="Сад", last_seq=each.last_seq, segment=0,
+                archived=archived, created_at=each.created_at, updated_at=each.updated_at,
+            )
+            for each in found if not archived
+        ]  # fmt: skip
 
     async def after(self, chat, seq, limit):
         self.reads += 1

@@ -8,7 +8,7 @@ import apsw
 from klaw.store.changes import Change, Kind
 from klaw.store.engine import meta
 from klaw.store.forget import applying
-from klaw.store.kinds import core_memory, facts, people, summaries, tasks, topic_changes, usage
+from klaw.store.kinds import chats, core_memory, facts, people, summaries, tasks, topic_changes, usage
 
 KINDS: tuple[Kind[Any], ...] = (
     tasks.TASK,
@@ -17,6 +17,7 @@ KINDS: tuple[Kind[Any], ...] = (
     people.MENTION,
     core_memory.CORE,
     summaries.SUMMARY,
+    chats.CHAT,
     topic_changes.TOPIC,
     applying.FORGET,
     usage.DAY,

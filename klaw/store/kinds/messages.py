@@ -223,18 +223,6 @@ def session(connection: apsw.Connection, chat: ChatId) -> Session | None:
     return SESSIONS.one(connection, "WHERE chat_id = ?", chat)
 
 
-def sessions(connection: apsw.Connection, user: UserId, limit: int) -> list[Session]:
-    """A user's chats, the last used first."""
-    return SESSIONS.all(connection, "WHERE user_id = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ?", user, limit)
-
-
-_COUNT_SESSIONS = "SELECT count(*) FROM sessions WHERE user_id = ?"
-
-
-def count_sessions(connection: apsw.Connection, user: UserId) -> int:
-    return int(connection.execute(_COUNT_SESSIONS, (user,)).get)
-
-
 def after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
     """Messages of a chat after a seq, oldest first."""
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq > ? ORDER BY seq LIMIT ?", chat, seq, limit)

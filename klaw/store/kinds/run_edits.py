@@ -18,11 +18,11 @@ from collections.abc import Sequence
 import attrs
 
 from klaw.domain.message import NewMessage
-from klaw.domain.names import name_of, user_of
+from klaw.domain.names import name_of
 from klaw.domain.task import Run, delivery_id, notice_id, task_name
 from klaw.errors import IdConflict, NoSuchChat, NoSuchRun, RunOver, StorageError
 from klaw.store.engine.transaction import Transaction
-from klaw.store.kinds import messages, runs
+from klaw.store.kinds import chats, messages, runs
 from klaw.store.kinds.messages import Appended, append_one
 
 
@@ -180,8 +180,7 @@ def _say(tx: Transaction, run: Run, new: NewMessage, wanted_id: str) -> Appended
     """Append a message of a run to a chat that is there, and its user's."""
     if new.id != wanted_id or new.user != run.user or new.metadata.get("run") != run.id:
         raise StorageError("the message is not the one that this state of the run says")
-    session = messages.session(tx.connection, new.chat)
-    if session is None or session.user != run.user or user_of(new.chat) != run.user:
+    if chats.get(tx.connection, run.user, new.chat) is None:
         raise NoSuchChat(name_of(new.chat))
     appended = append_one(tx, new)
     if appended.message.metadata.get("run") != run.id:

@@ -93,6 +93,8 @@ class Tally:
     """Changes of tasks."""
     facts: int = 0
     """Changes of facts."""
+    chats: int = 0
+    """Titles of chats, and chats that were archived or brought back."""
     core: int = 0
     """Changes of core memory."""
     summaries: int = 0

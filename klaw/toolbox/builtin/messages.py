@@ -10,7 +10,7 @@ from klaw.domain.text import clean
 from klaw.errors import InvalidName
 from klaw.store.engine.database import Readers
 from klaw.store.engine.writer import Writer
-from klaw.store.kinds import messages
+from klaw.store.kinds import chats, messages
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 MAX_TEXT_CHARS = 16_000
@@ -53,7 +53,7 @@ def message_tools(
         if not text.strip():
             return ToolFailure("Nothing was sent: the text is empty.")
         # The name is looked up among this user's chats only: what others have cannot make a difference.
-        if await readers.run(messages.session, target) is None:
+        if await readers.run(chats.get, context.user, target) is None:
             return ToolFailure(f"Nothing was sent: the user has no chat of this name. {await _others(context)}")
         metadata = {"origin": ORIGIN, "sent_from": context.turn or context.run}
         message = compose(target, Role.ASSISTANT, Kind.TEXT, clean(text), metadata)
@@ -62,8 +62,8 @@ def message_tools(
         return f"Sent to {name_of(target)}."
 
     async def _others(context: ToolContext) -> str:
-        sessions = await readers.run(messages.sessions, context.user, MAX_NAMES_SHOWN + 2)
-        names = [session.name for session in sessions if session.chat != context.chat]
+        listed = await readers.run(chats.listed, context.user, MAX_NAMES_SHOWN + 2)
+        names = [each.name for each in listed if each.chat != context.chat]
         more = ", …" if len(names) > MAX_NAMES_SHOWN else ""
         return f"Their chats: {', '.join(names[:MAX_NAMES_SHOWN])}{more}." if names else "They have no other chat."
 

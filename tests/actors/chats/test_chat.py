@@ -390,7 +390,7 @@ async def test_users_do_not_share_chats(tmp_path: Path) -> None:
         await w.send("mine", id="m")
         await w.app.chats.send(UserId("bob"), "main", "m", "his")
         assert [m.content for m in await w.app.chats.after(w.chat, 0, 1)] == ["mine"]
-        assert [s.name for s in await w.app.chats.sessions(UserId("bob"), 10)] == ["main"]
+        assert [s.name for s in await w.app.chats.listed(UserId("bob"), 10, archived=False)] == ["main"]
         turn = await w.turn(1)
         assert await w.app.chats.receipt(UserId("eve"), "main", turn.turn) is None
 

@@ -359,7 +359,7 @@ async def test_chats_stop_receipt_and_status_are_answered(tmp_path):
         w.chats.degraded = {"no_model": "full text only"}
         await c.say("chats", ref="a")
         listed = await c.hear()
-        assert (listed["ref"], [each["name"] for each in listed["chats"]]) == ("a", ["main"])
+        assert (listed["ref"], [(each["name"], each["title"]) for each in listed["chats"]]) == ("a", [("main", "Сад")])
         await c.say("stop", chat="main", ref="b")
         assert await c.hear() == {"type": "stopped", "chat": "main", "running": False, "ref": "b"}
         w.chats.running.add(MAIN)

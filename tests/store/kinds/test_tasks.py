@@ -25,7 +25,7 @@ from klaw.errors import (
     TaskExists,
 )
 from klaw.store import migrations
-from klaw.store.kinds import messages, pending, run_edits, runs, tasks
+from klaw.store.kinds import chats, messages, pending, run_edits, runs, tasks
 from klaw.store.kinds.run_edits import Transcript
 from klaw.store.search import fulltext
 from klaw.store.search.tokenizer import register
@@ -344,7 +344,7 @@ async def test_a_transcript_is_a_log_that_recall_never_sees(tmp_path: Path) -> N
         answer = attrs.evolve(exchange(run)[3], created_at=iso(evening + 600))
         await store.writer.run(run_edits.save, final, transcript=Transcript(first_seq=4, messages=(answer,)))
         assert not (await store.readers.run(fulltext.scores, ["спокойно"], "c1", (0, 99), 99)).best(5)
-        assert await store.readers.run(messages.sessions, UserId("anna"), 9) == []
+        assert await store.readers.run(chats.listed, UserId("anna"), 9) == []
     records = lines(tmp_path, "conversations/*/*.jsonl")
     assert records == lines(tmp_path, "conversations/scheduler_news@anna/2025-10-09.jsonl")
     assert [(each["seq"], each["rowid"], each["chat_id"]) for each in records] == [

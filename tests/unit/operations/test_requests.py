@@ -78,6 +78,10 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "chat_context",
         "chat_model",
         "chat_models",
+        "chats_list",
+        "chats_rename",
+        "chats_archive",
+        "chats_restore",
         "recall_replay",
     }
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())

@@ -1,0 +1,154 @@
+"""Chats: listing, titles, archive. The answers hold titles, so they never go into a log."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import attrs
+
+from klaw.convert import Check
+from klaw.domain.chat import MAX_TITLE, chat_title
+from klaw.domain.names import ChatId, UserId
+from klaw.domain.text import plural
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Paged,
+    Slash,
+    Table,
+    also,
+    argument,
+    chat_of,
+    minute,
+    more,
+    required,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from klaw.actor.clock import Clock
+    from klaw.store.engine.database import Readers
+    from klaw.store.engine.writer import Writer
+    from klaw.store.kinds.chats import Chat
+
+NOUN = Noun("chats", "list chats, give them titles, archive them")
+
+IN_CHATS = 20
+
+
+@attrs.frozen(kw_only=True)
+class ChatsList(Paged):
+    archived: bool = argument("those that are archived, instead of the others", default=False)
+
+
+@attrs.frozen(kw_only=True)
+class OfChat(OfUser):
+    chat: Name = required("the chat's name")
+
+
+@attrs.frozen(kw_only=True)
+class ChatsRename(OfChat):
+    title: Annotated[str, Check(chat_title)] | None = argument(
+        f"its title, at most {MAX_TITLE} characters; '' takes it away", positional=True, words=True
+    )
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+def _table(answer: dict[str, Any], again: "Callable[..., str]") -> Lines:
+    if not answer["chats"]:
+        return ["no archived chats" if answer["archived"] else "no chats: `klaw chat` begins one"]
+    rows = [["chat", "title", "messages", "last message (UTC)"]]
+    rows += [
+        [each["name"], each["title"], str(each["messages"]), minute(each["updated_at"])] for each in answer["chats"]
+    ]
+    return [Table(rows, right=frozenset({2})), *more(answer, again)]
+
+
+def _in_chat(answer: dict[str, Any]) -> Lines:
+    rows = [
+        [_called(each), plural(each["messages"], "message"), minute(each["updated_at"])] for each in answer["chats"]
+    ]
+    return ["Your chats, the last used first:", Table(rows), *also(answer, "chats", "klaw chats list")]
+
+
+def _renamed(answer: dict[str, Any]) -> Lines:
+    chat = answer["chat"]
+    return [
+        f"chat {chat['name']} is now called “{chat['title']}”" if chat["title"] else f"chat {chat['name']} has no title"
+    ]
+
+
+def _put_away(answer: dict[str, Any]) -> Lines:
+    chat = answer["chat"]
+    if chat["archived"]:
+        return [f"chat {_called(chat)} is archived; its next message brings it back"]
+    return [f"chat {_called(chat)} is in the list"]
+
+
+def _called(chat: dict[str, Any]) -> str:
+    return f"{chat['name']} “{chat['title']}”" if chat["title"] else str(chat["name"])
+
+
+# -- the operations ---------------------------------------------------------------------------------------------------
+
+_LIST = Slash(word="/chats", help="list your chats", given={"limit": IN_CHATS}, show=_in_chat)
+_RENAME = Slash(word="/rename", help="give this chat a title: /rename Garden plans", rest="title", of_chat="chat")
+_ARCHIVE = Slash(word="/archive", help="take this chat out of the list until its next message", of_chat="chat")
+
+
+@NOUN.operation("chats_list", ChatsList, cli="list", show=_table, offline=True, slash=_LIST)
+async def list_chats(asked: ChatsList, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """List the chats, the last used first."""
+    from klaw.store.kinds import chats
+
+    count = await readers.run(chats.count, user, archived=asked.archived)
+    found = await readers.run(chats.listed, user, asked.limit, asked.offset, archived=asked.archived)
+    said = await readers.run(chats.count_said, user, [each.chat for each in found])
+    return {
+        "user": user,
+        "archived": asked.archived,
+        "count": count,
+        "next": asked.following(count),
+        "chats": [{**attrs.asdict(each), "messages": said[each.chat]} for each in found],
+    }
+
+
+@NOUN.operation("chats_rename", ChatsRename, cli="rename", show=_renamed, changes=True, slash=_RENAME)
+async def rename(asked: ChatsRename, user: UserId, writer: "Writer", clock: "Clock") -> dict[str, Any]:
+    """Give a chat a title; its name stays."""
+    from klaw.actor.clock import iso
+    from klaw.store.kinds import chats
+
+    if asked.title is None:
+        raise OperationError("bad_args", "say the title too, as in /rename Garden plans", field="title")
+    return {"chat": await writer.run(chats.rename, user, the_chat(asked, user), asked.title, iso(clock.now()))}
+
+
+@NOUN.operation("chats_archive", OfChat, cli="archive", show=_put_away, changes=True, slash=_ARCHIVE)
+async def archive(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> dict[str, Any]:
+    """Take a chat out of the list until its next message; nothing of it is forgotten."""
+    return {"chat": await _archive(asked, user, writer, clock, archived=True)}
+
+
+@NOUN.operation("chats_restore", OfChat, cli="restore", show=_put_away, changes=True)
+async def restore(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock") -> dict[str, Any]:
+    """Bring an archived chat back into the list."""
+    return {"chat": await _archive(asked, user, writer, clock, archived=False)}
+
+
+async def _archive(asked: OfChat, user: UserId, writer: "Writer", clock: "Clock", *, archived: bool) -> "Chat":
+    from klaw.actor.clock import iso
+    from klaw.store.kinds import chats
+
+    return await writer.run(chats.archive, user, the_chat(asked, user), iso(clock.now()), archived=archived)
+
+
+def the_chat(asked: OfChat, user: UserId) -> ChatId:
+    """The chat's id, checked but not looked up. Raises OperationError."""
+    found = chat_of(asked.chat, user)
+    assert found is not None
+    return found

@@ -1,0 +1,144 @@
+"""Chats as their user sees them: with a title, archived, deleted. ``kinds.messages`` has their other rows."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import apsw
+import attrs
+
+from klaw.convert import Form, Wire
+from klaw.domain.chat import ChatMark, check
+from klaw.domain.names import ChatId, UserId, chat_id, chat_name, name_of
+from klaw.errors import NoSuchChat
+from klaw.store import rows
+from klaw.store.changes import Change, Kind
+from klaw.store.engine.transaction import Transaction
+from klaw.store.rebuild.tables import Table
+
+
+@attrs.frozen(kw_only=True)
+class Chat:
+    """One chat of a user."""
+
+    chat: Annotated[ChatId, Wire("chat_id")]
+    user: Annotated[UserId, Wire("user_id")]
+    name: str
+    title: str
+    """Empty: there is none."""
+    last_seq: int
+    segment: int
+    """The current one: how many ``/new`` there were."""
+    archived: bool
+    created_at: str
+    updated_at: str
+    """Of its last message."""
+
+
+CHATS = rows.Rows(Chat, "chat_list")
+
+
+def get(connection: apsw.Connection, user: UserId, chat: ChatId) -> Chat | None:
+    """A user's chat; None also for one that was deleted and in which nothing was said since."""
+    return CHATS.one(connection, "WHERE user_id = ? AND chat_id = ?", user, chat)
+
+
+_LISTED = "WHERE user_id = ? AND archived = ? ORDER BY updated_at DESC, chat_key DESC LIMIT ? OFFSET ?"
+
+
+def listed(
+    connection: apsw.Connection, user: UserId, limit: int, offset: int = 0, *, archived: bool = False
+) -> list[Chat]:
+    """A user's chats, the last used first: those that are archived, or those that are not."""
+    return CHATS.all(connection, _LISTED, user, archived, limit, offset)
+
+
+_COUNT = "SELECT count(*) FROM chat_list WHERE user_id = ?1 AND archived = coalesce(?2, archived)"
+
+
+def count(connection: apsw.Connection, user: UserId, *, archived: bool | None = None) -> int:
+    """How many chats a user has; None: archived ones, too."""
+    return int(connection.execute(_COUNT, (user, archived)).get)
+
+
+_COUNT_SAID = """
+SELECT chat_id, count(*) FROM messages WHERE +user_id = ?1 AND chat_id IN (SELECT value FROM json_each(?2))
+    AND role IN ('user', 'assistant') AND type IN ('text', 'scheduled')
+GROUP BY chat_id
+"""
+
+
+def count_said(connection: apsw.Connection, user: UserId, chats: Sequence[ChatId]) -> dict[ChatId, int]:
+    """How many messages were said in each of a user's chats; reads all of their rows."""
+    found = dict.fromkeys(chats, 0)
+    return found | {ChatId(chat): said for chat, said in connection.execute(_COUNT_SAID, (user, json.dumps(chats)))}
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+_PUT = """
+INSERT INTO chats (chat_id, user_id, entry, title, archived) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (chat_id) DO UPDATE SET entry = excluded.entry, title = excluded.title, archived = excluded.archived
+"""
+
+
+def _apply(connection: apsw.Connection, change: Change[ChatMark]) -> None:
+    assert change.value is not None
+    chat, mark = chat_id(change.user, change.key), change.value
+    connection.execute(_PUT, (chat, change.user, change.entry, mark.title, mark.archived))
+
+
+_ROWS = """
+SELECT chat_id, user_id, entry, title, archived, deleted FROM chats WHERE chat_id > :after ORDER BY chat_id LIMIT :limit
+"""
+
+CHAT: Kind[ChatMark] = Kind(
+    what="chat",
+    counted="chats",
+    ops={"put": ChatMark},
+    key=Form(chat_name, str),
+    check=check,
+    apply=_apply,
+    clear=("DELETE FROM chats",),
+    tables=(Table(name="chats", first="", statement=_ROWS, small=True),),
+)
+
+_MARK = "SELECT title, archived FROM chats WHERE user_id = ? AND chat_id = ?"
+
+
+def rename(tx: Transaction, user: UserId, chat: ChatId, title: str, at: str) -> Chat:
+    """Give a user's chat a title, or with an empty one take it away.
+
+    Args:
+        tx: the transaction.
+        user: whose.
+        chat: its id, which stays.
+        title: see ``domain.chat.chat_title``.
+        at: the time now, ISO-8601 UTC with milliseconds.
+
+    Raises:
+        NoSuchChat: the user has no such chat.
+    """
+    return _changed(tx, user, chat, at, title=title)
+
+
+def archive(tx: Transaction, user: UserId, chat: ChatId, at: str, *, archived: bool) -> Chat:
+    """Take a user's chat out of the lists, or bring it back. See ``rename``."""
+    return _changed(tx, user, chat, at, archived=archived)
+
+
+def _changed(
+    tx: Transaction, user: UserId, chat: ChatId, at: str, *, title: str | None = None, archived: bool | None = None
+) -> Chat:
+    now = get(tx.connection, user, chat)
+    if now is None:
+        raise NoSuchChat(name_of(chat))
+    row = tx.connection.execute(_MARK, (user, chat)).fetchone()
+    mark = ChatMark(title=row[0], archived=row[1]) if row else ChatMark()
+    if title is not None and title != mark.title:
+        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, title=title), at))
+    if archived is not None and archived != now.archived:
+        tx.journal(CHAT.put(user, now.name, attrs.evolve(mark, archived=now.last_seq if archived else 0), at))
+    return attrs.evolve(
+        now, title=now.title if title is None else title, archived=now.archived if archived is None else archived
+    )

@@ -1,0 +1,43 @@
+"""Titles of chats: what may stand in one."""
+
+import pytest
+
+from klaw.domain.chat import MAX_TITLE, chat_title
+from klaw.errors import InvalidValue
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("  Garden\tplans \n 2026 ", "Garden plans 2026"),
+        ("Огород, «план» №2", "Огород, «план» №2"),
+        ("Й" * MAX_TITLE, "Й" * MAX_TITLE),
+        ("И\u0306жик", "Йжик"),
+        ("👩‍🌾 garden", "👩‍🌾 garden"),
+        ("می‌خواهم", "می‌خواهم"),
+        ("", ""),
+        (" \n ", ""),
+    ],
+)
+def test_a_title_is_one_line_of_any_script(given: str, kept: str) -> None:
+    assert chat_title(given) == kept
+    assert chat_title(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "x" * (MAX_TITLE + 1),
+        "я" * 10_000,
+        "a\x1b[31mb",
+        "a\0b",
+        "\u202egnp.exe",
+        "a\u200bb",
+        "\ud800",
+        "\u200d",
+        "\u0301",
+    ],
+)
+def test_what_hides_something_is_refused(given: str) -> None:
+    with pytest.raises(InvalidValue):
+        chat_title(given)
