@@ -8,7 +8,7 @@ import attrs
 
 from klaw.convert import Bounds, Check
 from klaw.domain import core_memory
-from klaw.domain.fact import DEFAULT_IMPORTANCE, Fact, FactId, FactSource, Origin, fact_text, is_category
+from klaw.domain.fact import DEFAULT_IMPORTANCE, FactId, FactSource, Origin, fact_text, is_category
 from klaw.domain.names import UserId
 from klaw.domain.text import cut, one_line
 from klaw.errors import CoreUnreadable, NoSuchFact
@@ -24,6 +24,7 @@ from klaw.operations.operation import (
     Whole,
     also,
     argument,
+    details,
     minute,
     more,
     required,
@@ -117,19 +118,19 @@ def _table(answer: dict[str, Any], again: Callable[..., str]) -> Lines:
 
 def _fact(answer: dict[str, Any]) -> Lines:
     fact = answer["fact"]
+    later = fact["superseded_by"]
     rows = [
-        ["fact", fact["id"]],
-        ["text", fact["text"]],
-        ["category", fact["category"]],
-        ["importance", str(fact["importance"])],
-        ["source", f"{fact['source']}, in the words of: {fact['origin']}"],
-        *([name, fact[name]] for name in ("topic", "day") if fact[name] is not None),
-        ["changed", minute(fact["updated_at"])],
+        ("fact", fact["id"]),
+        ("text", fact["text"]),
+        ("category", fact["category"]),
+        ("importance", str(fact["importance"])),
+        ("source", f"{fact['source']}, in the words of: {fact['origin']}"),
+        ("topic", fact["topic"]),
+        ("day", fact["day"]),
+        ("changed", minute(fact["updated_at"])),
+        ("history", f"{later} took its place" if later is not None else None),
     ]
-    if fact["superseded_by"] is not None:
-        rows.append(["history", f"{fact['superseded_by']} took its place"])
-    known = [] if answer.get("added", True) else ["known already, nothing was written"]
-    return [*known, Table(rows)]
+    return [*([] if answer.get("added", True) else ["known already, nothing was written"]), details(rows)]
 
 
 def _removed(answer: dict[str, Any]) -> Lines:
@@ -159,11 +160,6 @@ def _undone(answer: dict[str, Any]) -> Lines:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def as_json(fact: Fact) -> dict[str, Any]:
-    """A fact as JSON has it."""
-    return attrs.asdict(fact, filter=lambda field, _value: field.name != "user")
-
-
 def _written(outcome: "T | KnownFact") -> T:
     """What was done. Raises OperationError when nothing was changed."""
     from klaw.memory.facts.facts import KnownFact
@@ -181,7 +177,7 @@ async def list_facts(asked: FactList, user: UserId, readers: "Readers") -> dict[
     of, limit = asked.category, asked.limit
     found = await readers.run(facts.of_user, user, category=of, limit=limit, offset=asked.offset)
     total = await readers.run(facts.count, user, category=of)
-    page = {"count": total, "facts": list(map(as_json, found)), "next": asked.following(total)}
+    page = {"count": total, "facts": found, "next": asked.following(total)}
     return {"user": user, "category": of, **page}
 
 
@@ -203,19 +199,19 @@ async def add(asked: FactAdd, user: UserId, facts: "Facts") -> dict[str, Any]:
     )
     if isinstance(done, NoOlder):
         raise OperationError("bad_fact", "there is no fact with this id, or it was replaced before", field="replaces")
-    return {"fact": as_json(done.fact), "added": isinstance(done, Saved)}
+    return {"fact": done.fact, "added": isinstance(done, Saved)}
 
 
 @NOUN.operation("fact_edit", FactEdit, cli="edit", show=_fact, changes=True)
 async def edit(asked: FactEdit, user: UserId, facts: "Facts") -> dict[str, Any]:
     """Change a fact; what is not given stays as it is."""
-    return {"fact": as_json(_written(await facts.edit(user, FactId(asked.fact), **attrs.asdict(asked.fields))).fact)}
+    return {"fact": _written(await facts.edit(user, FactId(asked.fact), **attrs.asdict(asked.fields))).fact}
 
 
 @NOUN.operation("fact_delete", OfFact, cli="delete", show=_removed, changes=True)
 async def delete(asked: OfFact, user: UserId, facts: "Facts") -> dict[str, Any]:
     """Remove a fact; its history stays, so that this can be undone."""
-    return {"removed": as_json(await facts.remove(user, FactId(asked.fact)))}
+    return {"removed": await facts.remove(user, FactId(asked.fact))}
 
 
 @NOUN.operation("fact_history", OfFact, cli="history", show=_history)
@@ -226,7 +222,7 @@ async def history(asked: OfFact, user: UserId, readers: "Readers") -> dict[str, 
     past = await readers.run(facts.history, user, FactId(asked.fact))
     if not past:
         raise NoSuchFact
-    changes = [{"entry": each.entry, "at": each.time, "fact": each.value and as_json(each.value)} for each in past]
+    changes = [{"entry": each.entry, "at": each.time, "fact": each.value} for each in past]
     return {"user": user, "id": asked.fact, "changes": changes}
 
 
@@ -234,7 +230,7 @@ async def history(asked: OfFact, user: UserId, readers: "Readers") -> dict[str, 
 async def undo(asked: FactUndo, user: UserId, facts: "Facts") -> dict[str, Any]:
     """Undo the newest change of a fact, also its removal or its creation."""
     done = _written(await facts.undo(user, FactId(asked.fact), to=asked.entry))
-    return {"id": asked.fact, "fact": done.fact and as_json(done.fact), "revived": list(map(as_json, done.revived))}
+    return {"id": asked.fact, "fact": done.fact, "revived": done.revived}
 
 
 # -- all that is remembered, at a glance -----------------------------------------------------------------------------
@@ -271,11 +267,10 @@ async def memory(user: UserId, readers: "Readers") -> dict[str, Any]:
         document = await readers.run(read_core, user)
     except CoreUnreadable as problem:
         error = str(problem)
-    found = await readers.run(facts.of_user, user, limit=SHOWN_FACTS)
     return {
         "user": user,
         "core": core_memory.render(document) if document else "",
         "core_error": error,
-        "facts": [as_json(each) for each in found],
+        "facts": await readers.run(facts.of_user, user, limit=SHOWN_FACTS),
         "count": await readers.run(facts.count, user),
     }

@@ -35,6 +35,7 @@ Limit: TypeAlias = Annotated[int, Bounds(1, 100)]
 """How many results a page has."""
 Whole: TypeAlias = Annotated[int, Bounds(1)]
 """Number of a page, or of an entry."""
+UserName: TypeAlias = Annotated[str, Check(user_id)]
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[..., Any]
@@ -72,6 +73,11 @@ class Shown:
     """What a person should know beside them; on a terminal they do not mix with the lines."""
     found: bool = True
     """Whether there was what was asked for; if not, a command's exit code is 1."""
+
+
+def details(rows: Sequence[tuple[str, str | None]]) -> Table:
+    """What one thing is: names and values, without those that are None."""
+    return Table([[name, value] for name, value in rows if value is not None])
 
 
 def minute(time: str) -> str:
@@ -171,7 +177,7 @@ class Nothing:
 class OfUser:
     """Arguments of what is about one user's data."""
 
-    user: Annotated[str, Check(user_id)] | None = argument("whose data (default: local)", metavar="NAME")
+    user: UserName | None = argument("whose data (default: local)", metavar="NAME")
 
 
 @attrs.frozen(kw_only=True)

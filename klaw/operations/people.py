@@ -1,7 +1,6 @@
 """People a user speaks of. The answers hold names, so they never go into a log."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,7 @@ import attrs
 from klaw.convert import Check
 from klaw.domain.names import UserId
 from klaw.domain.person import Person, PersonId, PersonSource, normal_name, person_name, relation_text
-from klaw.errors import InvalidValue, NoSuchPerson, Problem
+from klaw.errors import NoSuchPerson, Problem
 from klaw.operations.operation import (
     Lines,
     Name,
@@ -24,6 +23,7 @@ from klaw.operations.operation import (
     Whole,
     also,
     argument,
+    details,
     minute,
     more,
     required,
@@ -143,16 +143,18 @@ def _told(person: dict[str, Any], named: str) -> list[str]:
 
 
 def _person(answer: dict[str, Any]) -> Lines:
-    person = answer["person"]
-    rows = [["person", person["id"]], ["name", person["name"]]]
-    rows += [["also", ", ".join(person["aliases"])]] if person["aliases"] else []
-    rows += [["relation", person["relation"]]] if person["relation"] else []
-    rows.append(["source", person["source"]])
-    rows += [["topics", str(person["topics"])]] if "topics" in person else []
-    rows.append(["changed", minute(person["updated_at"])])
-    rows += [["history", f"this is {person['merged_into']}"]] if person["merged_into"] is not None else []
-    same = ", ".join(answer.get("namesakes", ()))
-    return [Table(rows), *([f"others have one of these names: {same}"] if same else [])]
+    person, same = answer["person"], ", ".join(answer.get("namesakes", ()))
+    rows = [
+        ("person", person["id"]),
+        ("name", person["name"]),
+        ("also", ", ".join(person["aliases"]) or None),
+        ("relation", person["relation"] or None),
+        ("source", person["source"]),
+        ("topics", str(person["topics"]) if "topics" in person else None),
+        ("changed", minute(person["updated_at"])),
+        ("history", f"this is {person['merged_into']}" if person["merged_into"] is not None else None),
+    ]
+    return [details(rows), *([f"others have one of these names: {same}"] if same else [])]
 
 
 def _with_topics(answer: dict[str, Any]) -> Lines:
@@ -211,13 +213,8 @@ def what_happened(before: Person | None, now: Person | None) -> str:
 # -- the operations ---------------------------------------------------------------------------------------------------
 
 
-def as_json(person: Person) -> dict[str, Any]:
-    """A person as JSON has it."""
-    return attrs.asdict(person, filter=lambda field, _value: field.name != "user")
-
-
 def _known(known: "KnownPerson") -> dict[str, Any]:
-    return {**as_json(known.person), "topics": known.topics, "last_at": known.last_at}
+    return {**attrs.asdict(known.person), "topics": known.topics, "last_at": known.last_at}
 
 
 async def _with_counts(readers: "Readers", person: Person) -> dict[str, Any]:
@@ -239,16 +236,6 @@ async def _meant(people: "People", user: UserId, text: str, field: str = "person
 def _described(person: Person) -> str:
     """Whom an id means, in a few words."""
     return f"{person.name} ({', '.join(filter(None, (person.relation, person.id)))})"
-
-
-@contextmanager
-def _valid() -> Iterator[None]:
-    """Names the field that breaks a rule."""
-    try:
-        yield
-    except InvalidValue as error:
-        field, _, text = str(error).partition(": ")
-        raise OperationError("bad_person", text, field=field) from None
 
 
 _SLASH = Slash(
@@ -292,7 +279,7 @@ async def show(asked: OfPerson, user: UserId, people: "People", readers: "Reader
     spoken = await readers.run(sql.mentions, user, person, limit=MOST_MENTIONS)
     return {
         "person": await _with_counts(readers, found),
-        "was": [as_json(each) for each in await readers.run(sql.merged_into, user, person)],
+        "was": await readers.run(sql.merged_into, user, person),
         "mentions": [
             {"topic": each.topic, "day": each.day, "message": each.mention.message, "at": each.mention.at}
             for each in spoken
@@ -308,8 +295,7 @@ async def add(asked: PersonAdd, user: UserId, people: "People", readers: "Reader
 
     new = asked.fields
     await _check_another(readers, user, new)
-    with _valid():
-        person = await people.add(user, new.name, aliases=new.aliases, relation=new.relation, source=PersonSource.USER)
+    person = await people.add(user, new.name, aliases=new.aliases, relation=new.relation, source=PersonSource.USER)
     same = [each.id for each in await readers.run(sql.by_names, user, person.names) if each.id != person.id]
     return {"person": await _with_counts(readers, person), "namesakes": same}
 
@@ -345,9 +331,8 @@ async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Read
         raise OperationError("bad_person", problems=[problem])
     former = [present.name] if fields.name is not None else []
     aliases = [each for each in (*former, *present.aliases) if normal_name(each) not in gone]
-    with _valid():
-        aliases += fields.add_aliases or ()
-        changed = await people.edit(user, person, name=fields.name, aliases=aliases, relation=fields.relation)
+    aliases += fields.add_aliases or ()
+    changed = await people.edit(user, person, name=fields.name, aliases=aliases, relation=fields.relation)
     return {"person": await _with_counts(readers, changed)}
 
 
@@ -355,14 +340,13 @@ async def edit(asked: PersonEdit, user: UserId, people: "People", readers: "Read
 async def merge(asked: PersonMerge, user: UserId, people: "People", readers: "Readers") -> dict[str, Any]:
     """Say that a person is the same as another one, who gets all names."""
     one, into = await _meant(people, user, asked.person), await _meant(people, user, asked.into, "into")
-    with _valid():
-        return {"merged": one, "person": await _with_counts(readers, await people.merge(user, one, into))}
+    return {"merged": one, "person": await _with_counts(readers, await people.merge(user, one, into))}
 
 
 @NOUN.operation("person_delete", OfPerson, cli="delete", show=_removed, changes=True)
 async def delete(asked: OfPerson, user: UserId, people: "People") -> dict[str, Any]:
     """Remove a person; the history stays, so that this can be undone."""
-    return {"removed": as_json(await people.remove(user, await _meant(people, user, asked.person)))}
+    return {"removed": await people.remove(user, await _meant(people, user, asked.person))}
 
 
 @NOUN.operation("person_history", OfPerson, cli="history", show=_history)
@@ -379,7 +363,7 @@ async def history(asked: OfPerson, user: UserId, people: "People", readers: "Rea
             "entry": now.entry,
             "at": now.time,
             "what": what_happened(before.value if before is not None else None, now.value),
-            "person": now.value and as_json(now.value),
+            "person": now.value,
         }
         for before, now in pairwise((None, *past))
         if now is not None
@@ -391,6 +375,5 @@ async def history(asked: OfPerson, user: UserId, people: "People", readers: "Rea
 async def undo(asked: PersonUndo, user: UserId, people: "People") -> dict[str, Any]:
     """Undo the newest change of a person, also a merge, a removal or the creation."""
     person = await _meant(people, user, asked.person)
-    with _valid():
-        done = await people.undo(user, person, to=asked.entry)
-    return {"id": person, "person": done.person and as_json(done.person), "revived": list(map(as_json, done.revived))}
+    done = await people.undo(user, person, to=asked.entry)
+    return {"id": person, "person": done.person, "revived": done.revived}

@@ -17,7 +17,7 @@ import attrs
 import klaw.operations
 from klaw.convert import REQUESTS
 from klaw.domain.names import LOCAL_USER, ChatId, UserId
-from klaw.errors import BadValue, KlawError, Problem
+from klaw.errors import BadValue, InvalidValue, KlawError, Problem
 from klaw.operations.operation import Noun, Operation, OperationError, Scope, supplied
 
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ async def perform(call: Call, caller: Caller, parts: Mapping[str, Any]) -> dict[
     available = ChainMap(told, cast("dict[str, Any]", parts))  # some parts are made when they are asked for
     try:
         result = await operation.handler(**supplied(operation.handler, available))
+    except InvalidValue as error:
+        field, _, text = str(error).partition(": ")
+        raise OperationError(operation.noun.invalid, text, field=field) from None
     except KlawError as error:
         if isinstance(error, OperationError) or not error.code:
             raise

@@ -1,13 +1,12 @@
 """What an answer was made from, and what its turn did with one message. No answer holds what was said."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.convert import Check
-from klaw.domain.names import UserId, user_id
-from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, argument, chat_of
+from klaw.domain.names import UserId
+from klaw.operations.operation import Lines, Name, Noun, OperationError, Scope, UserName, argument, chat_of
 from klaw.operations.why import find_message
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ NOUN = Noun("receipt", "show what an answer was made from (docs/receipts.md)")
 class Receipt:
     turn: Name | None = argument("id of the turn (default: the newest)", positional=True, id_of="turn")
     chat: Name | None = argument("the newest turn of this chat", metavar="NAME")
-    user: Annotated[str, Check(user_id)] | None = argument(
+    user: UserName | None = argument(
         "the newest turn of this user; with --chat: whose chat (default: local)", metavar="NAME"
     )
     why: Name | None = argument(

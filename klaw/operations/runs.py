@@ -9,7 +9,19 @@ import attrs
 from klaw.domain.names import UserId
 from klaw.domain.task import Run, RunStatus
 from klaw.domain.text import cut, one_line, plural
-from klaw.operations.operation import Limit, Lines, Name, Noun, OfUser, OperationError, Slash, Table, argument, required
+from klaw.operations.operation import (
+    Limit,
+    Lines,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Slash,
+    Table,
+    argument,
+    details,
+    required,
+)
 
 if TYPE_CHECKING:
     from klaw.runs.service import Scheduling
@@ -77,27 +89,23 @@ def _short(run: dict[str, Any]) -> list[str]:
 
 def _run(answer: dict[str, Any]) -> Lines:
     run = answer["run"]
+    sent = f"{run['inject_into']}, {plural(run['delivered'], 'message')} sent"
     rows = [
-        ["run", run["id"]],
-        ["task", run["task"]],
-        ["kind", run["kind"] + (f", attempt {run['attempt']}" if run["attempt"] > 1 else "")],
-        ["status", status_of(run) + (f" ({run['error']})" if run["error"] else "")],
-        *([["note", run["note"]]] if run["note"] else []),
-        ["due", run["due"]],
-        ["started", run["started_at"]],
-        ["ended", f"{run['ended_at']}, took {took(run)}" if run["ended_at"] else "-"],
-        ["model", run["model"]],
-        ["tokens", f"{run['prompt_tokens']} of prompts, {run['completion_tokens']} of answers"],
-        [
-            "chat",
-            f"{run['inject_into']}, {plural(run['delivered'], 'message')} sent"
-            if run["inject_into"]
-            else "none: the result is shown here",
-        ],
-        *([["started by", f"run {run['parent']}"]] if run["parent"] else []),
+        ("run", run["id"]),
+        ("task", run["task"]),
+        ("kind", run["kind"] + (f", attempt {run['attempt']}" if run["attempt"] > 1 else "")),
+        ("status", status_of(run) + (f" ({run['error']})" if run["error"] else "")),
+        ("note", run["note"] or None),
+        ("due", run["due"]),
+        ("started", run["started_at"]),
+        ("ended", f"{run['ended_at']}, took {took(run)}" if run["ended_at"] else "-"),
+        ("model", run["model"]),
+        ("tokens", f"{run['prompt_tokens']} of prompts, {run['completion_tokens']} of answers"),
+        ("chat", sent if run["inject_into"] else "none: the result is shown here"),
+        ("started by", f"run {run['parent']}" if run["parent"] else None),
     ]
     result = ["", "result", *_indented(run["result"])] if run["result"] else []
-    return [Table(rows), "", "request", *_indented(run["message"]), *result]
+    return [details(rows), "", "request", *_indented(run["message"]), *result]
 
 
 def _indented(text: str) -> list[str]:

@@ -10,7 +10,18 @@ from klaw.domain.prompt_files import HEARTBEAT_FILE
 from klaw.domain.task import MAX_TASK_MESSAGE_BYTES, Run
 from klaw.domain.text import span
 from klaw.errors import ConfigError
-from klaw.operations.operation import Lines, Name, Noun, OfUser, OperationError, Slash, Table, argument, required
+from klaw.operations.operation import (
+    Lines,
+    Name,
+    Noun,
+    OfUser,
+    OperationError,
+    Slash,
+    Table,
+    argument,
+    details,
+    required,
+)
 from klaw.operations.runs import RunFilters, list_of_runs, minute, run_table, runs_page, status_of
 
 if TYPE_CHECKING:
@@ -138,21 +149,20 @@ def _task(answer: dict[str, Any]) -> Lines:
     task = answer["task"]
     fires = [clock_text(moment) for moment in task["next_fires"]] or (["never"] if task["enabled"] else [])
     results = f"none: see its results with `klaw runs --task {task['name']}` (or set --inject-into CHAT)"
-    limits = (
-        ("model", "model", ""),
-        ("timeout", "timeout_s", " s"),
-        ("tokens of a run", "max_tokens", ""),
-        ("tokens of a day", "daily_tokens", ""),
-    )
     rows = [
-        ["task", task["name"] if task["enabled"] else f"{task['name']} (disabled)"],
-        ["runs", task["trigger"]["shown"]],
-        *(["" if place else "next", moment] for place, moment in enumerate(fires)),
-        ["chat", task["inject_into"] or results],
-        *([word, f"{task[name]}{unit}"] for word, name, unit in limits if task[name] is not None),
-        *([["warning", task["warning"]]] if task["warning"] else []),
+        ("task", task["name"] if task["enabled"] else f"{task['name']} (disabled)"),
+        ("runs", task["trigger"]["shown"]),
+        *(("" if place else "next", moment) for place, moment in enumerate(fires)),
+        ("chat", task["inject_into"] or results),
+        ("model", task["model"]),
+        ("timeout", f"{task['timeout_s']} s" if task["timeout_s"] is not None else None),
+        *(
+            (f"tokens of a {word}", str(task[name]) if task[name] is not None else None)
+            for word, name in (("run", "max_tokens"), ("day", "daily_tokens"))
+        ),
+        ("warning", task["warning"] or None),
     ]
-    return [Table(rows)]
+    return [details(rows)]
 
 
 def _in_chat(answer: dict[str, Any]) -> Lines:

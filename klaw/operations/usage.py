@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
 
-from klaw.convert import Bounds, Check
-from klaw.domain.names import ChatId, UserId, user_id
+from klaw.convert import Bounds
+from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import plural
 from klaw.domain.usage import FIELDS, Spent, dollars
-from klaw.operations.operation import Lines, Noun, Scope, Slash, Table, argument
+from klaw.operations.operation import Lines, Noun, Scope, Slash, Table, UserName, argument
 from klaw.operations.perform import Caller
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Usage:
     by: Literal["chat", "model", "day", "task", "source"] = argument(
         "sums for each of these (default: day)", default="day"
     )
-    user: Annotated[str, Check(user_id)] | None = argument("of this user only (default: all users)", metavar="NAME")
+    user: UserName | None = argument("of this user only (default: all users)", metavar="NAME")
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------

@@ -4,12 +4,11 @@ The answer names a few words of the message: it goes to the terminal of whoever 
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from klaw.convert import Check
-from klaw.domain.names import LOCAL_USER, ChatId, UserId, user_id
+from klaw.domain.names import LOCAL_USER, ChatId, UserId
 from klaw.domain.text import plural
 from klaw.operations.operation import (
     Line,
@@ -20,6 +19,7 @@ from klaw.operations.operation import (
     Query,
     Scope,
     Table,
+    UserName,
     argument,
     chat_of,
     required,
@@ -50,9 +50,7 @@ _UNKNOWN = (
 class Why:
     message: Name = required("its id, or its chat and number: main#12, anna:main#12", id_of="message")
     chat: Name | None = argument("the message's chat; MESSAGE may then be its number alone", metavar="NAME")
-    user: Annotated[str, Check(user_id)] | None = argument(
-        "whose message (default: whoever has it; with a chat: local)", metavar="NAME"
-    )
+    user: UserName | None = argument("whose message (default: whoever has it; with a chat: local)", metavar="NAME")
     query: Query | None = argument("also test whether this question would recall it", metavar="TEXT")
 
 
