@@ -10,9 +10,9 @@ from typing import Any
 from klaw import __version__
 from klaw.cli.arguments import Parser, add_config, add_home, port
 
-LOCAL = ("config", "doctor", "models", "reindex", "token")
+LOCAL = ("config", "doctor", "init", "models", "reindex", "token")
 """Modules of this package with commands that need no server."""
-EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw models pull, klaw serve, klaw chat"
+EPILOG = "`klaw COMMAND --help` describes a command. Start with: klaw init, klaw serve, klaw chat"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +44,6 @@ def parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     add_home(root, None)
     root.add_argument("--version", action="version", version=f"klaw {__version__}")
     commands = root.new_group()
-    _init_command(commands)
     _server_commands(commands)
     _operation_commands(commands, given)
     return root
@@ -104,22 +103,6 @@ def _server_commands(commands: Any) -> None:
     chat.add_argument("--history", metavar="N", type=int, default=10, help="messages shown at the start (default: 10)")
     chat.add_argument("--no-history", action="store_true", help="show no earlier messages")
     chat.add_argument("--whole", action="store_true", help="in a pipe: all of the input is one message")
-
-
-def _init_command(commands: Any) -> None:
-    init = _command(commands, "init", "make a workspace and a configuration")
-    init.add_argument("--yes", action="store_true", help="ask nothing: defaults for what no option says")
-    init.add_argument(
-        "--from", metavar="DIR", dest="source", help="take over the workspace of OpenClaw or a similar agent"
-    )
-    init.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    init.add_argument("--language", metavar="LANG", help="of the prompt files: en or ru (default: the terminal's)")
-    init.add_argument("--name", metavar="NAME", help="of the assistant (default: Klaw)")
-    init.add_argument("--user", metavar="NAME", help="your name")
-    init.add_argument("--provider", metavar="NAME", help="of the model (default: local, the built-in one)")
-    init.add_argument("--model", metavar="NAME", help="as the provider calls it")
-    init.add_argument("--base-url", metavar="URL", help="address of the provider's API")
-    init.add_argument("--key-env", metavar="VARIABLE", help="environment variable that holds the provider's key")
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
         given = _given(operation, arguments)
         asked = read(operation, given)
         if operation.noun.local:
-            answer = _here(paths, asked, quiet=getattr(arguments, "json", False))
+            answer = _here(paths, asked, arguments.home, quiet=getattr(arguments, "json", False))
         else:
             answer = _ask(paths, asked, given)
         done = operation.confirm is None or "dry_run" in given
@@ -168,11 +168,12 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
     return 0 if done and shown.found else 1
 
 
-def _here(paths: Paths, asked: Call, *, quiet: bool) -> Any:
+def _here(paths: Paths, asked: Call, home: str | None, *, quiet: bool) -> Any:
     """Carry out what needs no server. ``quiet``: standard output belongs to the result."""
     progress, handler = ProgressLine(sys.stderr if quiet else sys.stdout), asked.operation.handler
     tell = (lambda *_lines: None) if quiet else say
-    available = {"asked": asked.asked, "paths": paths, "progress": progress, "say": tell, "warn": warn}
+    known = {"asked": asked.asked, "paths": paths, "home": home, "quiet": quiet}
+    available = {**known, "progress": progress, "say": tell, "warn": warn}
     try:
         return plain(handler(**supplied(handler, available)))
     finally:
