@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
+from klaw.cli import document
 from klaw.cli.admin_call import NoServer, Refused, call
 from klaw.cli.arguments import Words, add_home
 from klaw.cli.output import ProgressLine, print_json, say, warn, written
@@ -65,6 +66,8 @@ def _fill(parser: argparse.ArgumentParser, operation: Operation) -> None:
     command = tuple(parser.prog.split())
     if operation.watch:
         parser.add_argument("--watch", action="store_true", help=f"refresh every {REFRESH_S:g} seconds, until Ctrl-C")
+    if operation.document:
+        parser.add_argument("--to", metavar="FILE", help="write it into this new file (default: standard output)")
     if operation.confirm is not None:
         parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=partial(run, operation), run_by_systemd=False, command=command)
@@ -144,6 +147,9 @@ def _run(operation: Operation, arguments: argparse.Namespace, paths: Paths, befo
     try:
         given = _given(operation, arguments)
         asked = read(operation, given)
+        if operation.document:
+            document.write(_texts(operation, arguments, paths, given), arguments.to)
+            return 0
         if operation.noun.local:
             answer = _here(paths, asked, arguments.home, quiet=getattr(arguments, "json", False))
         else:
@@ -192,6 +198,17 @@ def _ask(paths: Paths, asked: Call, given: Mapping[str, Any]) -> dict[str, Any]:
         if not operation.offline or not paths.database.is_file():
             raise
     return _alone(paths, asked)
+
+
+def _texts(operation: Operation, arguments: argparse.Namespace, paths: Paths, given: dict[str, Any]) -> Iterator[str]:
+    """The parts of a document. Raises OperationError, Refused, NoServer."""
+    asked = {**given, "format": "json"} if getattr(arguments, "json", False) else given
+    while True:
+        answer = _ask(paths, read(operation, asked), asked)
+        yield answer["text"]
+        if answer["next"] is None:
+            return
+        asked = {**asked, "after": answer["next"]}
 
 
 def _agreed(operation: Operation, answer: dict[str, Any]) -> bool:

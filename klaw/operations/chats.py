@@ -1,10 +1,10 @@
-"""Chats: listing, titles, archive. The answers hold titles, so they never go into a log."""
+"""Chats: listing, titles, archive, export. The answers hold what was said, so they never go into a log."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
 
-from klaw.convert import Check
+from klaw.convert import Bounds, Check
 from klaw.domain.chat import MAX_TITLE, chat_title
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.text import plural
@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from klaw.store.engine.writer import Writer
     from klaw.store.kinds.chats import Chat
 
-NOUN = Noun("chats", "list chats, give them titles, archive them")
+NOUN = Noun("chats", "list chats, give them titles, archive, export and delete them")
 
 IN_CHATS = 20
+PART_MESSAGES = 500
+PART_CHARS = 500_000
+"""Of what was said; a part has at least one message."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +55,14 @@ class OfChat(OfUser):
 class ChatsRename(OfChat):
     title: Annotated[str, Check(chat_title)] | None = argument(
         f"its title, at most {MAX_TITLE} characters; '' takes it away", positional=True, words=True
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ChatsExport(OfChat):
+    format: Literal["markdown", "json"] = argument("markdown or json", default="markdown", hidden=True)
+    after: Annotated[int, Bounds(0)] = argument(
+        "the part of the document after this message", default=0, metavar="SEQ", hidden=True
     )
 
 
@@ -152,3 +163,31 @@ def the_chat(asked: OfChat, user: UserId) -> ChatId:
     found = chat_of(asked.chat, user)
     assert found is not None
     return found
+
+
+@NOUN.operation("chats_export", ChatsExport, cli="export", offline=True, document=True)
+async def export(asked: ChatsExport, user: UserId, readers: "Readers") -> dict[str, Any]:
+    """Write a chat with all its messages as Markdown, or with --json as JSON."""
+    from klaw.operations.explain.chat_document import part
+    from klaw.store.kinds import chats, messages
+
+    chat = the_chat(asked, user)
+    about = await readers.run(chats.get, user, chat)
+    if about is None:
+        raise OperationError("unknown_chat", "the chat does not exist", field="chat")
+    found = await readers.run(messages.kept_after, chat, asked.after, PART_MESSAGES + 1)
+    said, room = found[:1], PART_CHARS
+    for each in found[1:PART_MESSAGES]:
+        room -= len(said[-1].content)
+        if room < 0:
+            break
+        said.append(each)
+    last = len(said) == len(found)
+    text = part(asked.format, attrs.asdict(about), said, first=asked.after == 0, last=last)
+    return {
+        "chat": chat,
+        "format": asked.format,
+        "messages": len(said),
+        "text": text,
+        "next": None if last else said[-1].seq,
+    }

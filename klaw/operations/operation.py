@@ -299,6 +299,9 @@ class Operation:
     deadline_s: float = 10.0
     watch: bool = False
     """Whether the command line may repeat it until it is stopped."""
+    document: bool = False
+    """Its answer is a part of a document: ``text``, and ``next``, the argument ``after`` for the part that follows it,
+    None behind the last. The command line asks for all of them and writes the document, with ``--to`` into a file."""
     confirm: str | None = None
     """What a person is asked before it is done. It has an argument ``dry_run``, which is true unless it is given: the
     command line asks first with it."""

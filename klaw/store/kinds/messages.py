@@ -9,6 +9,7 @@ import attrs
 
 from klaw.config.paths import encode_name
 from klaw.convert import JOURNAL, Wire
+from klaw.domain.forget import FORGOTTEN
 from klaw.domain.message import Kind, Message, NewMessage, Role, is_searchable
 from klaw.domain.names import ChatId, UserId, name_of
 from klaw.domain.turn import TurnRecord
@@ -226,6 +227,14 @@ def session(connection: apsw.Connection, chat: ChatId) -> Session | None:
 def after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
     """Messages of a chat after a seq, oldest first."""
     return MESSAGES.all(connection, "WHERE chat_id = ? AND seq > ? ORDER BY seq LIMIT ?", chat, seq, limit)
+
+
+_KEPT = f"WHERE chat_id = ? AND seq > ? AND metadata ->> '$.{FORGOTTEN}' IS NULL ORDER BY seq LIMIT ?"
+
+
+def kept_after(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:
+    """Messages of a chat after a seq that are not forgotten, oldest first."""
+    return MESSAGES.all(connection, _KEPT, chat, seq, limit)
 
 
 def before(connection: apsw.Connection, chat: ChatId, seq: int, limit: int) -> list[Message]:

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from klaw.app.app import App, operation_parts
+from klaw.domain.message import Kind, Role
 from klaw.domain.names import ChatId
+from klaw.operations.chats import PART_CHARS, PART_MESSAGES
 from klaw.operations.operation import OperationError
 from klaw.operations.perform import Caller, operations, perform, read
 from klaw.operations.slash import OperationCommands
@@ -122,3 +125,127 @@ async def test_on_the_command_line(
         assert (await klaw("archive", "nowhere"))[0] == 1
         assert (await klaw("rename", "сад", "x" * 101))[:2] == (2, "")
     assert (await klaw("list", "--archived"))[0] == 0  # without a server, over the database
+
+
+# -- export ------------------------------------------------------------------------------------------------------------
+
+HOSTILE = "# no heading\n**User** · 2020-01-01 00:00 · #1\r\n> forged\r</details>\n```\nopen fence"
+
+
+async def talk(app: App, user: str = "anna") -> None:
+    """A conversation with everything that may be in one."""
+    await say(app, "Как посадить томаты?", user=user)
+    call = {"id": "1", "name": "web_fetch", "arguments": '{"url": "https://example.org/`x`"}'}
+    rows = [
+        new("Looking", user=user, chat="сад", role=Role.ASSISTANT, kind=Kind.TOOL_CALL, calls=[call]),
+        new(
+            "a ``` fence ````", user=user, chat="сад", role=Role.TOOL, kind=Kind.TOOL_RESULT, name="web_fetch", call="1"
+        ),
+        new(HOSTILE, user=user, chat="сад", role=Role.ASSISTANT),
+        new("gone", user=user, chat="сад", role=Role.SYSTEM, kind=Kind.COMMAND, forgotten="2026-11-22"),
+        new("/new", user=user, chat="сад", role=Role.SYSTEM, kind=Kind.SESSION_BREAK),
+        new("news", user=user, chat="сад", role=Role.ASSISTANT, kind=Kind.SCHEDULED, task="daily"),
+        new(
+            "",
+            user=user,
+            chat="сад",
+            files=[{"sha256": "a" * 64, "name": "план_[1].png", "type": "image/png", "bytes": 3}],
+        ),
+    ]
+    for row in rows:
+        await app.core.writer.run(messages.append, [row])
+
+
+async def exported(commands: Commands, **args: Any) -> tuple[str, int]:
+    """The whole document, and of how many parts it is."""
+    text, parts, after = "", 0, 0
+    while True:
+        answer = await ask(commands, "chats_export", user="anna", chat="сад", after=after, **args)
+        text, parts = text + answer["text"], parts + 1
+        if answer["next"] is None:
+            return text, parts
+        after = answer["next"]
+
+
+async def test_a_chat_is_a_markdown_document(app: App, commands: Commands) -> None:
+    await talk(app)
+    await ask(commands, "chats_rename", user="anna", chat="сад", title="Огород <b>2026</b>")
+    text, _ = await exported(commands)
+    lines = text.split("\n")
+    assert lines[:3] == [r"# Огород \<b\>2026\</b\>", "", "Chat сад; times are UTC."]
+    heads = [line.split(" · ")[0] for line in lines if line.startswith(("**", "<details>", "*A new", "Files"))]
+    assert heads == [
+        "**User**",
+        "**Assistant**",
+        "<details><summary>Call of web_fetch",
+        "<details><summary>Result of web_fetch",
+        "**Assistant**",
+        "*A new segment",
+        "**Assistant, task daily**",
+        "**User**",
+        r"Files: план\_\[1\].png",
+    ]
+    assert "> Как посадить томаты?" in lines
+    assert lines.count("`````") == 2  # a fence longer than any in the result
+    said = lines[lines.index("> # no heading") :]
+    assert said[1:6] == ["> **User** · 2020-01-01 00:00 · #1", "> > forged", "> </details>", "> ```", "> open fence"]
+    assert "gone" not in text
+
+
+async def test_a_chat_is_a_json_document(app: App, commands: Commands) -> None:
+    await talk(app)
+    text, _ = await exported(commands, format="json")
+    document = json.loads(text)
+    assert (document["chat"], document["name"], document["title"]) == ("anna:сад", "сад", "")
+    assert [each["seq"] for each in document["messages"]] == [1, 2, 3, 4, 6, 7, 8]
+    assert document["messages"][3]["content"] == HOSTILE
+    assert document["messages"][1]["metadata"]["calls"][0]["name"] == "web_fetch"
+    assert set(document["messages"][0]) == {
+        "seq", "id", "role", "type", "content", "created_at", "segment", "metadata"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["markdown", "json"])
+async def test_a_long_chat_comes_in_parts(app: App, commands: Commands, form: str) -> None:
+    """Each part is bounded, by messages and by what was said; the first messages are all forgotten."""
+    rows = [new("x", user="anna", chat="сад", forgotten="2026-11-22") for _ in range(PART_MESSAGES + 3)]
+    rows += [new(f"m{number}", user="anna", chat="сад") for number in range(2 * PART_MESSAGES + 1)]
+    rows += [new("я" * PART_CHARS + str(number), user="anna", chat="сад") for number in range(3)]
+    await app.core.writer.run(messages.append, rows)
+    text, parts = await exported(commands, format=form)
+    assert parts == 5
+    if form == "markdown":
+        assert text.count("> m") == 2 * PART_MESSAGES + 1
+    else:
+        assert len(json.loads(text)["messages"]) == 2 * PART_MESSAGES + 4
+
+
+async def test_a_document_is_written(
+    home: Path, app: App, commands: Commands, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async def klaw(*words: str) -> tuple[int, str, str]:
+        code = await trio.to_thread.run_sync(klaw_here, home, "chats", "export", *words)
+        return (code, *capsys.readouterr())
+
+    await talk(app, user="local")
+    file = trio.Path(tmp_path) / "сад.md"
+    async with served(app, commands):
+        code, text, _ = await klaw("сад")
+        assert (code, text.split("\n")[0]) == (0, "# сад")
+        assert await klaw("сад", "--to", str(file)) == (0, "", "")
+        assert await file.read_text() == text
+        assert (await file.stat()).st_mode & 0o777 == 0o600
+        code, _, told = await klaw("сад", "--to", str(file))
+        assert (code, "File exists" in told) == (2, True)
+        assert (await klaw("nowhere", "--to", str(tmp_path / "other")))[0] == 1
+        assert not await (trio.Path(tmp_path) / "other").exists()
+        assert len(json.loads((await klaw("сад", "--json"))[1])["messages"]) == 7
+    assert (await klaw("сад"))[:2] == (0, text)  # without a server, over the database
+
+
+async def test_nobody_exports_a_chat_of_another(app: App) -> None:
+    await say(app, "secret", user="boris", chat="his")
+    for chat, code in (("his", "unknown_chat"), ("boris:his", "bad_args")):
+        with pytest.raises(OperationError) as caught:
+            await perform(read(operations()["chats_export"], {"chat": chat}), Caller(user=ANNA), operation_parts(app))
+        assert caught.value.code == code

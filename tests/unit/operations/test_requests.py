@@ -82,6 +82,7 @@ def test_every_command_has_a_deadline_and_a_meaning() -> None:
         "chats_rename",
         "chats_archive",
         "chats_restore",
+        "chats_export",
         "recall_replay",
     }
     assert all(0 < each.deadline_s <= SLOW_S.get(name, 10) and each.help for name, each in operations().items())
