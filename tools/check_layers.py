@@ -11,7 +11,7 @@ PACKAGE = ROOT / "klaw"
 
 LAYERS = (
     {"errors"},
-    {"convert", "atomic_file"},
+    {"convert", "atomic_file", "json_schema"},
     {"actor", "domain"},
     {"config"},
     {"models", "prompts"},
@@ -33,6 +33,7 @@ LAYERS = (
 
 SAME_LAYER = {
     ("actor", "domain"),
+    ("json_schema", "convert"),
     ("memory", "context"),
     ("toolbox", "context"),
     ("toolbox", "memory"),
@@ -42,6 +43,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 PURE = (
     "convert.py",
+    "json_schema.py",
     "actor/backoff.py",
     "domain",
     "context",
@@ -67,7 +69,6 @@ PURE = (
     "operations/operation.py",
     "wire",
     "gateway/admission.py",
-    "toolbox/schema.py",
     "toolbox/calls.py",
     "agent/claims.py",
     "toolbox/spec.py",

@@ -8,7 +8,7 @@ write in their place. Errors name what is wrong and never quote the answer: they
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import attrs
 import structlog
@@ -16,6 +16,7 @@ import structlog
 from klaw.convert import Converter, Form
 from klaw.domain.text import clean_output
 from klaw.errors import BadAnswer, BadValue
+from klaw.json_schema import schema_of
 from klaw.llm.types import ChatMessage, JsonSchema
 
 MAX_ANSWER_CHARS = 1_000_000
@@ -56,20 +57,6 @@ Text: TypeAlias = Annotated[str, Form(_text, str)]
 """Without control characters and space around it; null is empty."""
 Whole: TypeAlias = Annotated[int, Form(_whole, int)]
 """Also "12", "#12" and 12.0, as models write the numbers of a list."""
-
-
-@attrs.frozen
-class OneOf:
-    """In ``Annotated``: the model is told that a text is one of these; another one is taken all the same."""
-
-    values: tuple[str, ...]
-
-
-@attrs.frozen
-class Items:
-    """In ``Annotated``: the class of a list's entries, where they are read each by itself (see ``usable``)."""
-
-    cls: type
 
 
 @attrs.frozen
@@ -115,7 +102,7 @@ async def ask_json(
 
     Raises: what ``say`` does. The model could not be asked; the caller tries again later.
     """
-    schema = JsonSchema(name=name, schema=schema_of(answer))
+    schema = JsonSchema(name=name, schema=schema_of(answer, closed=True))
     said = await say(messages, schema)
     try:
         return read(read_answer(said, answer))
@@ -167,28 +154,3 @@ def _parts(text: str) -> Iterator[str]:
     for sign in "{[":
         if (at := text.find(sign)) >= 0:
             yield text[at:]
-
-
-def schema_of(cls: type) -> dict[str, Any]:
-    """The form of an answer as a JSON schema that every provider takes: objects closed, all their members required."""
-    hints = get_type_hints(cls, include_extras=True)
-    members = {field.name: _schema(hints[field.name]) for field in attrs.fields(cls)}
-    return {"type": "object", "properties": members, "required": [*members], "additionalProperties": False}
-
-
-def _schema(annotation: Any) -> dict[str, Any]:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        for note in arguments[1:]:
-            if isinstance(note, OneOf):
-                return {"type": "string", "enum": [*note.values]}
-            if isinstance(note, Items):
-                return {"type": "array", "items": schema_of(note.cls)}
-        return _schema(arguments[0])
-    if origin is Literal:
-        return {"type": "string", "enum": [*arguments]}
-    if origin is tuple:
-        return {"type": "array", "items": _schema(arguments[0])}
-    if attrs.has(annotation):
-        return schema_of(annotation)
-    return {"type": {str: "string", int: "integer", bool: "boolean"}[annotation]}

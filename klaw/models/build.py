@@ -103,6 +103,6 @@ def _convert_e5(source: Path, folder: Path) -> None:
     from klaw.models.e5.graph import write_graph
     from klaw.models.e5.source import open_source, write_pieces
 
-    with open_source(source) as opened:
-        write_pieces(opened.pieces, folder)
-        write_graph(opened, folder)
+    opened = open_source(source)
+    write_pieces(opened.pieces, folder)
+    write_graph(opened, folder)

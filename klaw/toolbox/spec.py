@@ -25,8 +25,8 @@ from klaw.convert import Converter
 from klaw.domain.names import ChatId, UserId
 from klaw.domain.task import TaskName
 from klaw.errors import ToolRefused
+from klaw.json_schema import schema_of
 from klaw.llm.types import ToolDescription
-from klaw.toolbox.schema import schema_of
 
 _NO_SAVING = frozenset({"send_message", "web_fetch", "web_search"})
 """Tools that may change or reach something, but never keep anything for the user."""
@@ -144,10 +144,6 @@ async def never(_context: ToolContext, _arguments: Arguments) -> bool:
     return False
 
 
-def _unchanged(arguments: Arguments) -> Arguments:
-    return arguments
-
-
 @attrs.frozen(kw_only=True)
 class ToolSpec:
     """A tool.
@@ -173,7 +169,7 @@ class ToolSpec:
     parameters: Mapping[str, Any]
     permission: Permission
     invoke: Invoke = attrs.field(repr=False)
-    bind: Bind = attrs.field(default=_unchanged, repr=False)
+    bind: Bind = attrs.field(default=lambda arguments: arguments, repr=False)
     timeout_s: float | None = None
     when: When | None = attrs.field(default=None, repr=False)
     question: Question | None = attrs.field(default=None, repr=False)

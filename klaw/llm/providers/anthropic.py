@@ -51,13 +51,6 @@ _STATUS = {
     "overloaded_error": 529,
 }
 """What the status would have been of an error that comes in the stream."""
-_UNSUPPORTED = frozenset(
-    {
-        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
-        "minItems", "maxItems", "uniqueItems", "$schema",
-    }
-)  # fmt: skip
-"""Limits that the API refuses in a schema for the answer. The caller checks the answer anyway."""
 
 
 class AnthropicDialect:
@@ -94,29 +87,11 @@ class AnthropicDialect:
             body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
             body["tool_choice"] = {"type": "none"}
         if request.json_schema is not None:
-            schema = closed_schema(request.json_schema.schema)
-            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+            body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.json_schema.schema)}}
         return encode(body, extra)
 
     def assembly(self, new_id: Callable[[], str]) -> "AnthropicAssembly":
         return AnthropicAssembly(new_id)
-
-
-def closed_schema(schema: Any) -> Any:
-    """A JSON schema as the API takes it for an answer: objects closed, limits of numbers and lengths left out."""
-    if isinstance(schema, list):
-        return [closed_schema(item) for item in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    closed: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs", "definitions"):  # the names in them are no keywords
-            closed[key] = {name: closed_schema(inner) for name, inner in value.items()}
-        elif key not in _UNSUPPORTED:
-            closed[key] = value if key in ("enum", "const", "default", "required") else closed_schema(value)
-    if "properties" in closed or closed.get("type") == "object":
-        closed["additionalProperties"] = False
-    return closed
 
 
 def _system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:

@@ -23,7 +23,8 @@ from klaw.domain.message import Kind, Message, Role
 from klaw.domain.text import tagged
 from klaw.domain.topic import Topic
 from klaw.errors import BadAnswer, InvalidValue, NoSuchFact, TopicChanged
-from klaw.llm.ask_json import Items, OneOf, Text, Usable, Whole, usable
+from klaw.json_schema import Told
+from klaw.llm.ask_json import Text, Usable, Whole, usable
 from klaw.memory.asking import Asker
 from klaw.memory.facts.facts import Facts, NoOlder, Saved
 from klaw.memory.topics.people_extractor import PeopleChanges, PeopleExtractor, PersonChange, line, people_changes
@@ -64,7 +65,7 @@ class FactChange:
     """Number of the kept fact, from 1; 0 with ``add``."""
     text: Text = ""
     """Empty with ``delete``."""
-    category: Annotated[str, Form(_category, str), OneOf(tuple(CATEGORIES))] = "other"
+    category: Annotated[str, Form(_category, str), Told(tuple(CATEGORIES))] = "other"
     importance: Whole = -1
     message: Whole
     """Number of the user's message that says it."""
@@ -82,8 +83,8 @@ def _people(value: object) -> Usable[PersonChange]:
 class FactsAnswer:
     """What the model answers."""
 
-    facts: Annotated[Usable[FactChange], Form(partial(usable, cls=FactChange), list), Items(FactChange)]
-    people: Annotated[Usable[PersonChange], Form(_people, list), Items(PersonChange)] = NONE
+    facts: Annotated[Usable[FactChange], Form(partial(usable, cls=FactChange), list), Told(list[FactChange])]
+    people: Annotated[Usable[PersonChange], Form(_people, list), Told(list[PersonChange])] = NONE
 
 
 @attrs.frozen

@@ -11,8 +11,6 @@ with, compiled into the file: ids do not depend on the Unicode version of Python
 """
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,7 +41,7 @@ class Quantised:
     """(rows, columns / 32) float32."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Shape:
     """Sizes of the encoder, named as in the BERT literature."""
 
@@ -69,7 +67,7 @@ class Pieces:
 
 
 class SourceFile:
-    """One mapped file. Use as a context manager (``open_source``); arrays are valid only inside it, unless copied."""
+    """One mapped file. Arrays are views into it, unless copied."""
 
     def __init__(self, data: Bytes, name: str) -> None:
         self._data = data
@@ -83,27 +81,17 @@ class SourceFile:
         except (struct.error, ValueError, IndexError, UnicodeDecodeError) as exc:
             raise ModelError(f"{name}: the file is cut short or broken ({type(exc).__name__})") from exc
 
-    def _take(self, layout: str) -> tuple[int, ...]:
+    def _take(self, layout: str) -> tuple[Any, ...]:
         values = struct.unpack_from("<" + layout, self._view, self._at)
         self._at += struct.calcsize("<" + layout)
         return values
 
     def _read(self) -> None:
         self._at = 8  # magic, version
-        hidden, layers, heads, feed_forward, vocabulary, positions, _types = self._take("7i")
-        (epsilon,) = self._take("f")
-        (block,) = self._take("i")
+        hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, block = self._take("7ifi")
         if block != BLOCK:
             raise ModelError(f"{self._name}: quantisation block is {block}, expected {BLOCK}")
-        self.shape = Shape(
-            hidden=hidden,
-            layers=layers,
-            heads=heads,
-            feed_forward=feed_forward,
-            vocabulary=vocabulary,
-            positions=positions,
-            epsilon=float(epsilon),
-        )
+        self.shape = Shape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon)
         self.pieces = self._read_pieces()
         self._tensors = self._read_directory()
 
@@ -161,8 +149,7 @@ class SourceFile:
         return Quantised(packed=packed, scales=scales)
 
 
-@contextmanager
-def open_source(path: Path) -> Iterator[SourceFile]:
+def open_source(path: Path) -> SourceFile:
     """Maps ``path`` read-only.
 
     Raises:
@@ -172,7 +159,7 @@ def open_source(path: Path) -> Iterator[SourceFile]:
         data: Bytes = np.memmap(path, np.uint8, "r")
     except (OSError, ValueError) as exc:
         raise ModelError(f"{path.name}: cannot be read ({type(exc).__name__})") from exc
-    yield SourceFile(data, path.name)
+    return SourceFile(data, path.name)
 
 
 PIECES_FILE = "sentencepiece.model"

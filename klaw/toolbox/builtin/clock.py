@@ -1,11 +1,12 @@
 """The tool ``current_time``: models do not know what day it is."""
 
 import datetime as dt
-import zoneinfo
 from typing import Annotated
 
 from klaw.actor.clock import Clock
 from klaw.convert import Bounds
+from klaw.domain.names import zone as zone_of
+from klaw.errors import InvalidName
 from klaw.toolbox.spec import Permission, ToolContext, ToolFailure, ToolSpec, tool
 
 
@@ -22,9 +23,10 @@ def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
     ) -> str | ToolFailure:
         """Tell the current date, weekday and time in a time zone. Use it whenever the answer depends on what day or
         time it is now."""
-        found = load_zone(zone)
-        if found is None:
-            return ToolFailure(f"There is no time zone {zone!r}. Give an IANA name such as Europe/Berlin, or UTC.")
+        try:
+            found = zone_of(zone)
+        except InvalidName as error:
+            return ToolFailure.of(error)
         now = dt.datetime.fromtimestamp(clock.now(), found)
         # Not strftime's %A: the names must not depend on the machine's language.
         return f"{WEEKDAYS[now.weekday()]}, {now.isoformat(timespec='seconds')} ({found.key})"
@@ -33,11 +35,3 @@ def clock_tools(clock: Clock) -> tuple[ToolSpec, ...]:
 
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-
-def load_zone(name: str) -> zoneinfo.ZoneInfo | None:
-    """The time zone of an IANA name; None when there is none."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return None

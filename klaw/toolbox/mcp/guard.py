@@ -79,14 +79,6 @@ class Guard:
         self._credit = float(FREE_MESSAGES)
         self._credit_at = trio.current_time()
 
-    @property
-    def reads(self) -> "GuardedReads":
-        return GuardedReads(self, self._reads)
-
-    @property
-    def writes(self) -> "GuardedWrites":
-        return GuardedWrites(self, self._writes)
-
     async def receive(self) -> SessionMessage | Exception:
         """The next message that the session is to see.
 
@@ -140,15 +132,13 @@ class Guard:
             await trio.sleep(-self._credit / PER_SECOND)
 
 
-class _Guarded:
-    """One of the SDK's streams around ``Guard``."""
+class Guarded:
+    """One of the SDK's streams, ``ReadStream`` or ``WriteStream``, around ``Guard``."""
 
     def __init__(self, guard: Guard, inner: Reads | Writes) -> None:
-        self._guard = guard
-        self._inner = inner
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        self.receive = guard.receive
+        self.send = guard.send
+        self.aclose = inner.aclose
 
     async def __aenter__(self) -> Self:
         return self
@@ -158,25 +148,11 @@ class _Guarded:
     ) -> None:
         await self.aclose()
 
-
-class GuardedReads(_Guarded):
-    """The SDK's ``ReadStream``."""
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._guard.receive()
-
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         try:
-            return await self._guard.receive()
+            return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
-
-
-class GuardedWrites(_Guarded):
-    """The SDK's ``WriteStream``."""
-
-    async def send(self, item: SessionMessage, /) -> None:
-        await self._guard.send(item)

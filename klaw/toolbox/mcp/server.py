@@ -9,7 +9,7 @@ import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import structlog
@@ -62,9 +62,6 @@ class Call:
     reply: Reply[str | ToolFailure]
 
 
-Msg: TypeAlias = Call
-
-
 class McpServer:
     """The handle of one server.
 
@@ -93,7 +90,7 @@ class McpServer:
     ) -> None:
         self.name = name
         self.config = config
-        self.mailbox: Mailbox[Msg] = Mailbox(f"mcp.{name}", MAILBOX)
+        self.mailbox: Mailbox[Call] = Mailbox(f"mcp.{name}", MAILBOX)
         self._target = target
         self._toolbox = toolbox
         self._clock = clock

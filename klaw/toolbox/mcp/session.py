@@ -29,7 +29,7 @@ from klaw import __version__
 from klaw.actor.failure import error_class, split_cancelled
 from klaw.actor.mailbox import Nudge
 from klaw.errors import McpError
-from klaw.toolbox.mcp.guard import Guard, Link, Reads, Writes
+from klaw.toolbox.mcp.guard import Guard, Guarded, Link, Reads, Writes
 from klaw.toolbox.mcp.http import http_server
 from klaw.toolbox.mcp.listing import Listed
 from klaw.toolbox.mcp.stdio import Program, child_process
@@ -177,7 +177,7 @@ async def _transport(name: str, target: Program | Address, link: Link) -> AsyncI
     )
     async with inner as (reads, writes):
         guard = Guard(link, reads, writes)
-        yield guard.reads, guard.writes
+        yield Guarded(guard, reads), Guarded(guard, writes)
 
 
 def _reason(link: Link, error: Exception) -> str | None:

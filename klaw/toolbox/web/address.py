@@ -23,41 +23,21 @@ MAX_URL_CHARS = 4096
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
-_PRIVATE_4 = (
-    ("0.0.0.0/8", "this network"),
-    ("10.0.0.0/8", "private"),
-    ("100.64.0.0/10", "shared (carrier or cloud)"),
-    ("127.0.0.0/8", "loopback"),
-    ("168.63.129.16/32", "a cloud's own service"),
-    ("169.254.0.0/16", "link-local"),
-    ("172.16.0.0/12", "private"),
-    ("192.0.0.0/24", "reserved"),
-    ("192.0.2.0/24", "reserved"),
-    ("192.88.99.0/24", "reserved"),
-    ("192.168.0.0/16", "private"),
-    ("198.18.0.0/15", "reserved"),
-    ("198.51.100.0/24", "reserved"),
-    ("203.0.113.0/24", "reserved"),
-    ("224.0.0.0/4", "multicast"),
-    ("240.0.0.0/4", "reserved"),
-)
-_PRIVATE_6 = (
-    ("::/128", "unspecified"),
-    ("::1/128", "loopback"),
-    ("::ffff:0:0/96", "an IPv4 address in another form"),
-    ("64:ff9b::/96", "an IPv4 address in another form"),
-    ("64:ff9b:1::/48", "an IPv4 address in another form"),
-    ("2001::/32", "an IPv4 address in another form"),
-    ("2001::/23", "reserved"),
-    ("2001:db8::/32", "reserved"),
-    ("2002::/16", "an IPv4 address in another form"),
-    ("3fff::/20", "reserved"),
-    ("fc00::/7", "private"),
-    ("fe80::/10", "link-local"),
-    ("fec0::/10", "private"),
-    ("ff00::/8", "multicast"),
-)
-_REFUSED = tuple((ipaddress.ip_network(network), kind) for network, kind in (*_PRIVATE_4, *_PRIVATE_6))
+_KINDS = {
+    "this network": "0.0.0.0/8",
+    "unspecified": "::/128",
+    "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10",
+    "shared (carrier or cloud)": "100.64.0.0/10",
+    "loopback": "127.0.0.0/8 ::1/128",
+    "a cloud's own service": "168.63.129.16/32",
+    "link-local": "169.254.0.0/16 fe80::/10",
+    "multicast": "224.0.0.0/4 ff00::/8",
+    "an IPv4 address in another form": "::ffff:0:0/96 64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16",
+    "reserved": "192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4"
+    " 2001::/23 2001:db8::/32 3fff::/20",
+}
+"""The first that fits counts."""
+_REFUSED = tuple((ipaddress.ip_network(each), kind) for kind, networks in _KINDS.items() for each in networks.split())
 _PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 """All that the registry gives to the public so far."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from klaw.convert import Bounds
 from klaw.errors import BadValue
-from klaw.toolbox.schema import schema_of
+from klaw.json_schema import schema_of
 from klaw.toolbox.spec import Permission, ToolContext, tool
 
 

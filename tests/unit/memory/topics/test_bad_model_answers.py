@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from klaw.domain.topic import MAX_SUMMARY_CHARS
 from klaw.errors import BadAnswer
-from klaw.llm.ask_json import read_answer, schema_of
+from klaw.json_schema import schema_of
+from klaw.llm.ask_json import read_answer
 from klaw.memory.topics.fact_extractor import FactsAnswer
 from klaw.memory.topics.merger import Merge, MergeAnswer, merge_of
 from klaw.memory.topics.reranker import Choice, Choices, chosen_of
@@ -124,10 +125,16 @@ def test_choices_keep_their_order_and_come_once():
 
 def test_the_form_of_an_answer_is_closed_and_lists_all_its_members():
     """As every provider takes it."""
-    facts, people = schema_of(FactsAnswer)["properties"].values()
+    facts, people = schema_of(FactsAnswer, closed=True)["properties"].values()
     assert facts["items"]["properties"]["action"] == {"type": "string", "enum": ["add", "update", "delete"]}
     assert people["items"]["properties"]["aliases"] == {"type": "array", "items": {"type": "string"}}
-    for each in (schema_of(FactsAnswer), facts["items"], people["items"], schema_of(MergeAnswer), schema_of(Split)):
+    for each in (
+        schema_of(FactsAnswer, closed=True),
+        facts["items"],
+        people["items"],
+        schema_of(MergeAnswer, closed=True),
+        schema_of(Split, closed=True),
+    ):
         assert (each["type"], each["additionalProperties"]) == ("object", False)
         assert each["required"] == [*each["properties"]]
 

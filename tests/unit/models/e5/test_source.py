@@ -53,18 +53,17 @@ def _write(tmp_path: Path, data: bytes) -> Path:
 
 
 def test_the_vocabulary_and_the_shape_are_read(tmp_path: Path) -> None:
-    with open_source(_write(tmp_path, _file())) as source:
-        assert source.pieces.texts == PIECES
-        assert source.pieces.scores.tolist() == [0, 1, 2, 3, 4, 5]
-        assert (source.pieces.bos, source.pieces.pad, source.pieces.eos, source.pieces.unknown) == (0, 1, 2, 3)
-        assert (source.shape.hidden, source.shape.heads, source.shape.positions) == (COLUMNS, 2, 512)
-        assert source.floats("b", 4).tolist() == [0, 1, 2, 3]
+    source = open_source(_write(tmp_path, _file()))
+    assert source.pieces.texts == PIECES
+    assert source.pieces.scores.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (source.pieces.bos, source.pieces.pad, source.pieces.eos, source.pieces.unknown) == (0, 1, 2, 3)
+    assert (source.shape.hidden, source.shape.heads, source.shape.positions) == (COLUMNS, 2, 512)
+    assert source.floats("b", 4).tolist() == [0, 1, 2, 3]
 
 
 def test_the_repacked_numbers_are_the_same_numbers(tmp_path: Path) -> None:
     """ONNX Runtime reads two neighbouring weights from a byte, the first in the low nibble."""
-    with open_source(_write(tmp_path, _file())) as source:
-        found = source.quantised("w", ROWS, COLUMNS)
+    found = open_source(_write(tmp_path, _file())).quantised("w", ROWS, COLUMNS)
     nibbles = np.stack([found.packed & 0x0F, found.packed >> 4], axis=-1).reshape(ROWS, COLUMNS // 32, 32)
     weights = (nibbles.astype(np.float32) - 8) * found.scales[:, :, None]
     assert np.array_equal(weights.reshape(ROWS, COLUMNS), _packed_rows()[1].astype(np.float32))
@@ -72,24 +71,22 @@ def test_the_repacked_numbers_are_the_same_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("magic", [b"GGUF", b"\0\0\0\0"])
 def test_another_kind_of_file_is_refused(tmp_path: Path, magic: bytes) -> None:
-    with (
-        pytest.raises(ModelError, match=r"tiny\.bin: not an E5S1 model"),
-        open_source(_write(tmp_path, _file(magic=magic))),
-    ):
-        pass
+    with pytest.raises(ModelError, match=r"tiny\.bin: not an E5S1 model"):
+        open_source(_write(tmp_path, _file(magic=magic)))
 
 
 def test_another_block_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="block is 16"), open_source(_write(tmp_path, _file(block=16))):
-        pass
+    with pytest.raises(ModelError, match="block is 16"):
+        open_source(_write(tmp_path, _file(block=16)))
 
 
 @pytest.mark.parametrize("kept", [0, 10, 64, 100, 150, 200, 300, -1])
 def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, kept: int) -> None:
-    with pytest.raises(ModelError, match=r"tiny\.bin"), open_source(_write(tmp_path, _file()[:kept])):
-        pass
+    with pytest.raises(ModelError, match=r"tiny\.bin"):
+        open_source(_write(tmp_path, _file()[:kept]))
 
 
 def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
-    with open_source(_write(tmp_path, _file())) as source, pytest.raises(ModelError, match=r"no tensor emb\.word"):
+    source = open_source(_write(tmp_path, _file()))
+    with pytest.raises(ModelError, match=r"no tensor emb\.word"):
         source.floats("emb.word", 1)

@@ -1,0 +1,79 @@
+"""JSON schemas of what models are to write, made of the types that also check it (``klaw.convert``). Pure.
+
+Those of tools' arguments are short, because every request carries all tools and each word is paid for. Left out is what
+helps no model to write a call: that unknown members are refused, and that an optional member may be null. Bounds stay:
+grammars of local models are made of them.
+"""
+
+import inspect
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import attrs
+
+from klaw.convert import Bounds, wire_name
+
+_PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_BOUNDS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems")}
+
+
+@attrs.frozen
+class Told:
+    """In ``Annotated``: the type that a model is told of, where it is not the one that its answer is read as."""
+
+    kind: Any
+    """Also a tuple: one of these texts."""
+
+
+def schema_of(kind: Any, *, closed: bool = False) -> dict[str, Any]:
+    """The schema of ``str``, ``int``, ``float``, ``bool``, ``list[T]``, ``tuple[T, ...]``, ``Literal``, ``T | None``,
+    an attrs class, or one of these in ``Annotated`` with a description (a text), ``Bounds`` and ``Told``.
+
+    Args:
+        kind: the type.
+        closed: as every provider takes the form of an answer: objects have all their members and no others.
+
+    Raises:
+        TypeError: another type.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        told = next((note.kind for note in inner[1:] if isinstance(note, Told)), inner[0])
+        made = schema_of(told, closed=closed)
+        for note in inner[1:] if not closed else ():  # some refuse bounds in the form of an answer
+            made |= {"description": note} if isinstance(note, str) else _bounds(note, made["type"])
+        return made
+    if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
+        return schema_of(next(each for each in inner if each is not NoneType), closed=closed)
+    if isinstance(kind, tuple):
+        return {"type": "string", "enum": list(kind)}
+    if origin is Literal and len({type(each) for each in inner}) == 1:
+        return {**schema_of(type(inner[0])), "enum": list(inner)}
+    if origin in (list, tuple):
+        return {"type": "array", "items": schema_of(inner[0], closed=closed)}
+    if inspect.isclass(kind) and attrs.has(kind):
+        return _object(kind, closed=closed)
+    if inspect.isclass(kind) and kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    raise TypeError(f"a model cannot be told of the type {kind!r}")
+
+
+def _object(kind: type[attrs.AttrsInstance], *, closed: bool) -> dict[str, Any]:
+    fields = attrs.fields(attrs.resolve_types(kind, include_extras=True))
+    properties = {wire_name(field): schema_of(field.type, closed=closed) for field in fields}
+    if closed:
+        return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    for field in fields:
+        if isinstance(field.default, str | int | float):  # a boolean is one
+            properties[wire_name(field)]["default"] = field.default
+    required = [wire_name(field) for field in fields if field.default is attrs.NOTHING]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _bounds(note: object, kind: str) -> dict[str, Any]:
+    if not isinstance(note, Bounds):
+        return {}
+    low, high = _BOUNDS.get(kind, ("minimum", "maximum"))
+    pattern = None if note.pattern is None else f"^(?:{note.pattern})$"
+    told = {low: note.at_least, high: note.at_most, "pattern": pattern}
+    return {name: rule for name, rule in told.items() if rule is not None}
